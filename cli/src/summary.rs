@@ -389,7 +389,7 @@ fn queues(replay: &Replay) -> Vec<QueueRow> {
         rows.extend(tree.leaves().map(|(name, counts)| QueueRow {
             interface: interface.clone(),
             side: tree.side.name(),
-            name: name.to_owned(),
+            name: name.into_owned(),
             counts: counts.clone(),
         }));
     }

@@ -10,6 +10,7 @@
 //!
 //! Frames that a device refuses stay with the host, in a FIFO behind the egress.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -21,8 +22,10 @@ use crate::tables::{LOCAL, NodeKind, QueueTree, Tables, is_linux};
 use crate::verdict::Reason;
 
 mod dropper;
+mod dualpi2;
 mod ends;
 mod fq;
+mod inner;
 mod instance;
 mod kind;
 mod mark;
@@ -132,11 +135,16 @@ pub struct TreeReport {
 }
 
 impl TreeReport {
-    /// Names and counters of the leaves, in the order of the tree.
-    pub fn leaves(&self) -> impl Iterator<Item = (&str, &LeafCounts)> {
+    /// Names and counters of the leaves, in the order of the tree; behind one with DualPI2, `NAME/l4s` has those of its queue of low
+    /// latency, which are not counted with the leaf's own.
+    pub fn leaves(&self) -> impl Iterator<Item = (Cow<'_, str>, &LeafCounts)> {
         let nodes = self.settings.nodes.iter().zip(&self.counts);
         let leaves = nodes.filter(|(node, _)| matches!(node.kind, NodeKind::Leaf(_)));
-        leaves.map(|(node, counts)| (node.name.as_str(), counts))
+        leaves.flat_map(|(node, counts)| {
+            let low = counts.low_latency.as_deref();
+            let low = low.map(|counts| (Cow::Owned(format!("{}/l4s", node.name)), counts));
+            std::iter::once((Cow::Borrowed(node.name.as_str()), counts)).chain(low)
+        })
     }
 }
 

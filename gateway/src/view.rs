@@ -433,12 +433,12 @@ impl Overview {
         let trees = self.reports.iter().flat_map(|report| &report.trees);
         for tree in trees.filter(|tree| usize::from(tree.port.0) == place) {
             for (name, counts) in tree.leaves() {
-                match sums.iter_mut().find(|(side, known, ..)| *side == tree.side && known == name) {
+                match sums.iter_mut().find(|(side, known, ..)| *side == tree.side && *known == name) {
                     Some((_, _, sum, subscribers)) => {
                         sum.add(counts);
                         *subscribers += tree.subscribers;
                     }
-                    None => sums.push((tree.side, name.to_owned(), counts.clone(), tree.subscribers)),
+                    None => sums.push((tree.side, name.into_owned(), counts.clone(), tree.subscribers)),
                 }
             }
         }

@@ -106,8 +106,13 @@ pub(crate) const ISOLATION: Words<Isolation> =
 
 pub(crate) const FAIRNESS: Words<Fairness> = &[("host", Fairness::Host), ("flow", Fairness::Flow)];
 
-pub(crate) const DROPPER: Words<Dropper> =
-    &[("tail", Dropper::Tail), ("red", Dropper::Red), ("codel", Dropper::Codel), ("pie", Dropper::Pie)];
+pub(crate) const DROPPER: Words<Dropper> = &[
+    ("tail", Dropper::Tail),
+    ("red", Dropper::Red),
+    ("codel", Dropper::Codel),
+    ("pie", Dropper::Pie),
+    ("dualpi2", Dropper::DualPi2),
+];
 
 /// TCP flags, from the lowest bit.
 pub(crate) const TCP_FLAG: Words<u8> = &[

@@ -68,8 +68,7 @@ fn tree(
     policy: &Policy,
     classes: &HashMap<&str, usize>,
 ) -> QueueTree {
-    let mtus = policy.interfaces.iter().map(|interface| u64::from(interface.mtu));
-    let longest = Bytes(mtus.max().unwrap_or(0));
+    let longest = longest(policy);
     let mut nodes: Vec<QueueNode> = Vec::new();
     let mut by_class = vec![NO_NODE; classes.len() + 1];
     let (mut by_dscp, mut rest) = ([NO_NODE; 64], NO_NODE);
@@ -177,6 +176,12 @@ fn capacity(nodes: &[QueueNode], limit: u32) -> u32 {
     leaves.sum::<u64>().min(CAPACITY.max(limit.into())).max(1) as u32
 }
 
+/// The longest packet that an interface carries.
+fn longest(policy: &Policy) -> Bytes {
+    let mtus = policy.interfaces.iter().map(|interface| u64::from(interface.mtu));
+    Bytes(mtus.max().unwrap_or(0))
+}
+
 fn leaf(queue: &Queue, policy: &Policy) -> LeafSettings {
     let limit = queue.limit.unwrap_or(policy.limits.queue);
     // Half of the queue and a quarter, where the policy says nothing (Floyd and Jacobson: max at least twice min).
@@ -188,7 +193,7 @@ fn leaf(queue: &Queue, policy: &Policy) -> LeafSettings {
         [green, red] => [*green, *red, *red],
     };
     let target = match queue.drop {
-        Dropper::Pie => Nanos::from_millis(15),
+        Dropper::Pie | Dropper::DualPi2 => Nanos::from_millis(15),
         _ => Nanos::from_millis(5),
     };
     let fq = (queue.scheduler == Some(Scheduler::Fq)).then(|| FqSettings {
@@ -204,6 +209,10 @@ fn leaf(queue: &Queue, policy: &Policy) -> LeafSettings {
         red,
         target: queue.target.unwrap_or(target),
         interval: queue.interval.unwrap_or(Nanos::from_millis(100)),
-        ecn: queue.ecn,
+        step: queue.step.unwrap_or(Nanos::from_millis(1)),
+        coupling: queue.coupling,
+        // L4S is marks.
+        ecn: queue.ecn || queue.drop == Dropper::DualPi2,
+        longest: longest(policy),
     }
 }

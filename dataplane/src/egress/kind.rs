@@ -44,8 +44,8 @@ pub(super) enum Work {
     Fifo,
     /// First in, first out, with active queue management.
     Managed,
-    /// Fair queueing of flows.
-    Fair,
+    /// Queues inside: of flows, or the two of DualPI2.
+    Divided,
 }
 
 /// Scheduler that a node is served by.
@@ -142,10 +142,10 @@ impl Kind {
 
 impl Work {
     fn of(leaf: &LeafSettings) -> Work {
-        match (&leaf.fq, leaf.drop) {
-            (Some(_), _) => Work::Fair,
-            (None, Dropper::Tail) => Work::Fifo,
-            (None, _) => Work::Managed,
+        match leaf.drop {
+            _ if leaf.is_divided() => Work::Divided,
+            Dropper::Tail => Work::Fifo,
+            _ => Work::Managed,
         }
     }
 }

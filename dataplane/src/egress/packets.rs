@@ -120,6 +120,12 @@ impl Packets {
         Some(Waiting { frame, length, since })
     }
 
+    /// Moment since which the first packet of a list waits.
+    pub(super) fn first(&self, list: &List) -> Option<Nanos> {
+        let entry = self.entries.get(list.head as usize)?;
+        entry.frame.as_ref().map(|_| entry.since)
+    }
+
     /// Frames of all packets, each with the moment since which it waits.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (&mut Frame, &mut Nanos)> {
         self.entries.iter_mut().filter_map(|entry| Some((entry.frame.as_mut()?, &mut entry.since)))

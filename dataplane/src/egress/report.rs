@@ -1,8 +1,12 @@
 //! Counters of a leaf, and the delays of its packets.
 
-use wire::Nanos;
+use policy::model::Dropper;
+use wire::{Frame, Nanos};
 
-/// Counters of the leaf of one name, of all its instances together.
+use crate::stage::header;
+use crate::tables::{NodeKind, QueueNode};
+
+/// Counters of the leaf of one name, of all its instances together; with DualPI2, of its classic queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeafCounts {
     /// Packets that wait.
@@ -21,6 +25,8 @@ pub struct LeafCounts {
     pub marked: u64,
     /// Delays of packets sent.
     pub delays: Delays,
+    /// Counters of DualPI2's queue of low latency.
+    pub low_latency: Option<Box<LeafCounts>>,
 }
 
 /// Distribution of delays: number of packets by the logarithm of their delay, in eighths of an octave.
@@ -41,9 +47,32 @@ const BUCKETS: usize = (64 - BITS as usize + 1) << BITS;
 
 impl LeafCounts {
     /// All zero, with room for delays if the tree has few nodes.
-    pub(super) fn new(nodes: usize) -> LeafCounts {
-        let delays = if nodes <= MOST_WITH_DELAYS { Delays::new() } else { Delays::default() };
-        LeafCounts { delays, ..LeafCounts::default() }
+    pub(super) fn new(node: &QueueNode, nodes: usize) -> LeafCounts {
+        let has_delays = nodes <= MOST_WITH_DELAYS;
+        let zero = || LeafCounts {
+            delays: if has_delays { Delays::new() } else { Delays::default() },
+            ..LeafCounts::default()
+        };
+        let is_dual = matches!(&node.kind, NodeKind::Leaf(leaf) if leaf.drop == Dropper::DualPi2);
+        LeafCounts { low_latency: is_dual.then(|| Box::new(zero())), ..zero() }
+    }
+
+    /// Counters of the queue of a frame, by its bytes before a mark.
+    #[inline(always)]
+    pub(super) fn of(&mut self, frame: &Frame) -> &mut LeafCounts {
+        if self.low_latency.is_none() || !header::is_low_latency(frame) {
+            return self;
+        }
+        self.low_latency.as_deref_mut().expect("it was there a line before")
+    }
+
+    /// Goes on from the counters of a leaf of the same name, without what waits there.
+    pub(super) fn continue_from(&mut self, before: &LeafCounts) {
+        let low_latency = self.low_latency.take();
+        *self = LeafCounts { packets: 0, bytes: 0, low_latency, ..before.clone() };
+        if let (Some(low), Some(before)) = (&mut self.low_latency, &before.low_latency) {
+            low.continue_from(before);
+        }
     }
 
     /// Counts a packet that departs after that delay.

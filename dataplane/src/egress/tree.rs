@@ -22,7 +22,8 @@ use wire::{Frame, Link, Nanos};
 use super::Next;
 use super::dropper::{Aqm, Random};
 use super::ends::{Ends, Subscriber};
-use super::fq::{FlowHash, Fq};
+use super::fq::FlowHash;
+use super::inner::Inner;
 use super::instance::Instances;
 use super::kind::{Kind, Work};
 use super::node::{Node, Rings, Shaping};
@@ -69,7 +70,8 @@ pub(crate) struct Tree {
     rings: Vec<Rings>,
     tagged: Vec<Tagged>,
     aqms: Vec<Aqm>,
-    flows: Vec<Fq>,
+    /// Queues inside of leaves.
+    inners: Vec<Inner>,
     instances: Vec<Instances>,
     packets: Packets,
     wheel: Wheel,
@@ -141,7 +143,7 @@ impl Tree {
                 subscriber = ends.subscriber(instances.per, self.seed);
                 instances.prefetch(subscriber.hash);
             }
-            if kind.work == Work::Fair {
+            if kind.work == Work::Divided {
                 tally.hash(40);
                 flow = self.flow_of(leaf, ends);
             }
@@ -274,6 +276,13 @@ impl Tree {
             if let Some(count) = counts.get_mut(node.kind as usize) {
                 count.packets += u64::from(node.list.packets);
                 count.bytes += node.list.bytes;
+                let inner = self.inners.get(node.inside as usize).filter(|_| count.low_latency.is_some());
+                if let (Some(low), Some(list)) = (&mut count.low_latency, inner.and_then(Inner::low)) {
+                    low.packets += u64::from(list.packets);
+                    low.bytes += list.bytes;
+                    count.packets -= u64::from(list.packets);
+                    count.bytes -= list.bytes;
+                }
             }
         }
         counts

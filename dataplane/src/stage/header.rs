@@ -28,13 +28,30 @@ pub(super) fn addresses(frame: &Frame) -> (Address, Address) {
 /// Code point of the packet, as its bytes have it now.
 #[inline(always)]
 pub(crate) fn code_point(frame: &Frame) -> Dscp {
+    Dscp::of_field(ds_field(frame))
+}
+
+/// True for a packet of L4S, as its bytes are now: its sender is scalable (RFC 9331), ECT(1), or may be, CE.
+#[inline(always)]
+pub(crate) fn is_low_latency(frame: &Frame) -> bool {
+    ds_field(frame) & 1 != 0
+}
+
+/// True for a packet whose transport knows marks (RFC 3168), as its bytes are now.
+#[inline(always)]
+pub(crate) fn is_ecn_capable(frame: &Frame) -> bool {
+    ds_field(frame) & 3 != 0
+}
+
+/// Type of service or traffic class: code point and ECN field.
+#[inline(always)]
+fn ds_field(frame: &Frame) -> u8 {
     let packet = frame.bytes().get(usize::from(frame.meta.network)..).unwrap_or(&[]);
-    let field = match (frame.meta.family, packet) {
+    match (frame.meta.family, packet) {
         (Family::V4, [_, field, ..]) => *field,
         (Family::V6, [first, second, ..]) => first << 4 | second >> 4,
         _ => 0,
-    };
-    Dscp::of_field(field)
+    }
 }
 
 /// Bytes of the IP packet, as its header has them now.

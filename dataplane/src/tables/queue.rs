@@ -99,12 +99,18 @@ pub struct LeafSettings {
     pub drop: Dropper,
     /// Thresholds of RED, by drop precedence.
     pub red: [RedThreshold; 3],
-    /// Target of CoDel or PIE.
+    /// Target of CoDel, PIE or DualPI2.
     pub target: Nanos,
-    /// Interval of CoDel.
+    /// Interval of CoDel; longest round trip of DualPI2.
     pub interval: Nanos,
+    /// Delay from which DualPI2 marks all packets of low latency.
+    pub step: Nanos,
+    /// Coupling of DualPI2.
+    pub coupling: u32,
     /// Mark in the place of drops, where the transport can.
     pub ecn: bool,
+    /// Longest IP packet: a queue of no more is no standing queue.
+    pub longest: Bytes,
 }
 
 /// Fair queueing in a leaf.
@@ -116,6 +122,14 @@ pub struct FqSettings {
     pub isolate: Isolation,
     /// Bytes of a flow's turn.
     pub quantum: u32,
+}
+
+impl LeafSettings {
+    /// True if there are several queues inside of the leaf.
+    #[inline(always)]
+    pub(crate) fn is_divided(&self) -> bool {
+        self.fq.is_some() || self.drop == Dropper::DualPi2
+    }
 }
 
 impl QueueTrees {

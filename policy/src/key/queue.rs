@@ -3,7 +3,7 @@
 use super::Keys;
 use crate::model::Queue;
 use crate::value::meter::{OVERHEAD, SCOPE};
-use crate::value::queue::{DELAY, FLOWS, INSTANCES, LIMIT, PHB, PRIORITY, QUANTUM, RED, SHARE};
+use crate::value::queue::{COUPLING, DELAY, FLOWS, INSTANCES, LIMIT, PHB, PRIORITY, QUANTUM, RED, SHARE};
 use crate::value::{BIT_RATE, Flag, SIZE, STRING};
 use crate::word;
 
@@ -35,6 +35,8 @@ pub(super) fn queue(keys: &mut Keys<'_, '_>, queue: &mut Queue) -> bool {
     keys.list("red", RED, &mut queue.red);
     keys.optional("target", DELAY, &mut queue.target);
     keys.optional("interval", DELAY, &mut queue.interval);
+    keys.optional("step", DELAY, &mut queue.step);
+    keys.key_or("coupling", COUPLING, &mut queue.coupling, Queue::COUPLING);
     keys.key("ecn", Flag(true, false), &mut queue.ecn);
     true
 }

@@ -60,10 +60,15 @@ pub struct Queue {
     pub drop: Dropper,
     /// Of a leaf with RED: thresholds of each drop precedence, or of all.
     pub red: Vec<RedThreshold>,
-    /// Of a leaf with CoDel or PIE: delay that a standing queue may have. `None`: 5 ms (RFC 8289), 15 ms (RFC 8033).
+    /// Of a leaf with CoDel, PIE or DualPI2: delay that a standing queue may have. `None`: 5 ms (RFC 8289), 15 ms (RFC 8033, RFC 9332).
     pub target: Option<Nanos>,
-    /// Of a leaf with CoDel: time in which the delay must fall below the target once. `None`: 100 ms (RFC 8289, section 4.2).
+    /// Of a leaf with CoDel: time in which the delay must fall below the target once (RFC 8289, section 4.2). With DualPI2: longest
+    /// round trip time that is expected (RFC 9332, appendix A.1). `None`: 100 ms.
     pub interval: Option<Nanos>,
+    /// Of a leaf with DualPI2: delay from which all packets of its queue of low latency are marked. `None`: 1 ms (RFC 9332).
+    pub step: Option<Nanos>,
+    /// Of a leaf with DualPI2: ratio of the probability for packets of low latency to the root of that for classic packets.
+    pub coupling: u32,
     /// Of a leaf: mark packets of ECN-capable transports (RFC 3168) in the place of drops by active queue management.
     pub ecn: bool,
 }
@@ -190,6 +195,8 @@ pub enum Dropper {
     Codel,
     /// Proportional integral controller enhanced (RFC 8033).
     Pie,
+    /// Two queues with coupled proportional integral control: L4S and classic (RFC 9332).
+    DualPi2,
 }
 
 /// Thresholds of RED on the average number of packets that wait.
@@ -240,6 +247,12 @@ impl Queue {
     /// Longest target or interval of a dropper.
     pub const MOST_DELAY: Nanos = Nanos::from_secs(10);
 
+    /// Coupling of DualPI2, where a policy does not say it (RFC 9332, section 2.1).
+    pub const COUPLING: u32 = 2;
+
+    /// Largest coupling of DualPI2.
+    pub const MOST_COUPLING: u32 = 16;
+
     /// True for the root of a tree.
     pub fn is_root(&self) -> bool {
         !self.on.is_empty() || !self.from.is_empty()
@@ -274,6 +287,8 @@ impl Queue {
             red: Vec::new(),
             target: None,
             interval: None,
+            step: None,
+            coupling: Queue::COUPLING,
             ecn: false,
         }
     }

@@ -42,6 +42,10 @@ pub(crate) const PRIORITY: Value<u8> = Value {
     print: u8::to_string,
 };
 
+/// Coupling of DualPI2.
+pub(crate) const COUPLING: Value<u32> =
+    Value { read: |value| number32(value, 1, Queue::MOST_COUPLING), print: u32::to_string };
+
 /// Bytes of a turn.
 pub(crate) const QUANTUM: Value<Bytes> = Value {
     read: |value| number(value, Queue::LEAST_QUANTUM.0, Queue::MOST_QUANTUM.0).map(Bytes),

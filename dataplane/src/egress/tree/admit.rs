@@ -91,7 +91,7 @@ impl Tree {
         Ok(())
     }
 
-    /// [`Tree::admit`] for a leaf of flows, or with active queue management.
+    /// [`Tree::admit`] for a leaf with queues inside, or with active queue management.
     #[inline(never)]
     fn admit_managed<T: Tally>(
         &mut self,
@@ -100,15 +100,15 @@ impl Tree {
         tally: &mut T,
     ) -> Result<(), Arrival> {
         let (now, length) = (self.now, u32::from(arrival.length));
-        let Tree { settings, kinds, nodes, flows, aqms, packets, counts, random, .. } = self;
+        let Tree { settings, kinds, nodes, inners, aqms, packets, counts, random, .. } = self;
         let node = &mut nodes[place as usize];
-        let (kind, counts) = (&kinds[node.kind as usize], &mut counts[node.kind as usize]);
+        let (kind, counts) = (&kinds[node.kind as usize], counts[node.kind as usize].of(&arrival.frame));
         let NodeKind::Leaf(leaf) = &settings.nodes[node.kind as usize].kind else { return Ok(()) };
         let is_over = kind.is_over(node.list.packets, node.list.bytes, length) || packets.is_full();
-        if is_over && kind.work == Work::Fair && !kind.is_too_small(length) {
+        if is_over && kind.work == Work::Divided && !kind.is_too_small(length) {
             // The longest flow makes room (RFC 8290, section 4.1).
             tally.instructions(2 * leaf.fq.map_or(0, |fq| fq.flows));
-            if let Some(longest) = flows[node.inside as usize].pop_longest(packets) {
+            if let Some(longest) = inners[node.inside as usize].pop_longest(packets) {
                 node.list.packets -= 1;
                 node.list.bytes -= u64::from(longest.length);
                 counts.full += 1;
@@ -125,9 +125,8 @@ impl Tree {
         tally.instructions(30);
         tally.read(Region::Queue, place as usize * DESCRIPTOR as usize, 32);
         tally.write(Region::Queue, place as usize * DESCRIPTOR as usize, 32);
-        let decision = if kind.work == Work::Fair {
-            let flow = flows[node.inside as usize].of(arrival.flow);
-            flow.map_or(Decision::Keep, |(aqm, list)| aqm.arrives(leaf, list, arrival.colour, now, random))
+        let decision = if kind.work == Work::Divided {
+            inners[node.inside as usize].arrives(leaf, arrival.flow, arrival.colour, now, random)
         } else {
             aqms[node.inside as usize].arrives(leaf, &node.list, arrival.colour, now, random)
         };
@@ -137,10 +136,10 @@ impl Tree {
             return Ok(());
         }
         let packet = Waiting { frame, length, since: now };
-        let pushed = if kind.work == Work::Fair {
+        let pushed = if kind.work == Work::Divided {
             node.list.packets += 1;
             node.list.bytes += u64::from(length);
-            flows[node.inside as usize].push(leaf, arrival.flow, packet, packets)
+            inners[node.inside as usize].push(arrival.flow, packet, packets)
         } else {
             packets.push(&mut node.list, packet)
         };

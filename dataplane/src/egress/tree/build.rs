@@ -7,7 +7,7 @@ use policy::model::MeterScope;
 use wire::{Bytes, Frame, Nanos};
 
 use super::super::dropper::{Aqm, Random};
-use super::super::fq::Fq;
+use super::super::inner::Inner;
 use super::super::instance::Instances;
 use super::super::kind::{Above, Kind};
 use super::super::node::{Node, PRIORITIES, Rings, Shaping};
@@ -47,7 +47,7 @@ impl Tree {
             rings: Vec::new(),
             tagged: Vec::new(),
             aqms: Vec::new(),
-            flows: Vec::new(),
+            inners: Vec::new(),
             instances: Vec::new(),
             packets: Packets::new(settings.capacity),
             wheel: Wheel::new(0),
@@ -58,7 +58,7 @@ impl Tree {
             now: Nanos(0),
             random: Random(seed),
             seed,
-            counts: settings.nodes.iter().map(|_| LeafCounts::new(settings.nodes.len())).collect(),
+            counts: settings.nodes.iter().map(|node| LeafCounts::new(node, settings.nodes.len())).collect(),
             is_large: false,
             settings: Arc::clone(settings),
         };
@@ -106,8 +106,8 @@ impl Tree {
             _ if !is_used => NONE,
             NodeKind::Drr => push(&mut self.rings, Rings::EMPTY),
             NodeKind::Wfq => push(&mut self.tagged, Tagged::default()),
-            NodeKind::Leaf(leaf) => match &leaf.fq {
-                Some(fq) => push(&mut self.flows, Fq::new(fq, leaf)),
+            NodeKind::Leaf(leaf) => match Inner::new(leaf) {
+                Some(inner) => push(&mut self.inners, inner),
                 None => push(&mut self.aqms, Aqm::new(leaf)),
             },
         };
@@ -145,7 +145,7 @@ impl Tree {
             shaping.guarantee.set_back(span);
         }
         self.aqms.iter_mut().for_each(|aqm| aqm.set_back(span));
-        self.flows.iter_mut().for_each(|flows| flows.set_back(span));
+        self.inners.iter_mut().for_each(|inner| inner.set_back(span));
         self.wheel.set_back(span);
     }
 
@@ -153,9 +153,9 @@ impl Tree {
     pub(crate) fn drain(&mut self) -> Vec<Frame> {
         let mut frames: Vec<Frame> = self.lost.take().map(|lost| lost.frame).into_iter().collect();
         let mut waiting = Vec::with_capacity(self.packets.len() as usize);
-        let Tree { nodes, flows, packets, .. } = self;
+        let Tree { nodes, inners, packets, .. } = self;
         let lists = nodes.iter_mut().map(|node| &mut node.list);
-        for list in lists.chain(flows.iter_mut().flat_map(Fq::lists_mut)) {
+        for list in lists.chain(inners.iter_mut().flat_map(Inner::lists_mut)) {
             waiting.extend(std::iter::from_fn(|| packets.pop(list)));
         }
         // Those of one moment and one queue stay in their order.
@@ -183,7 +183,7 @@ impl Tree {
         let counted: HashMap<&str, &LeafCounts> = names.zip(&old.counts).collect();
         for (counts, node) in self.counts.iter_mut().zip(&self.settings.nodes) {
             if let Some(before) = counted.get(node.name.as_str()) {
-                counts.clone_from(before);
+                counts.continue_from(before);
             }
         }
     }
@@ -196,7 +196,7 @@ impl Tree {
             + size_of_val(self.rings.as_slice())
             + size_of_val(self.aqms.as_slice())
             + self.tagged.iter().map(Tagged::memory_bytes).sum::<usize>()
-            + self.flows.iter().map(Fq::memory_bytes).sum::<usize>()
+            + self.inners.iter().map(Inner::memory_bytes).sum::<usize>()
             + self.instances.iter().map(Instances::memory_bytes).sum::<usize>()
             + self.packets.memory_bytes()
             + self.wheel.memory_bytes()

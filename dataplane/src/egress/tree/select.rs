@@ -75,20 +75,19 @@ impl Tree {
         Some(packet)
     }
 
-    /// [`Tree::send`] from a leaf of flows, or with active queue management.
+    /// [`Tree::send`] from a leaf with queues inside, or with active queue management.
     #[inline(never)]
     fn send_managed<T: Tally>(&mut self, place: u32, work: Work, tally: &mut T) -> Option<Waiting> {
         // The state of the queue's management, 32 bytes: delay, target and bounds; of flows a turn, 12.
-        tally.instructions(if work == Work::Fair { 32 } else { 20 });
+        tally.instructions(if work == Work::Divided { 32 } else { 20 });
         tally.read(Region::Queue, self.tallied_node(place), 32);
         tally.write(Region::Queue, self.tallied_node(place), 32);
         let now = self.now;
-        let Tree { settings, nodes, flows, aqms, packets, counts, .. } = self;
+        let Tree { settings, nodes, inners, aqms, packets, counts, random, .. } = self;
         let node = &mut nodes[place as usize];
-        let counts = &mut counts[node.kind as usize];
         let NodeKind::Leaf(leaf) = &settings.nodes[node.kind as usize].kind else { return None };
-        let popped = if work == Work::Fair {
-            let popped = flows[node.inside as usize].pop(leaf, now, packets);
+        let popped = if work == Work::Divided {
+            let popped = inners[node.inside as usize].pop(leaf, now, packets, random);
             if let Some((packet, _)) = &popped {
                 node.list.packets -= 1;
                 node.list.bytes -= u64::from(packet.length);
@@ -105,6 +104,7 @@ impl Tree {
             self.finish(place, None, tally);
             return None;
         };
+        let counts = counts[node.kind as usize].of(&packet.frame);
         if !counts.lets_go(decision, leaf, &mut packet.frame) {
             self.finish(place, None, tally);
             self.lose(packet.frame, Reason::EarlyDrop);

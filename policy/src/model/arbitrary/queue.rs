@@ -22,7 +22,7 @@ pub(crate) fn queue() -> impl Strategy<Value = Queue> {
             let (classes, phbs, per, instances) = packets;
             let (scheduler, quantum, flows, isolate, priority, weight) = turn;
             let (guarantee, rate, burst, overhead) = shaper;
-            let (limit, limit_bytes, drop, red, target, interval, ecn) = leaf;
+            let (limit, limit_bytes, drop, red, target, interval, (step, coupling, ecn)) = leaf;
             Queue {
                 name,
                 on,
@@ -50,6 +50,8 @@ pub(crate) fn queue() -> impl Strategy<Value = Queue> {
                 red,
                 target,
                 interval,
+                step,
+                coupling,
                 ecn,
             }
         },
@@ -75,18 +77,27 @@ fn shaper() -> impl Strategy<Value = (Option<BitRate>, Option<BitRate>, Option<B
     (option::of(rate()), option::of(rate()), option::of(size()), option::of(overhead()))
 }
 
-type Leaf = (Option<u32>, Option<Bytes>, Dropper, Vec<RedThreshold>, Option<Nanos>, Option<Nanos>, bool);
+type Leaf = (
+    Option<u32>,
+    Option<Bytes>,
+    Dropper,
+    Vec<RedThreshold>,
+    Option<Nanos>,
+    Option<Nanos>,
+    (Option<Nanos>, u32, bool),
+);
 
 /// Keys of a leaf.
 fn leaf() -> impl Strategy<Value = Leaf> {
     let limit = option::of(1..=Queue::MOST_LIMIT);
-    let drop = select(&[Dropper::Tail, Dropper::Red, Dropper::Codel, Dropper::Pie][..]);
+    let drop = select(&[Dropper::Tail, Dropper::Red, Dropper::Codel, Dropper::Pie, Dropper::DualPi2][..]);
     let red = (any::<u32>(), 1..u32::MAX, 1..=1_000_u16).prop_map(|(min, width, per_mille)| {
         let min = min.min(u32::MAX - width);
         RedThreshold { min, max: min + width, per_mille }
     });
     let delay = || option::of((1..=Queue::MOST_DELAY.0).prop_map(Nanos));
-    (limit, option::of(size()), drop, vec(red, 0..4), delay(), delay(), any::<bool>())
+    let dual = (delay(), 1..=Queue::MOST_COUPLING, any::<bool>());
+    (limit, option::of(size()), drop, vec(red, 0..4), delay(), delay(), dual)
 }
 
 /// Any shape.

@@ -68,13 +68,24 @@ impl Validator<'_> {
             let hint = "write red = \"20-60 10%\", or three, for green, yellow and red packets";
             self.wrong(code, item, key, message, hint);
         }
-        if ![Dropper::Codel, Dropper::Pie].contains(&drop) {
+        if ![Dropper::Codel, Dropper::Pie, Dropper::DualPi2].contains(&drop) {
             let given = [Given("target", queue.target.is_some())];
-            self.without_meaning(item, &given, "without CoDel or PIE", "add drop = \"codel\"");
+            self.without_meaning(item, &given, "without CoDel, PIE or DualPI2", "add drop = \"codel\"");
         }
-        if drop != Dropper::Codel {
+        if ![Dropper::Codel, Dropper::DualPi2].contains(&drop) {
             let given = [Given("interval", queue.interval.is_some())];
-            self.without_meaning(item, &given, "without CoDel", "add drop = \"codel\"");
+            self.without_meaning(item, &given, "without CoDel or DualPI2", "add drop = \"codel\"");
+        }
+        if drop != Dropper::DualPi2 {
+            let given =
+                [Given("step", queue.step.is_some()), Given("coupling", queue.coupling != Queue::COUPLING)];
+            self.without_meaning(item, &given, "without DualPI2", "add drop = \"dualpi2\"");
+        } else {
+            let hint = "leave it out: what can be marked is marked, packets of L4S always";
+            self.without_meaning(item, &[Given("ecn", queue.ecn)], "with drop = \"dualpi2\"", hint);
+            let given = [Given("scheduler", queue.scheduler == Some(Scheduler::Fq))];
+            let hint = "leave it out, or write drop = \"codel\": DualPI2 has two queues of its own, and needs none for each flow";
+            self.without_meaning(item, &given, "with drop = \"dualpi2\"", hint);
         }
         if drop == Dropper::Tail {
             let hint = "add drop = \"codel\", \"pie\" or \"red\": a full queue marks nothing";
@@ -97,6 +108,8 @@ impl Validator<'_> {
             Given("red", !queue.red.is_empty()),
             Given("target", queue.target.is_some()),
             Given("interval", queue.interval.is_some()),
+            Given("step", queue.step.is_some()),
+            Given("coupling", queue.coupling != Queue::COUPLING),
             Given("ecn", queue.ecn),
         ];
         let hint = "packets wait in the leaves of a tree: write it in those";

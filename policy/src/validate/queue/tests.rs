@@ -48,3 +48,78 @@ fn what_could_not_be_read_is_not_missed() {
     let parent = queue(1, "in = \"0\"\nscheduler = \"wfq\"") + "[[queue]]\nname = 3\nin = \"1\"\n";
     assert_eq!(found(&parent), [(config::Code::WrongType.into(), 12)]);
 }
+
+/// Each number out of its range is one error at its line, with a hint; those at its ends are none.
+#[test]
+fn numbers_out_of_range_are_refused_with_a_hint() {
+    let checked = |keys: &str| {
+        let phb = if keys.starts_with("phb") { "" } else { "phb = \"ef\"\n" };
+        let leaf = queue(1, &format!("in = \"0\"\n{phb}{keys}"));
+        check(&format!("{ROOT}{leaf}{}", queue(2, "in = \"0\"")), "test").diagnostics
+    };
+    for keys in [
+        "rate = \"0 bit/s\"",
+        "rate = \"10.1 Tbit/s\"",
+        "guarantee = \"0 bit/s\"",
+        "burst = 1\nrate = \"1 Mbit/s\"",
+        "limit-bytes = 1",
+        "weight = 0",
+        "weight = 65536",
+        "weight = 4294967296",
+        "weight = -1",
+        "priority = 8",
+        "limit = 0",
+        "limit = 4294967296",
+        "per = \"source\"\ninstances = 0",
+        "per = \"source\"\ninstances = 1048577",
+        "scheduler = \"fq\"\nflows = 3",
+        "scheduler = \"fq\"\nquantum = 63",
+        "drop = \"red\"\nred = \"20-20 10%\"",
+        "drop = \"red\"\nred = \"20-60 0%\"",
+        "drop = \"codel\"\ntarget = \"0s\"",
+        "drop = \"codel\"\ninterval = \"11s\"",
+        "drop = \"dualpi2\"\nstep = \"0s\"",
+        "drop = \"dualpi2\"\ncoupling = 0",
+        "drop = \"dualpi2\"\ncoupling = 17",
+        "drop = \"dualpi2\"\necn = true",
+        "drop = \"dualpi2\"\nscheduler = \"fq\"",
+        "drop = \"codel\"\nstep = \"1ms\"",
+        "drop = \"pie\"\ncoupling = 3",
+        "drop = \"pie\"\ninterval = \"1ms\"",
+        "phb = \"ef5\"",
+    ] {
+        let found = checked(keys);
+        assert_eq!(found.len(), 1, "{keys}: {found:?}");
+        // Name, `in` and `phb` come before.
+        assert!(found[0].line().is_some_and(|line| line >= 10), "{keys}: {found:?}");
+        assert!(found[0].hint.is_some(), "{keys}: {found:?}");
+    }
+    for keys in [
+        "rate = \"10 Tbit/s\"",
+        "rate = \"1 bit/s\"",
+        "burst = 1538\nrate = \"1 Mbit/s\"",
+        "weight = 65535\npriority = 7\nlimit = 1048576",
+        "per = \"source\"\ninstances = 1048576",
+        "drop = \"dualpi2\"\nstep = \"1ns\"\ncoupling = 16\ntarget = \"10s\"\ninterval = \"1ns\"",
+        "phb = [\"be\", \"le\", \"af11\", \"af43\", \"cs0\", \"cs7\"]",
+    ] {
+        assert_eq!(checked(keys), [], "{keys}");
+    }
+}
+
+/// Each per-hop behaviour has a name, of a leaf's packets, of a class's and of a mark.
+#[test]
+fn behaviours_have_names_everywhere() {
+    let classes = (1..=4).flat_map(|class| (1..=3).map(move |precedence| format!("af{class}{precedence}")));
+    let selectors = (0..=7).map(|selector| format!("cs{selector}"));
+    for name in classes.chain(selectors).chain(["ef", "be", "le"].map(str::to_owned)) {
+        let leaf = queue(1, &format!("in = \"0\"\nphb = \"{name}\"")) + &queue(2, "in = \"0\"");
+        let class =
+            format!("[[class]]\nname = \"c\"\nfrom = \"lan\"\ndscp = \"{name}\"\nmark = \"{name}\"\n");
+        assert_eq!(found(&(leaf + &class)), [], "{name}");
+    }
+    for class in 1..=4 {
+        let leaf = queue(1, &format!("in = \"0\"\nphb = \"af{class}\"")) + &queue(2, "in = \"0\"");
+        assert_eq!(found(&leaf), [], "af{class}");
+    }
+}
