@@ -56,10 +56,21 @@ fn policies() -> Vec<(&'static str, String)> {
         ("home-office", HOME.replace("mac = \"02:00:5e:10", "# mac = \"02:00:5e:10")),
         ("isp-edge", include_str!("../../policies/isp-edge.toml").to_owned()),
         ("core-stateless", include_str!("../../policies/core-stateless.toml").to_owned()),
+        // Nobody is a customer: all are of best effort, but in its queue with their own code points marked off.
+        ("diffserv-edge", edge()),
         ("routed", format!("{routed}[limit]\npickup = \"accept\"\n")),
         ("open", open.to_owned()),
         ("open and small", format!("{open}{small}")),
     ]
+}
+
+/// The DiffServ edge router, for customers of any address, half of them gold by their addresses, before a slower port: captures are slow.
+fn edge() -> String {
+    include_str!("../../policies/diffserv-edge.toml")
+        .replace("2001:db8:1::1/64\"]\n", "2001:db8:1::1/64\"]\nsource-check = \"off\"\n")
+        .replace("[\"192.0.2.32/28\"]", "[\"0.0.0.0/1\", \"::/1\"]")
+        .replace("rate = \"100 Mbit/s\"", "rate = \"4 Mbit/s\"")
+        .replace("rate = \"20 Mbit/s\"\nlimit", "rate = \"1 Mbit/s\"\nlimit")
 }
 
 fn captures() -> Option<Vec<PathBuf>> {

@@ -250,9 +250,14 @@ impl Gateway {
         }
         for port in (0..self.shard.egress.ports() as u16).map(PortId) {
             for _ in 0..most {
-                let Next::Frame(frame, _) = self.shard.next(port, Nanos::MAX) else { break };
-                see(Some(port), &frame);
-                self.pool.put(frame);
+                match self.shard.next(port, Nanos::MAX) {
+                    Next::Frame(frame, _) => {
+                        see(Some(port), &frame);
+                        self.pool.put(frame);
+                    }
+                    Next::Dropped(frame, ..) => self.pool.put(frame),
+                    Next::Wait(_) | Next::Empty => break,
+                }
             }
         }
     }
