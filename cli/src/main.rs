@@ -25,6 +25,7 @@ mod region;
 mod rendering;
 mod screen;
 mod summary;
+mod svg;
 mod trial;
 
 use command::live;

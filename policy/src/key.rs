@@ -23,8 +23,10 @@ mod route;
 mod rule;
 mod shape;
 
+pub(crate) use class::{class, meter};
 pub(crate) use limit::times;
 pub(crate) use policy::policy;
+pub(crate) use queue::queue;
 
 pub(crate) type Table<'t> = config::Table<'t, 't, 't, Code>;
 

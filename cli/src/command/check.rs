@@ -1,7 +1,8 @@
 //! `wirerate check`: is a policy sound?
 
+use std::fs;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use analysis::{Effort, Look};
 use clap::Args;
@@ -10,11 +11,12 @@ use lookup::classify::Choice;
 use policy::Diagnostic;
 use serde_json::json;
 
-use crate::failure::{Exit, Failure, PolicyError};
+use crate::failure::{Exit, Failure, OutputError, PolicyError, UsageError};
 use crate::policy_file::EPOCH;
 use crate::screen::{self, GOOD};
 use crate::with_exit_codes;
 
+mod draw;
 mod finding;
 
 /// Report everything that is wrong with a policy
@@ -30,6 +32,12 @@ Examples:
   wirerate check policies/home-office.toml
   wirerate check policies/home-office.toml --overlaps
   wirerate check policies/isp-edge.toml --json | jq '{errors, warnings}'
+  wirerate check policies/diffserv-edge.toml --draw queues.svg
+
+--draw writes a picture of the trees of queues, with shapes and templates written \
+out: packets go from the left, by their class and its meter or by their code \
+point, to the queue that they wait in, and on to the interface. Queues that are \
+alike are one stack; of thousands the picture shows some and says how many more.
 
 --json prints one object: `file`, `errors`, `warnings` and `notes` (how many), `diagnostics`, a list of objects \
 with `code severity message hint file line column related`, `open`, the rules that the analysis did not settle, `classifier`, the algorithm that searches the rules, and `gave_way`, \
@@ -45,6 +53,10 @@ pub(crate) struct Arguments {
     /// Analyse the rules for minutes, if it takes that, and not a second or two
     #[arg(long)]
     thorough: bool,
+
+    /// Draw the trees of queues of a policy without errors, as SVG
+    #[arg(long, value_name = "FILE")]
+    draw: Option<PathBuf>,
 
     /// Print one JSON object
     #[arg(long)]
@@ -79,6 +91,9 @@ impl Arguments {
         let warnings = checked.warnings().count();
         let notes = checked.diagnostics.len() - errors - warnings;
         let total = errors + usize::from(uncompiled.is_some());
+        if let (Some(path), Some(policy), 0) = (&self.draw, &checked.policy, total) {
+            write(path, &self.policy, &draw::draw(policy, &name_of(&self.policy)))?;
+        }
         if self.json {
             let mut list: Vec<_> =
                 checked.diagnostics.iter().map(|found: &Diagnostic| json!(found)).collect();
@@ -142,8 +157,25 @@ impl Arguments {
             tail(warnings, "warning", "warnings"),
             tail(notes, "note", "notes"),
         )?;
+        if let Some(path) = &self.draw {
+            writeln!(screen::out(), "Drawn to {}.", path.display())?;
+        }
         Ok(Exit::Done)
     }
+}
+
+/// The name of a file, without its directory: a picture does not depend on where it was made.
+fn name_of(path: &Path) -> String {
+    path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
+}
+
+/// Writes the drawing of `policy`.
+fn write(path: &Path, policy: &Path, drawing: &str) -> Result<(), Failure> {
+    let real = |path: &Path| path.canonicalize().ok();
+    if real(path).is_some_and(|path| Some(path) == real(policy)) {
+        return Err(UsageError::Overwrites { path: path.to_owned() }.into());
+    }
+    fs::write(path, drawing).map_err(|error| OutputError::Write { path: path.to_owned(), error }.into())
 }
 
 /// Returns the algorithms tried for the rules that would exceed the memory limit.

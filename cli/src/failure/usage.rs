@@ -74,7 +74,7 @@ impl UsageError {
         match self {
             UsageError::Clash { .. } => "leave one of them out; --help says what each is for".to_owned(),
             UsageError::NoInterface { known, .. } => format!("the policy has {}", known.join(", ")),
-            UsageError::Overwrites { .. } => "name another directory with --out".to_owned(),
+            UsageError::Overwrites { .. } => "name another file or directory to write to".to_owned(),
             UsageError::Words(error) => error.hint(),
             UsageError::NoPacket { packets, .. } => format!("its packets are numbered from 1 to {packets}"),
             UsageError::OneFile { .. } => "import each by itself, and put the policies together".to_owned(),

@@ -9,7 +9,7 @@ use crate::value::{NUMBER32, NUMBER64, STRING};
 use crate::word;
 
 /// Keys of a `[[class]]`.
-pub(super) fn class(keys: &mut Keys<'_, '_>, class: &mut Class) -> bool {
+pub(crate) fn class(keys: &mut Keys<'_, '_>, class: &mut Class) -> bool {
     keys.required("name", "\"voice\"", STRING, &mut class.name);
     conditions(keys, &mut class.conditions);
     keys.optional("meter", STRING, &mut class.meter);
@@ -18,7 +18,7 @@ pub(super) fn class(keys: &mut Keys<'_, '_>, class: &mut Class) -> bool {
 }
 
 /// Keys of a `[[meter]]`.
-pub(super) fn meter(keys: &mut Keys<'_, '_>, meter: &mut Meter) -> bool {
+pub(crate) fn meter(keys: &mut Keys<'_, '_>, meter: &mut Meter) -> bool {
     keys.required("name", "\"gold\"", STRING, &mut meter.name);
     keys.key("kind", word::METER_KIND, &mut meter.kind);
     keys.required("rate", "\"10 Mbit/s\"", RATE, &mut meter.rate);

@@ -8,7 +8,7 @@ use crate::value::{BIT_RATE, Flag, SIZE, STRING};
 use crate::word;
 
 /// Keys of a `[[queue]]`.
-pub(super) fn queue(keys: &mut Keys<'_, '_>, queue: &mut Queue) -> bool {
+pub(crate) fn queue(keys: &mut Keys<'_, '_>, queue: &mut Queue) -> bool {
     keys.required("name", "\"voice\"", STRING, &mut queue.name);
     keys.list("on", STRING, &mut queue.on);
     keys.list("from", STRING, &mut queue.from);

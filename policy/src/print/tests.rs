@@ -1,6 +1,7 @@
 use proptest::prelude::{ProptestConfig, prop_assert_eq, proptest};
 use wire::Nanos;
 
+use super::{Setting, Settings};
 use crate::model::TcpFlagsMatch;
 use crate::model::arbitrary;
 use crate::parse::parse;
@@ -128,4 +129,34 @@ fn every_value_of_a_closed_kind_has_a_word() {
     assert!(word_for(word::TCP_WINDOW, &TcpWindow::Off).is_some());
     assert!(word_for(word::PICKUP, &Pickup::Accept).is_some());
     assert!(word_for(word::CHECKSUM, &Checksum::Ignore).is_some());
+}
+
+/// What is listed of an item is what the text of a policy of that item alone says.
+#[test]
+fn settings_are_those_of_the_text() {
+    let policy = crate::check(include_str!("../../../policies/diffserv-edge.toml"), "edge").policy.unwrap();
+    let written = |settings: Vec<Setting>| -> Vec<String> {
+        let value = |setting: &Setting| match &setting.values[..] {
+            [one] => one.clone(),
+            many => format!("[{}]", many.join(", ")),
+        };
+        settings.iter().map(|setting| format!("{} = {}", setting.key, value(setting))).collect()
+    };
+    let text = |alone: crate::Policy| -> Vec<String> {
+        let text = alone.to_string().replace('"', "");
+        text.lines().skip(1).map(str::to_owned).collect()
+    };
+    assert!(policy.queues.len() > 5 && policy.classes.len() > 3 && policy.meters.len() > 3);
+    for queue in &policy.queues {
+        let alone = crate::Policy { queues: vec![queue.clone()], ..Default::default() };
+        assert_eq!(written(queue.settings()), text(alone));
+    }
+    for class in &policy.classes {
+        let alone = crate::Policy { classes: vec![class.clone()], ..Default::default() };
+        assert_eq!(written(class.settings()), text(alone));
+    }
+    for meter in &policy.meters {
+        let alone = crate::Policy { meters: vec![meter.clone()], ..Default::default() };
+        assert_eq!(written(meter.settings()), text(alone));
+    }
 }
