@@ -19,6 +19,7 @@ mod html;
 mod input;
 mod output;
 mod packet_syntax;
+mod plot;
 mod policy_file;
 mod progress;
 mod region;

@@ -170,6 +170,18 @@ pub(crate) fn bytes(value: u64) -> String {
     if value < 1000 { format!("{value} B") } else { format!("{scaled:.1} {}", units[unit]) }
 }
 
+/// A rate in bits per second, in the unit that suits.
+pub(crate) fn rate(bits: f64) -> String {
+    let units = ["bit/s", "kbit/s", "Mbit/s", "Gbit/s"];
+    let mut scaled = bits;
+    let mut unit = 0;
+    while scaled >= 999.95 && unit + 1 < units.len() {
+        scaled /= 1_000.0;
+        unit += 1;
+    }
+    format!("{scaled:.*} {}", if unit == 0 { 0 } else { 2 }, units[unit])
+}
+
 /// `one` or `many` of something, by count.
 pub(crate) fn count(value: u64, one: &str, many: &str) -> String {
     format!("{} {}", number(value), if value == 1 { one } else { many })
@@ -177,7 +189,7 @@ pub(crate) fn count(value: u64, one: &str, many: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Table, bytes, number};
+    use super::{Table, bytes, number, rate};
 
     #[test]
     fn numbers_are_easy_to_read() {
@@ -185,6 +197,15 @@ mod tests {
         assert_eq!(
             ["999 B", "1.0 kB", "1.0 MB", "1.5 GB"],
             [999, 1000, 999_950, 1_500_000_000].map(bytes).each_ref()
+        );
+    }
+
+    #[test]
+    fn rates_have_three_digits_or_so() {
+        let told = [0.0, 999.0, 1_000.0, 19_500_000.0, 999_960_000.0, 1e13].map(rate);
+        assert_eq!(
+            told.each_ref(),
+            ["0 bit/s", "999 bit/s", "1.00 kbit/s", "19.50 Mbit/s", "1.00 Gbit/s", "10000.00 Gbit/s"]
         );
     }
 

@@ -4,15 +4,18 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use dataplane::counter::{ClassTraffic, Counters, Traffic};
-use dataplane::egress::LeafCounts;
+use dataplane::counter::{Counters, Traffic};
 use dataplane::{Reason, Replay};
 use policy::Policy;
-use policy::model::Colour;
 use serde_json::{Map, Value, json};
 
+use crate::command::replay::Measurements;
 use crate::input::{Captures, How, Source};
 use crate::screen::{BAD, CARE, DIM, GOOD, HEADING, Table, bytes, count, number};
+
+mod queue;
+
+use queue::{ClassRow, QueueRow};
 
 /// All results of a replay.
 pub(crate) struct Summary {
@@ -20,7 +23,7 @@ pub(crate) struct Summary {
     reasons: Vec<Told>,
     rules: Vec<(String, Traffic)>,
     nats: Vec<(String, Traffic)>,
-    classes: Vec<(String, ClassTraffic)>,
+    classes: Vec<ClassRow>,
     queues: Vec<QueueRow>,
     flows: Flows,
     elapsed: Duration,
@@ -70,7 +73,13 @@ struct Input {
 
 impl Summary {
     /// Returns the summary of a completed replay.
-    pub(crate) fn new(replay: &Replay, policy: &Policy, captures: &Captures, elapsed: Duration) -> Summary {
+    pub(crate) fn new(
+        replay: &Replay,
+        policy: &Policy,
+        captures: &Captures,
+        measured: &Measurements,
+        elapsed: Duration,
+    ) -> Summary {
         let counters = &replay.shard.counters;
         let mut reasons: Vec<Told> = Reason::ALL
             .iter()
@@ -98,8 +107,8 @@ impl Summary {
             reasons,
             rules: rules.map(|(rule, traffic)| (rule.name.clone(), *traffic)).collect(),
             nats: nats(replay, policy),
-            classes: classes(replay),
-            queues: queues(replay),
+            classes: queue::classes(replay, measured),
+            queues: queue::queues(replay, measured),
             flows: Flows {
                 created: flows.created(),
                 ended: flows.ended(),
@@ -218,7 +227,7 @@ impl Summary {
             "reasons": by_reason(|told| told.answered + told.dropped),
             "rules": traffic(&self.rules),
             "nats": traffic(&self.nats),
-            "classes": self.classes.iter().map(class_to_json).collect::<Map<_, _>>(),
+            "classes": self.classes.iter().map(ClassRow::to_json).collect::<Map<_, _>>(),
             "queues": self.queues.iter().map(QueueRow::to_json).collect::<Vec<_>>(),
             "flows": {
                 "created": self.flows.created,
@@ -264,8 +273,8 @@ impl Summary {
         self.print_reasons(out)?;
         print_traffic(out, "Rules", &self.rules)?;
         print_traffic(out, "Translations", &self.nats)?;
-        print_classes(out, &self.classes)?;
-        print_queues(out, &self.queues)?;
+        queue::print_classes(out, &self.classes)?;
+        queue::print_queues(out, &self.queues)?;
         let Flows { created, ended, live, peak, .. } = self.flows;
         writeln!(out, "{HEADING}Flows{HEADING:#}")?;
         let (created, ended, live, peak) = (number(created), number(ended), number(live), number(peak));
@@ -342,100 +351,6 @@ impl Input {
         });
         json!({ "file": self.file, "frames": self.packets, "entered": entered.collect::<Vec<_>>() })
     }
-}
-
-/// Traffic of each class, in the order of the policy.
-fn classes(replay: &Replay) -> Vec<(String, ClassTraffic)> {
-    let counted = replay.shard.counters.classes.iter().copied();
-    replay.tables.classes.list.iter().map(|class| class.name.clone()).zip(counted).collect()
-}
-
-fn class_to_json((name, count): &(String, ClassTraffic)) -> (String, Value) {
-    let [green, yellow, red] = count.colours;
-    let ClassTraffic { traffic: Traffic { frames, bytes }, .. } = count;
-    (name.clone(), json!({ "frames": frames, "bytes": bytes, "green": green, "yellow": yellow, "red": red }))
-}
-
-/// Prints the classes that have had packets, with the colours that their meters gave.
-fn print_classes(out: &mut impl Write, classes: &[(String, ClassTraffic)]) -> io::Result<()> {
-    let mut table = Table::new(&[1, 2]);
-    for (name, count) in classes.iter().filter(|(_, count)| count.traffic.frames > 0) {
-        let metered: u64 = count.colours.iter().sum();
-        let colours =
-            Colour::ALL.map(|colour| format!("{} {}", number(count.colours[colour as usize]), colour.name()));
-        let colours = if metered == 0 { String::new() } else { colours.join(", ") };
-        table.row([name.clone(), number(count.traffic.frames), bytes(count.traffic.bytes), colours]);
-    }
-    if table.is_empty() {
-        return Ok(());
-    }
-    writeln!(out, "{HEADING}Traffic classes{HEADING:#}")?;
-    write!(out, "{table}")
-}
-
-/// Queue of a tree, with its counters.
-struct QueueRow {
-    interface: String,
-    side: &'static str,
-    name: String,
-    counts: LeafCounts,
-}
-
-/// Queues of all trees, in the order of interfaces.
-fn queues(replay: &Replay) -> Vec<QueueRow> {
-    let mut rows = Vec::new();
-    for tree in replay.shard.egress.trees() {
-        let interface = replay.tables.interface(tree.port).map_or_else(String::new, |one| one.name.clone());
-        rows.extend(tree.leaves().map(|(name, counts)| QueueRow {
-            interface: interface.clone(),
-            side: tree.side.name(),
-            name: name.into_owned(),
-            counts: counts.clone(),
-        }));
-    }
-    rows
-}
-
-impl QueueRow {
-    fn delay(&self, per_mille: u64) -> u64 {
-        self.counts.delays.percentile(per_mille).map_or(0, |delay| delay.0)
-    }
-
-    fn to_json(&self) -> Value {
-        let LeafCounts { sent, sent_bytes, full, early, marked, .. } = self.counts;
-        json!({
-            "interface": self.interface, "side": self.side, "name": self.name,
-            "frames": sent, "bytes": sent_bytes, "full": full, "early": early, "marked": marked,
-            "delay_ns": { "p50": self.delay(500), "p95": self.delay(950), "p99": self.delay(990) },
-        })
-    }
-}
-
-/// Prints the queues that have had packets, with drops and delays.
-fn print_queues(out: &mut impl Write, queues: &[QueueRow]) -> io::Result<()> {
-    let millis = |nanos: u64| format!("{:.3}", nanos as f64 / 1e6);
-    let mut table = Table::new(&[1, 2, 3, 4, 5]);
-    for row in queues {
-        let LeafCounts { sent, sent_bytes, full, early, marked, .. } = row.counts;
-        if sent + full + early == 0 {
-            continue;
-        }
-        let delays = [500, 950, 990].map(|per_mille| millis(row.delay(per_mille))).join(" / ");
-        table.row([
-            format!("{} ({} {})", row.name, row.side, row.interface),
-            number(sent),
-            bytes(sent_bytes),
-            format!("{} full", number(full)),
-            format!("{} early", number(early)),
-            format!("{} marked", number(marked)),
-            format!("{delays} ms"),
-        ]);
-    }
-    if table.is_empty() {
-        return Ok(());
-    }
-    writeln!(out, "{HEADING}Queues{HEADING:#} {DIM}(sent, dropped, marked; delay of 50 / 95 / 99 %){DIM:#}")?;
-    write!(out, "{table}")
 }
 
 /// Traffic of each translation, in the order of the policy.

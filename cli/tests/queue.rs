@@ -1,9 +1,15 @@
-//! Queues and classes, as people see them: `wirerate check --draw`.
+//! Queues and classes, as people see them: `wirerate check --draw`, and what `wirerate replay` measures and plots.
 #![allow(clippy::unwrap_used)]
 
 mod run;
 
+use std::collections::BTreeSet;
+
 use run::{Room, root, wirerate};
+use serde_json::Value;
+use wire::capture::{PcapngWriter, Record};
+use wire::ethernet::Mac;
+use wire::{Dscp, Nanos, build};
 
 const INTERFACES: &str = r#"
 [interface.lan]
@@ -207,4 +213,206 @@ fn a_drawing_does_not_replace_the_policy_nor_show_a_wrong_one() {
     let svg = room.path("wrong.svg");
     wirerate(&["check", &wrong, "--draw", &svg]).exits(1);
     assert!(!std::path::Path::new(&svg).exists());
+}
+
+/// Packet of UDP of so many bytes of IP, from one host of the inside.
+fn packet(host: u8, length: usize, dscp: u8, ecn: u8) -> Vec<u8> {
+    let (from, to) = (format!("192.168.1.{host}"), "203.0.113.9".to_owned());
+    let frame = build::ethernet(Mac([2, 0, 0, 0, 0, 9]), Mac([2, 0, 0, 0, 0, 8]));
+    let payload = vec![0; length - 28];
+    let field = Dscp::new(dscp).unwrap().value() << 2 | ecn;
+    frame
+        .ipv4(from.parse().unwrap(), to.parse().unwrap())
+        .ds_field(field)
+        .udp(4_000, 5_000)
+        .payload(&payload)
+        .to_vec()
+}
+
+/// A capture of packets with their times in microseconds.
+fn capture(room: &Room, file: &str, packets: &[(u64, Vec<u8>)]) -> String {
+    let path = room.path(file);
+    let mut writer = PcapngWriter::create(&path).unwrap();
+    writer.interface("lan").unwrap();
+    for (micros, frame) in packets {
+        writer.write(&Record::new(Nanos::from_secs(1_000) + Nanos(micros * 1_000), frame)).unwrap();
+    }
+    writer.finish().unwrap();
+    path
+}
+
+fn number(json: &Value, path: &str) -> u64 {
+    json.pointer(path).and_then(Value::as_u64).unwrap_or_else(|| panic!("no {path} in {json:#}"))
+}
+
+/// True to the percent that percentiles are exact to.
+#[track_caller]
+fn assert_near(found: u64, exact: u64) {
+    assert!(found.abs_diff(exact) * 100 <= exact, "{found}, not {exact}");
+}
+
+/// Three packets of 1,000 bytes at once, at 8 Mbit/s: they depart after 0, 1 and 2 ms. One more comes after 10 ms, when the first
+/// three have left.
+#[test]
+fn a_replay_measures_delay_variation_and_rate_of_queues_and_classes() {
+    let room = Room::new("measured");
+    let policy = room.write(
+        "policy.toml",
+        format!(
+            "{INTERFACES}[[class]]\nname = \"all\"\nfrom = \"lan\"\n[[queue]]\nname = \"up\"\non = \"wan\"\nrate = \"8 Mbit/s\"\n\
+             overhead = \"ip\"\nlimit = 2\n"
+        ),
+    );
+    let one = |at| (at, packet(5, 1_000, 0, 0));
+    // The first is taken at once, two wait, and the fourth finds no room.
+    let lan = capture(&room, "a.pcapng", &[one(0), one(0), one(0), one(0), one(10_000)]);
+    let run = wirerate(&["replay", &policy, &lan, "--json"]).exits(0);
+    let json = run.json();
+    let queue = &json["queues"][0];
+    let (sent, full) = (number(queue, "/frames"), number(queue, "/full"));
+    assert_eq!(sent + full, 5, "{queue:#}");
+    assert_eq!(number(queue, "/lost/queue-full"), full);
+    // Of those at once some departed a millisecond after another.
+    let longest = (sent - 2) * 1_000_000;
+    assert_eq!(
+        (number(queue, "/delay_ns/max"), number(queue, "/ipdv_ns/max")),
+        (longest, longest.max(1_000_000))
+    );
+    assert_near(number(queue, "/delay_ns/p99"), longest);
+    // All of it in 10 ms.
+    assert_eq!(number(queue, "/rate_bps"), sent * 1_000 * 8 * 100);
+    let class = &json["classes"]["all"];
+    assert_eq!(class["delay_ns"], queue["delay_ns"]);
+    assert_eq!((number(class, "/sent"), number(class, "/sent_bytes")), (sent, sent * 1_000));
+    assert_eq!(number(class, "/lost/queue-full"), full);
+    let table = wirerate(&["replay", &policy, &lan]).exits(0).out;
+    assert!(
+        table.contains("RFC 3393") && table.contains("up (on wan)") && table.contains("Mbit/s"),
+        "{table}"
+    );
+}
+
+/// Where an interface has a rate and no tree, its one queue is measured.
+#[test]
+fn the_queue_of_a_port_without_a_tree_is_measured_where_it_has_a_rate() {
+    let room = Room::new("measured-port");
+    let wan = "zone = \"wan\"\n";
+    let policy = room.write("policy.toml", INTERFACES.replace(wan, &format!("{wan}rate = \"8 Mbit/s\"\n")));
+    let one = |at| (at, packet(5, 1_000, 0, 0));
+    let lan = capture(&room, "a.pcapng", &[one(0), one(0), one(0)]);
+    let json = wirerate(&["replay", &policy, &lan, "--json"]).exits(0).json();
+    let queue = &json["queues"][0];
+    assert_eq!((&queue["interface"], &queue["name"]), (&Value::from("wan"), &Value::Null));
+    assert_eq!(number(queue, "/frames"), 3);
+    // 1,038 bytes each with what Ethernet adds.
+    assert_eq!(number(queue, "/delay_ns/max"), 2 * 1_038 * 1_000);
+    // Without a rate nothing waits, and there is nothing to tell.
+    let policy = room.write("plain.toml", INTERFACES);
+    let json = wirerate(&["replay", &policy, &lan, "--json"]).exits(0).json();
+    assert_eq!(json["queues"], Value::Array(Vec::new()));
+}
+
+/// What a download waits in the tree of its ingress, and what it then waits for its port, count apart.
+#[test]
+fn a_packet_that_passes_two_trees_is_measured_in_each() {
+    let room = Room::new("measured-twice");
+    let policy = room.write(
+        "policy.toml",
+        format!(
+            "{INTERFACES}[[queue]]\nname = \"down\"\nfrom = \"lan\"\nrate = \"8 Mbit/s\"\noverhead = \"ip\"\n[[queue]]\nname = \
+             \"up\"\non = \"wan\"\nrate = \"4 Mbit/s\"\noverhead = \"ip\"\n"
+        ),
+    );
+    let one = |at| (at, packet(5, 1_000, 0, 0));
+    let lan = capture(&room, "a.pcapng", &[one(0), one(0), one(0)]);
+    let json = wirerate(&["replay", &policy, &lan, "--json"]).exits(0).json();
+    let queues = json["queues"].as_array().unwrap();
+    let of = |name: &str| queues.iter().find(|queue| queue["name"] == name).unwrap();
+    // They leave the first at 0, 1, 2 ms, and the second at 0, 2, 4 ms.
+    assert_eq!(number(of("down"), "/delay_ns/max"), 2_000_000);
+    assert_eq!(number(of("up"), "/delay_ns/max"), 2_000_000);
+}
+
+/// An overload of packets that know ECN: marks of the queue are those of the classes, and so are losses.
+#[test]
+fn marks_and_losses_of_a_queue_are_those_of_its_classes() {
+    let room = Room::new("measured-marks");
+    let policy = room.write(
+        "policy.toml",
+        format!(
+            "{INTERFACES}[[class]]\nname = \"even\"\nsource = \"192.168.1.4\"\n[[class]]\nname = \"odd\"\nsource = \
+             \"192.168.1.5\"\n[[queue]]\nname = \"up\"\non = \"wan\"\nrate = \"8 Mbit/s\"\ndrop = \"codel\"\necn = true\nlimit = 150\n"
+        ),
+    );
+    let packets: Vec<_> =
+        (0..2_000).map(|n| (n * 700, packet(4 + (n % 2) as u8, 1_000, 0, (n % 3) as u8))).collect();
+    let lan = capture(&room, "a.pcapng", &packets);
+    let json = wirerate(&["replay", &policy, &lan, "--json"]).exits(0).json();
+    let (queue, classes) = (&json["queues"][0], json["classes"].as_object().unwrap());
+    let sum = |path: &str| {
+        classes.values().map(|class| class.pointer(path).and_then(Value::as_u64).unwrap_or(0)).sum::<u64>()
+    };
+    for path in ["/marked", "/lost/queue-full", "/lost/early-drop"] {
+        assert!(sum(path) > 0, "{path}: {json:#}");
+    }
+    assert_eq!(sum("/marked"), number(queue, "/marked"));
+    assert_eq!(
+        (sum("/lost/queue-full"), sum("/lost/early-drop")),
+        (number(queue, "/full"), number(queue, "/early"))
+    );
+    assert_eq!(sum("/sent"), number(queue, "/frames"));
+    let lost: u64 = queue["lost"].as_object().unwrap().values().filter_map(Value::as_u64).sum();
+    assert_eq!(lost, number(queue, "/full") + number(queue, "/early"));
+}
+
+#[test]
+fn a_plot_has_axes_units_and_a_legend() {
+    let room = Room::new("plotted");
+    let leaves: String = (0..12)
+        .map(|leaf| {
+            format!(
+                "[[class]]\nname = \"c{leaf}\"\nsource = \"192.168.1.{}\"\n[[queue]]\nname = \"q{leaf}\"\nin = \"up\"\nclass = \
+                 \"c{leaf}\"\n",
+                10 + leaf
+            )
+        })
+        .collect();
+    let policy = room.write(
+        "policy.toml",
+        format!("{INTERFACES}[[queue]]\nname = \"up\"\non = \"wan\"\nrate = \"8 Mbit/s\"\n{leaves}[[queue]]\nname = \"rest\"\nin = \"up\"\n"),
+    );
+    // The first sends most, and so on: those who send least are drawn together.
+    let mut packets: Vec<_> = (0..12_u64)
+        .flat_map(|host| {
+            (0..100 - 5 * host).map(move |n| (n * 10_000 + host, packet(10 + host as u8, 200, 0, 0)))
+        })
+        .collect();
+    packets.sort();
+    let lan = capture(&room, "a.pcapng", &packets);
+    let svg = room.path("plot.svg");
+    wirerate(&["replay", &policy, &lan, "--plot", &svg]).exits(0);
+    let plot = std::fs::read_to_string(&svg).unwrap();
+    for text in
+        ["Mbit/s", "delay, ms", "packets waiting", "lost a second", "seconds", "policy.toml: a.pcapng"]
+    {
+        assert!(plot.contains(text), "{text}");
+    }
+    let names: BTreeSet<&str> = (0..12)
+        .filter_map(|leaf| {
+            let name = ["q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "q8", "q9", "q10", "q11"][leaf];
+            plot.contains(&format!("{name} (on wan)")).then_some(name)
+        })
+        .collect();
+    assert_eq!(names, ["q0", "q1", "q2", "q3", "q4", "q5", "q6"].into());
+    assert!(plot.contains("5 others"), "the rest is one curve");
+    assert!(plot.matches("<polyline").count() > 20);
+    wirerate(&["replay", &policy, &lan, "--plot", &svg, "--by", "class"]).exits(0);
+    let by_class = std::fs::read_to_string(&svg).unwrap();
+    assert!(by_class.contains("c0") && !by_class.contains("(on wan)"));
+    // The same input draws the same, and a capture is never drawn over.
+    wirerate(&["replay", &policy, &lan, "--plot", &svg]).exits(0);
+    assert_eq!(std::fs::read_to_string(&svg).unwrap(), plot);
+    let run = wirerate(&["replay", &policy, &lan, "--plot", &lan]).exits(2);
+    assert!(run.err.contains("would be written over"), "{}", run.err);
+    wirerate(&["replay", &policy, &lan, "--by", "class"]).exits(2);
 }

@@ -32,6 +32,7 @@ mod mark;
 mod node;
 mod others;
 mod packets;
+mod placement;
 mod report;
 mod shaper;
 mod tag;
@@ -41,6 +42,7 @@ mod wheel;
 pub use ends::Ends;
 pub use others::Handoff;
 use others::Others;
+pub use placement::{LeafPlace, Placement, ip_length, is_marked};
 pub use report::{Delays, LeafCounts};
 use tree::Tree;
 

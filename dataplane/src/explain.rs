@@ -144,6 +144,13 @@ impl<W: Witness> Witness for Listener<'_, W> {
         self.witness.ended(frame, verdict);
     }
 
+    fn ended_at(&mut self, at: Nanos, frame: &Frame, verdict: Verdict) {
+        if frame.meta.number == self.number {
+            self.verdict = Some(verdict);
+        }
+        self.witness.ended_at(at, frame, verdict);
+    }
+
     fn refused(&mut self, number: u32, ingress: PortId, reason: Reason) {
         if number == self.number {
             self.verdict = Some(Verdict::Dropped(reason));

@@ -102,6 +102,12 @@ pub trait Witness {
     /// A frame ended here: dropped or delivered.
     fn ended(&mut self, frame: &Frame, verdict: Verdict);
 
+    /// A frame was dropped from a queue at `at`, by its scheduler.
+    fn ended_at(&mut self, at: Nanos, frame: &Frame, verdict: Verdict) {
+        let _ = at;
+        self.ended(frame, verdict);
+    }
+
     /// The frame of that number was dropped before it was taken in.
     fn refused(&mut self, number: u32, ingress: PortId, reason: Reason) {
         let _ = (number, ingress, reason);
@@ -355,10 +361,10 @@ impl Replay {
                         witness.sent(port, at, &frame, Verdict::of_fate(frame.meta.fate));
                         self.pool.put(frame);
                     }
-                    Next::Dropped(frame, ..) => {
+                    Next::Dropped(frame, _, at) => {
                         // A further fragment has no verdict of its own.
                         if let Some(verdict) = Verdict::of_fate(frame.meta.fate) {
-                            witness.ended(&frame, verdict);
+                            witness.ended_at(at, &frame, verdict);
                         }
                         self.pool.put(frame);
                     }

@@ -43,9 +43,9 @@ pub(crate) fn is_ecn_capable(frame: &Frame) -> bool {
     ds_field(frame) & 3 != 0
 }
 
-/// Type of service or traffic class: code point and ECN field.
+/// DS field (traffic class) of the packet, with its ECN bits, as its bytes have it now.
 #[inline(always)]
-fn ds_field(frame: &Frame) -> u8 {
+pub(crate) fn ds_field(frame: &Frame) -> u8 {
     let packet = frame.bytes().get(usize::from(frame.meta.network)..).unwrap_or(&[]);
     match (frame.meta.family, packet) {
         (Family::V4, [_, field, ..]) => *field,

@@ -7,12 +7,11 @@ use std::fmt::Write;
 
 use chip::description::Chip;
 use chip::report::Report;
-use plotters::prelude::{
-    AreaSeries, BLACK, ChartBuilder, Color, IntoDrawingArea, IntoLogRange, RGBColor, SVGBackend,
-};
+use plotters::prelude::{AreaSeries, ChartBuilder, Color, IntoDrawingArea, IntoLogRange, RGBColor};
 
 use super::table::{FICTION, time};
 use crate::html::{STYLE, escape};
+use crate::plot::{BLUE, FONT, style, svg};
 use crate::screen::number;
 
 /// Width and height of the curve.
@@ -192,22 +191,15 @@ fn curve(report: &Report) -> Result<String, String> {
     let last = report.latency_curve.last().map_or(first, |point| point.ns);
     let (low, high) = (first / 1.1, last.max(first) * 1.1);
     let points = || report.latency_curve.iter().map(|point| (point.ns.max(low), point.share * 100.0));
-    let blue = RGBColor(0x2b, 0x6c, 0xb0);
-    let mut svg = String::new();
-    let mut draw = || -> Result<(), Box<dyn std::error::Error>> {
-        let root = SVGBackend::with_string(&mut svg, PLOT).into_drawing_area();
+    let blue = RGBColor::from(BLUE);
+    svg(PLOT, |backend| {
+        let root = backend.into_drawing_area();
         let mut chart = ChartBuilder::on(&root)
             .margin(12)
             .x_label_area_size(36)
             .y_label_area_size(56)
             .build_cartesian_2d((low..high).log_scale(), 0.0..100.0)?;
-        let font = ("sans-serif", 13);
-        chart
-            .configure_mesh()
-            .light_line_style(BLACK.mix(0.03))
-            .bold_line_style(BLACK.mix(0.1))
-            .axis_style(BLACK.mix(0.4))
-            .label_style(font)
+        style(&mut chart.configure_mesh(), FONT)
             .x_labels(8)
             .y_labels(5)
             .x_label_formatter(&|ns| time(*ns))
@@ -217,7 +209,5 @@ fn curve(report: &Report) -> Result<String, String> {
             .draw_series(AreaSeries::new(points(), 0.0, blue.mix(0.12)).border_style(blue.stroke_width(2)))?;
         root.present()?;
         Ok(())
-    };
-    draw().map_err(|error| error.to_string())?;
-    Ok(svg)
+    })
 }

@@ -4,9 +4,10 @@ use chip::cipher::CipherReport;
 use chip::reproduce::figure::{Figures, Implementation, Steps};
 use chip::reproduce::{Claim, Outcome, Study, Verdict};
 
-use super::plot::{self, Colour, PUBLISHED};
+use super::plot::{self, PUBLISHED};
 use super::{error, notes, of_study, sentences, untested};
 use crate::html::{STYLE, escape};
+use crate::plot::{Colour, INK};
 
 /// Style sheet of this page alone.
 const OWN: &str = "\
@@ -102,7 +103,7 @@ fn figure(page: &mut String, heading: &str, about: &str, key: &[(&str, Colour)])
 fn firewall(page: &mut String, figures: &Figures) -> Result<(), String> {
     let mut key: Vec<(&str, Colour)> =
         Implementation::ALL.into_iter().map(|of| (of.name(), plot::of(of))).collect();
-    key.push((PUBLISHED, plot::INK));
+    key.push((PUBLISHED, INK));
     figure(
         page,
         "Figure 5: throughput over rules",
@@ -113,7 +114,7 @@ fn firewall(page: &mut String, figures: &Figures) -> Result<(), String> {
     let key = [
         (Implementation::Sram.name(), plot::of(Implementation::Sram)),
         (Implementation::Local.name(), plot::of(Implementation::Local)),
-        (PUBLISHED, plot::INK),
+        (PUBLISHED, INK),
     ];
     figure(
         page,
@@ -143,7 +144,7 @@ fn crypto(page: &mut String, figures: &Figures) -> Result<(), String> {
         row(page, cipher.about.name, &parts, &format!("{} instructions", raw.code_size));
     }
     let mut key = plot::STEPS.to_vec();
-    key.push((PUBLISHED, plot::INK));
+    key.push((PUBLISHED, INK));
     figure(page, "Figure 3: one thread, by step of optimisation", "Mbit/s, on a logarithmic axis.", &key);
     page.push_str(&plot::steps(&figures.steps)?);
     for (place, (step, _)) in plot::STEPS.into_iter().enumerate() {

@@ -9,23 +9,7 @@ use plotters::prelude::{
     LineSeries, Polygon, RGBColor, Ranged, Rectangle, SVGBackend,
 };
 
-/// Red, green, blue.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Colour(pub(super) u8, pub(super) u8, pub(super) u8);
-
-impl From<Colour> for RGBColor {
-    fn from(Colour(red, green, blue): Colour) -> RGBColor {
-        RGBColor(red, green, blue)
-    }
-}
-
-pub(super) const INK: Colour = Colour(0x1f, 0x29, 0x33);
-const BLUE: Colour = Colour(0x2b, 0x6c, 0xb0);
-const TEAL: Colour = Colour(0x31, 0x97, 0x95);
-const ORANGE: Colour = Colour(0xdd, 0x6b, 0x20);
-const PURPLE: Colour = Colour(0x6b, 0x46, 0xc1);
-const RED: Colour = Colour(0xc5, 0x30, 0x30);
-const PALE: Colour = Colour(0xa3, 0xbf, 0xd9);
+use crate::plot::{BLUE, Colour, Drawn, FONT, INK, ORANGE, PALE, PURPLE, RED, SMALL, TEAL, style, svg};
 
 /// Legend of published points.
 pub(super) const PUBLISHED: &str = "published";
@@ -55,32 +39,17 @@ pub(super) const fn of(implementation: Implementation) -> Colour {
     }
 }
 
-type Drawn = Result<(), Box<dyn std::error::Error>>;
-
-const FONT: (&str, i32) = ("sans-serif", 13);
-
 /// Half the width of a published point, in pixels.
 const HALF: i32 = 6;
 
 /// A diamond where something was published.
 const DIAMOND: [(i32, i32); 4] = [(0, -HALF), (HALF, 0), (0, HALF), (-HALF, 0)];
 
-fn svg(size: (u32, u32), draw: impl FnOnce(SVGBackend<'_>) -> Drawn) -> Result<String, String> {
-    let mut svg = String::new();
-    draw(SVGBackend::with_string(&mut svg, size)).map_err(|error| error.to_string())?;
-    Ok(svg)
-}
-
 /// Axes for throughput in % over rules, whatever the scale of the rules.
 fn share_by_rules<X: Ranged<ValueType = f64> + ValueFormatter<f64>>(
     chart: &mut ChartContext<'_, SVGBackend<'_>, Cartesian2d<X, RangedCoordf64>>,
 ) -> Drawn {
-    chart
-        .configure_mesh()
-        .light_line_style(BLACK.mix(0.04))
-        .bold_line_style(BLACK.mix(0.1))
-        .axis_style(BLACK.mix(0.4))
-        .label_style(FONT)
+    style(&mut chart.configure_mesh(), FONT)
         .x_desc("rules")
         .y_labels(6)
         .x_label_formatter(&|rules| format!("{rules:.0}"))
@@ -174,13 +143,8 @@ pub(super) fn steps(steps: &[Steps]) -> Result<String, String> {
             let of = steps.get(whole as usize).filter(|_| whole >= 0.0 && (at - whole).abs() < 0.01);
             of.map_or_else(String::new, |of| of.cipher.about.name.to_owned())
         };
-        chart
-            .configure_mesh()
+        style(&mut chart.configure_mesh(), FONT)
             .disable_x_mesh()
-            .light_line_style(BLACK.mix(0.04))
-            .bold_line_style(BLACK.mix(0.1))
-            .axis_style(BLACK.mix(0.4))
-            .label_style(FONT)
             .x_labels(steps.len() + 1)
             .x_label_formatter(&name)
             .y_label_formatter(&|mbps| format!("{mbps:.0}"))
@@ -216,13 +180,9 @@ pub(super) fn scaling(ciphers: &[Scaling]) -> Result<String, String> {
                 .x_label_area_size(24)
                 .y_label_area_size(34)
                 .build_cartesian_2d(0.0..8.4, 0.0..most * 1.08)?;
-            chart
-                .configure_mesh()
+            style(&mut chart.configure_mesh(), SMALL)
                 .disable_x_mesh()
                 .light_line_style(BLACK.mix(0.0))
-                .bold_line_style(BLACK.mix(0.1))
-                .axis_style(BLACK.mix(0.4))
-                .label_style(("sans-serif", 11))
                 .x_labels(5)
                 .y_labels(4)
                 .x_label_formatter(&|engines| format!("{engines:.0}"))
