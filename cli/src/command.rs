@@ -12,6 +12,7 @@ pub(crate) mod generate;
 pub(crate) mod import;
 pub(crate) mod live;
 pub(crate) mod policies;
+pub(crate) mod queues;
 pub(crate) mod reasons;
 pub(crate) mod replay;
 pub(crate) mod reproduce;

@@ -31,8 +31,8 @@ mod trial;
 
 use command::live;
 use command::{
-    capture, check, chip, completions, diff, explain, flows, generate, import, policies, reasons, replay,
-    reproduce, run, stages, state, test, top,
+    capture, check, chip, completions, diff, explain, flows, generate, import, policies, queues, reasons,
+    replay, reproduce, run, stages, state, test, top,
 };
 
 /// Exit codes, at the end of every help text.
@@ -95,7 +95,7 @@ enum Command {
     Rules(live::Rules),
     Nat(live::Nat),
     Classes(live::Classes),
-    Queues(live::Queues),
+    Queues(queues::Arguments),
     Drops(live::Drops),
     Apply(live::Apply),
     Confirm(live::Confirm),

@@ -35,6 +35,7 @@ mod packets;
 mod placement;
 mod report;
 mod shaper;
+mod subscriber;
 mod tag;
 mod tree;
 mod wheel;
@@ -44,6 +45,7 @@ pub use others::Handoff;
 use others::Others;
 pub use placement::{LeafPlace, Placement, ip_length, is_marked};
 pub use report::{Delays, LeafCounts};
+pub use subscriber::{SubscriberCounts, SubscriberReport};
 use tree::Tree;
 
 /// The answer to an opportunity to send.
@@ -151,7 +153,7 @@ impl TreeReport {
 }
 
 /// Direction of the packets of a tree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TreeSide {
     /// Those that leave by the interface.
     On,
@@ -414,6 +416,23 @@ impl Egress {
             from.as_ref().map(|incoming| report(place, TreeSide::From, &incoming.tree))
         });
         on.chain(from)
+    }
+
+    /// Reports up to `most` instances of subscribers, from the one of number `first` on, over all trees. Returns the number to go on
+    /// from; `None` at the end.
+    pub fn subscribers(&self, first: u32, most: u32, mut tell: impl FnMut(SubscriberReport)) -> Option<u32> {
+        let on = self.ports.iter().enumerate();
+        let on = on.filter_map(|(place, port)| Some((place, TreeSide::On, port.tree.as_deref()?)));
+        let from = self.from.iter().enumerate();
+        let from = from.filter_map(|(place, from)| Some((place, TreeSide::From, &from.as_ref()?.tree)));
+        let (mut before, end) = (0, first.saturating_add(most));
+        for (place, side, tree) in on.chain(from) {
+            let made = tree.made();
+            let numbers = first.saturating_sub(before).min(made)..end.saturating_sub(before).min(made);
+            tree.subscribers_among(numbers, PortId(place as u16), side, &mut tell);
+            before += made;
+        }
+        (end < before).then_some(end)
     }
 
     /// Follows a clock that was set back by `span`: what waits has waited as long as before.

@@ -34,12 +34,14 @@ use crate::{metrics, view};
 mod basis;
 mod capture;
 mod history;
+mod queue;
 mod state;
 mod token;
 mod trouble;
 
 pub use basis::{BasisView, NeighbourView};
 pub use history::{Caller, KeptQuery};
+pub use queue::QueueQuery;
 pub use state::{LoadedState, RefusedItems};
 pub use token::Token;
 pub use trouble::{Answer, Trouble, forbidden, trouble};
@@ -105,7 +107,8 @@ pub fn control(sender: Sender<Event>) -> Router {
         .route("/nat", get(nats))
         .route("/classes", get(classes))
         .route("/ports", get(ports))
-        .route("/queues", get(queues))
+        .route("/queues", get(queue::queues))
+        .route("/subscribers", get(queue::subscribers))
         .route("/drops", get(drops))
         .route("/flows", get(flows))
         .route("/flows/kill", post(kill))
@@ -190,10 +193,6 @@ async fn classes(State(desk): State<Desk>) -> Answer<Json<Vec<view::ClassView>>>
 
 async fn ports(State(desk): State<Desk>) -> Answer<Json<Vec<view::PortView>>> {
     Ok(Json(desk.overview().await?.port_views()))
-}
-
-async fn queues(State(desk): State<Desk>) -> Answer<Json<Vec<view::QueueView>>> {
-    Ok(Json(desk.overview().await?.queues()))
 }
 
 async fn drops(State(desk): State<Desk>) -> Answer<Json<Vec<view::DropView>>> {

@@ -26,6 +26,7 @@ mod service;
 pub mod signal;
 pub mod store;
 mod stream;
+pub mod subscriber;
 pub mod supervisor;
 pub mod view;
 pub mod worker;

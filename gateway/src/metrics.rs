@@ -221,8 +221,14 @@ fn queue_metrics(encoder: &mut DescriptorEncoder<'_>, queues: &[QueueView]) -> f
     };
     family("queue_waiting_packets", "Packets that wait in a queue.", None)
         .gauges(encoder, gauge(|leaf| leaf.waiting))?;
+    family("queue_waiting", "The same, in bytes of IP packets.", Some(Unit::Bytes))
+        .gauges(encoder, gauge(|leaf| leaf.waiting_bytes))?;
+    let help = "Delay that half of a queue's packets did not exceed.";
+    family("queue_delay_p50_nanoseconds", help, None).gauges(encoder, gauge(|leaf| leaf.delay.p50))?;
     family("queue_delay_p99_nanoseconds", "Delay that 99 % of a queue's packets did not exceed.", None)
-        .gauges(encoder, gauge(|leaf| leaf.delay.p99))
+        .gauges(encoder, gauge(|leaf| leaf.delay.p99))?;
+    let help = "Subscribers that have had queues in the tree of a queue.";
+    family("queue_subscribers", help, None).gauges(encoder, gauge(|leaf| leaf.subscribers as u64))
 }
 
 fn counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {

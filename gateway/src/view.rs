@@ -3,16 +3,11 @@
 //! Counters are sums over all workers since the start of the gateway; by name, they continue over a change of policy.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use dataplane::Reason;
 use dataplane::counter::{ClassTraffic, Counters, NatTraffic, Traffic};
-use dataplane::egress::{LeafCounts, TreeSide};
-use dataplane::tables::{QueueTree, QueueTrees};
-use policy::model::TreeWorkers;
 use serde::{Deserialize, Serialize};
-use wire::PortId;
 
 use crate::guard::GuardState;
 use crate::log::LogCounts;
@@ -20,6 +15,10 @@ use crate::port::{Carrier, PortState, Presence};
 use crate::privilege::Confinement;
 use crate::request::Overview;
 use crate::worker::Report;
+
+mod queue;
+
+pub use queue::{DelayCount, DelayView, LeafView, QueueView};
 
 /// Status of the gateway as a whole.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -176,58 +175,6 @@ pub struct PortView {
     pub undelivered: u64,
     /// Frames sent by Linux.
     pub originated: u64,
-}
-
-/// Queue of an interface.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct QueueView {
-    /// Name of the interface.
-    pub interface: String,
-    /// Frames queued now.
-    pub waiting: usize,
-    /// Capacity in frames, all workers together.
-    pub capacity: usize,
-    /// Worker that serves the interface's trees; none where there is but one worker, or each serves one of its own.
-    #[serde(default)]
-    pub worker: Option<u16>,
-    /// Queues of the interface's trees; none where it has but one queue.
-    pub queues: Vec<LeafView>,
-}
-
-/// Queue of a tree.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeafView {
-    /// Name of the queue.
-    pub name: String,
-    /// `on`: of packets that leave by the interface; `from`: of those that come by it.
-    pub side: String,
-    /// Packets that wait.
-    pub waiting: u64,
-    /// Bytes of IP packets that wait.
-    pub waiting_bytes: u64,
-    /// Packets sent, and their bytes.
-    pub sent: Count,
-    /// Packets dropped for want of room.
-    pub dropped_full: u64,
-    /// Packets dropped by active queue management.
-    pub dropped_early: u64,
-    /// Packets marked "congestion experienced".
-    pub marked: u64,
-    /// Delays of packets sent.
-    pub delay: DelayView,
-    /// Subscribers that have had queues in the tree.
-    pub subscribers: usize,
-}
-
-/// Delays that a part of the packets did not exceed, in nanoseconds; 0 without packets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DelayView {
-    /// Half of them.
-    pub p50: u64,
-    /// 95 %.
-    pub p95: u64,
-    /// 99 %.
-    pub p99: u64,
 }
 
 /// Frames dropped or answered for one reason.
@@ -392,72 +339,6 @@ impl Overview {
                 }
             })
             .collect()
-    }
-
-    /// Queues, in the order of the policy's interfaces.
-    pub fn queues(&self) -> Vec<QueueView> {
-        let interfaces = self.tables.interfaces.iter().enumerate();
-        interfaces
-            .map(|(place, interface)| QueueView {
-                interface: interface.name.clone(),
-                waiting: self.reports.iter().filter_map(|report| report.queued.get(place)).sum(),
-                capacity: self.capacity(place),
-                worker: self.owner(place),
-                queues: self.leaves(place),
-            })
-            .collect()
-    }
-
-    /// Frames that may wait for an interface.
-    fn capacity(&self, place: usize) -> usize {
-        let QueueTrees { on, from, .. } = &self.tables.queues;
-        let tree = |list: &[Option<Arc<QueueTree>>]| {
-            let tree = list.get(place).and_then(Option::as_ref)?;
-            let trees = if tree.workers == TreeWorkers::One { 1 } else { self.reports.len() };
-            Some(tree.capacity as usize * trees)
-        };
-        tree(on).unwrap_or(self.tables.limits.queue as usize * self.reports.len()) + tree(from).unwrap_or(0)
-    }
-
-    /// Worker that serves the trees of an interface.
-    fn owner(&self, place: usize) -> Option<u16> {
-        let queues = &self.tables.queues;
-        let port = PortId(place as u16);
-        let trees = [queues.on(port), queues.from(port)].into_iter().flatten();
-        trees.filter_map(|tree| queues.owner(port, tree, self.reports.len() as u16)).next()
-    }
-
-    /// Queues of an interface's trees, all workers together.
-    fn leaves(&self, place: usize) -> Vec<LeafView> {
-        let mut sums: Vec<(TreeSide, String, LeafCounts, usize)> = Vec::new();
-        let trees = self.reports.iter().flat_map(|report| &report.trees);
-        for tree in trees.filter(|tree| usize::from(tree.port.0) == place) {
-            for (name, counts) in tree.leaves() {
-                match sums.iter_mut().find(|(side, known, ..)| *side == tree.side && *known == name) {
-                    Some((_, _, sum, subscribers)) => {
-                        sum.add(counts);
-                        *subscribers += tree.subscribers;
-                    }
-                    None => sums.push((tree.side, name.into_owned(), counts.clone(), tree.subscribers)),
-                }
-            }
-        }
-        let view = |(side, name, counts, subscribers): (TreeSide, String, LeafCounts, usize)| {
-            let delay = |per_mille| counts.delays.percentile(per_mille).map_or(0, |delay| delay.0);
-            LeafView {
-                name,
-                side: side.name().to_owned(),
-                waiting: counts.packets,
-                waiting_bytes: counts.bytes,
-                sent: Count { packets: counts.sent, bytes: counts.sent_bytes },
-                dropped_full: counts.full,
-                dropped_early: counts.early,
-                marked: counts.marked,
-                delay: DelayView { p50: delay(500), p95: delay(950), p99: delay(990) },
-                subscribers,
-            }
-        };
-        sums.into_iter().map(view).collect()
     }
 
     /// Frames dropped and answered, by reason; reasons that never occurred are left out.

@@ -40,8 +40,8 @@ mod timer;
 mod update;
 
 pub use command::{
-    Command, CommandReceiver, CommandSender, Found, FoundFlows, Known, Reply, Retired, Swap, WakeUp,
-    WorkerEvent, command_channel,
+    Command, CommandReceiver, CommandSender, Found, FoundFlows, FoundSubscribers, Known, Reply, Retired,
+    Swap, WakeUp, WorkerEvent, command_channel,
 };
 pub use handoff::Exchange;
 pub use link::Attachment;

@@ -7,7 +7,7 @@ import time
 import pytest
 import wait
 from stamp import none_is_early, opened, receive
-from topology import REMOTE
+from topology import CLIENT, REMOTE
 
 pytestmark = pytest.mark.without("nftables", why="the gateway's queues bypass those of Linux")
 
@@ -28,7 +28,7 @@ def queues(net):
 
 
 def told(net):
-    views = json.loads(net.office.ask("queues", "--json").stdout)
+    views = json.loads(net.office.ask("queues", "--json", "--seconds", "0").stdout)
     return {leaf["name"]: leaf for view in views for leaf in view["queues"]}
 
 
@@ -85,3 +85,51 @@ def test_what_waits_survives_another_policy(net):
         # Other queues, then none: all that waited goes on.
         net.office.apply()
         receive(remote, 300)
+
+
+def watched(net, *words):
+    return json.loads(net.office.ask("queues", "--json", *words).stdout)
+
+
+def test_rate_backlog_and_delay_are_told_while_packets_wait(net):
+    with opened(net.remote, REMOTE, BULK) as remote, opened(net.client, None, 0) as client:
+        client.sendto(b"open", (REMOTE, BULK))
+        receive(remote, 1)
+        burst(client, (REMOTE, BULK), 1_500)
+        views = watched(net, "--seconds", "0.5")
+        (rest,) = [leaf for view in views for leaf in view["queues"] if leaf["name"] == "rest"]
+        now = rest["now"]
+        # 8 Mbit/s, of which a late look takes a part.
+        assert 6e6 < now["rate_bps"] < 10e6, now
+        assert 100_000_000 < now["delay"]["p50"] <= now["delay"]["p99"] <= now["delay"]["max"]
+        assert rest["waiting"] > 100 and rest["waiting_bytes"] == BYTES * rest["waiting"]
+        receive(remote, 1_500)
+    table = net.office.ask("queues", "--seconds", "0.2").stdout
+    assert "rest" in table and "p99 ms" in table, table
+
+
+def test_subscribers_are_listed_by_rate_and_by_backlog(net):
+    net.office.apply("subscribers")
+    with opened(net.remote, REMOTE, BULK) as remote, opened(net.client, None, 0) as client:
+        client.sendto(b"open", (REMOTE, BULK))
+        receive(remote, 1)
+        burst(client, (REMOTE, BULK), 2_000)
+        for words in [("--by", "rate"), ("--by", "backlog"), ("--of", "subscriber")]:
+            first, *_ = watched(net, "--subscribers", "5", "--seconds", "0.3", *words)
+            assert (first["subscriber"], first["queue"], first["side"]) == (CLIENT, "subscriber", "on")
+            assert 6e6 < first["rate_bps"] < 10e6, first
+            assert first["waiting"] > 0 and first["waiting_bytes"] == BYTES * first["waiting"]
+            assert first["sent"]["packets"] > 0 and first["delay_ns"] > 10_000_000
+        receive(remote, 2_000)
+    refused = net.office.ask("queues", "--subscribers", "5", "--of", "uplink", check=False)
+    assert refused.returncode != 0 and "no queue" in refused.stdout, refused.stdout
+
+
+def test_metrics_have_queues(net):
+    with opened(net.remote, REMOTE, BULK) as remote, opened(net.client, None, 0) as client:
+        burst(client, (REMOTE, BULK), 10)
+        receive(remote, 10)
+    words = ["curl", "-s", "-m", "5", "--unix-socket", net.office.socket, "http://gateway/metrics"]
+    text = net.office.host.run(*words).stdout
+    for name in ["queue_packets_total", "queue_waiting_bytes", "queue_delay_p50_nanoseconds", "queue_subscribers"]:
+        assert f'wirerate_{name}{{queue="wan on rest"}}' in text, text

@@ -70,3 +70,15 @@ def test_a_terminal_without_a_size_gets_lines(net):
 def test_a_pipe_gets_lines(net):
     told = net.office.ask("top", "--interval", "0.2", "--seconds", "1").stdout
     assert sum("received" in line for line in told.splitlines()) > 2, told
+
+
+def test_the_tabulator_shows_queues(net):
+    net.office.apply("queues")
+    try:
+        written, code = on_terminal(net, 40, 160, keys=b"\t", seconds=5)
+    finally:
+        net.office.apply()
+    assert code == 0
+    words = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", " ", written)
+    for word in ["tab shows", "rest", "voice", "downlink", "waiting", "p99"]:
+        assert word in words, words

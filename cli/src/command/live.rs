@@ -1,4 +1,4 @@
-//! Questions to a running gateway: `wirerate status`, `ports`, `rules`, `nat`, `queues`, `drops`, `apply`, `confirm`,
+//! Questions to a running gateway: `wirerate status`, `ports`, `rules`, `nat`, `classes`, `drops`, `apply`, `confirm`,
 //! `rollback`.
 
 use std::io::Write;
@@ -289,77 +289,6 @@ impl Classes {
     }
 }
 
-/// Show how many frames wait for each interface of a running gateway, and its queues with drops and delays
-#[derive(Debug, Args)]
-#[command(after_long_help = with_exit_codes("\
-Examples:
-  wirerate queues
-  wirerate queues --json"))]
-pub(crate) struct Queues {
-    #[command(flatten)]
-    ask: Ask,
-}
-
-impl Queues {
-    pub(crate) fn run(self) -> Result<Exit, Failure> {
-        let queues: Vec<view::QueueView> = self.ask.get("/queues")?;
-        if self.ask.as_json(&queues)? {
-            return Ok(Exit::Done);
-        }
-        let mut table = Table::new(["queue", "waiting", "capacity", "worker"]);
-        for queue in &queues {
-            let worker = queue.worker.map_or_else(|| "-".to_owned(), |worker| worker.to_string());
-            let (waiting, capacity) = (queue.waiting.to_string(), queue.capacity.to_string());
-            table.row([queue.interface.clone(), waiting, capacity, worker]);
-        }
-        table.print()?;
-        if queues.iter().any(|queue| !queue.queues.is_empty()) {
-            print_leaves(&queues)?;
-        }
-        Ok(Exit::Done)
-    }
-}
-
-/// Prints the queues of trees.
-fn print_leaves(queues: &[view::QueueView]) -> Result<(), Failure> {
-    let millis = |nanos: u64| format!("{:.3}", nanos as f64 / 1e6);
-    let mut table = Table::new([
-        "interface",
-        "side",
-        "queue",
-        "waiting",
-        "sent",
-        "bytes",
-        "full",
-        "early",
-        "marked",
-        "p50 ms",
-        "p95 ms",
-        "p99 ms",
-    ]);
-    for queue in queues {
-        for leaf in &queue.queues {
-            table.row([
-                queue.interface.clone(),
-                leaf.side.clone(),
-                leaf.name.clone(),
-                leaf.waiting.to_string(),
-                leaf.sent.packets.to_string(),
-                leaf.sent.bytes.to_string(),
-                leaf.dropped_full.to_string(),
-                leaf.dropped_early.to_string(),
-                leaf.marked.to_string(),
-                millis(leaf.delay.p50),
-                millis(leaf.delay.p95),
-                millis(leaf.delay.p99),
-            ]);
-        }
-    }
-    println!();
-    table.print()?;
-    Ok(())
-}
-
 /// Show what a running gateway has dropped and answered, by reason
 #[derive(Debug, Args)]
 #[command(after_long_help = with_exit_codes("\
@@ -581,7 +510,7 @@ pub(crate) struct Table(screen::Table);
 
 impl Table {
     pub(crate) fn new<const N: usize>(titles: [&str; N]) -> Table {
-        let mut table = Table(screen::Table::new(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]));
+        let mut table = Table(screen::Table::new(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]));
         table.row(titles.map(str::to_owned));
         table
     }

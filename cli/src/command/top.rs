@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use gateway::api::QueueQuery;
 use gateway::{Client, view};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::crossterm::terminal;
@@ -18,9 +19,12 @@ use super::live::SOCKET;
 use crate::failure::{Exit, Failure};
 use crate::with_exit_codes;
 
+mod queue;
+
 /// Watch a running gateway, second by second
 ///
-/// Shows what goes through each port, which rules and translations are busy, and what is dropped and why. `q` ends it.
+/// Shows what goes through each port, which rules and translations are busy, and what is dropped and why; `tab` changes to the
+/// queues of the policy, with rates, what waits, drops and delays, and back. `q` ends it.
 /// Where standard output is no terminal, or one without a size, a line is printed for each interval.
 #[derive(Debug, Args)]
 #[command(after_long_help = with_exit_codes("\
@@ -78,6 +82,7 @@ struct Look {
     rules: Vec<view::RuleView>,
     nats: Vec<view::NatView>,
     drops: Vec<view::DropView>,
+    queues: Vec<view::QueueView>,
 }
 
 impl Look {
@@ -89,6 +94,7 @@ impl Look {
             rules: client.get("/rules")?,
             nats: client.get("/nat")?,
             drops: client.get("/drops")?,
+            queues: client.get_with("/queues", &QueueQuery { delays: true })?,
         })
     }
 }
@@ -99,6 +105,17 @@ struct Screen {
     now: Look,
     /// Frames received a second, the newest last.
     history: Vec<u64>,
+    page: Page,
+}
+
+/// What the screen shows below its head.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Page {
+    /// Ports, rules and drops.
+    #[default]
+    Ports,
+    /// Queues of trees.
+    Queues,
 }
 
 impl Screen {
@@ -139,7 +156,7 @@ fn watch(
     end: Option<Instant>,
 ) -> Result<(), Failure> {
     let second = Look::take(client)?;
-    let mut screen = Screen { before: first, now: second, history: Vec::new() };
+    let mut screen = Screen { before: first, now: second, history: Vec::new(), page: Page::default() };
     let mut next = Instant::now() + interval;
     loop {
         terminal.draw(|frame| draw(frame, &screen))?;
@@ -154,6 +171,13 @@ fn watch(
                         key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
                     if interrupted || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc) {
                         return Ok(());
+                    }
+                    if key.code == KeyCode::Tab {
+                        screen.page = match screen.page {
+                            Page::Ports => Page::Queues,
+                            Page::Queues => Page::Ports,
+                        };
+                        terminal.draw(|frame| draw(frame, &screen))?;
                     }
                 }
                 Event::Resize(..) => {
@@ -177,7 +201,7 @@ fn print(client: &Client, first: Look, interval: Duration, end: Option<Instant>)
     loop {
         std::thread::sleep(interval);
         let now = Look::take(client)?;
-        let screen = Screen { before, now, history: Vec::new() };
+        let screen = Screen { before, now, history: Vec::new(), page: Page::default() };
         let status = &screen.now.status;
         let dropped = screen.rate(screen.before.status.dropped, status.dropped);
         writeln!(
@@ -201,6 +225,11 @@ const DIM: Style = Style::new().add_modifier(Modifier::DIM);
 const HEAD: Style = Style::new().add_modifier(Modifier::BOLD);
 
 fn draw(frame: &mut Frame<'_>, screen: &Screen) {
+    if screen.page == Page::Queues {
+        let [top, below] = Layout::vertical([Constraint::Length(3), Constraint::Min(4)]).areas(frame.area());
+        head(frame, top, screen);
+        return queue::table(frame, below, screen);
+    }
     let ports = screen.now.ports.len() as u16 + 3;
     let [top, curve, middle, below] = Layout::vertical([
         Constraint::Length(3),
@@ -251,7 +280,11 @@ fn head(frame: &mut Frame<'_>, area: Rect, screen: &Screen) {
         .map(|(name, before, now)| Span::raw(format!("{name} {}/s  ", short(screen.rate(*before, *now)))))
         .chain([Span::raw(format!("held {}", status.held))])
         .collect();
-    let keys = Line::styled("q ends", DIM);
+    let other = match screen.page {
+        Page::Ports => "queues",
+        Page::Queues => "ports and rules",
+    };
+    let keys = Line::styled(format!("q ends, tab shows {other}"), DIM);
     frame.render_widget(Paragraph::new(vec![Line::from(first), Line::from(second), keys]), area);
 }
 

@@ -83,6 +83,16 @@ impl PartialEq for Subscriber {
 }
 
 impl Subscriber {
+    /// Address, or first address of the prefix; `None` of a flow.
+    pub(super) fn address(&self) -> Option<Address> {
+        let [low, high] = self.bits;
+        match self.kind {
+            SubscriberKind::V4 => Some(Address::v4(low as u32)),
+            SubscriberKind::V6 => Some(Address::v6(u128::from(high) << 64 | u128::from(low))),
+            SubscriberKind::Flow => None,
+        }
+    }
+
     #[inline(always)]
     fn of(address: &Address, v4: u8, v6: u8, seed: u64) -> Subscriber {
         if address.v6 {

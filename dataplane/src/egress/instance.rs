@@ -8,6 +8,8 @@ use policy::model::MeterScope;
 
 use super::ends::Subscriber;
 use super::packets::NONE;
+use super::subscriber::SubscriberCounts;
+use crate::tables::Address;
 
 /// Instances of one node.
 #[derive(Debug)]
@@ -20,11 +22,14 @@ pub(super) struct Instances {
     base: u32,
     /// Nodes of an instance.
     pub(super) size: u32,
-    most: u32,
+    /// Number of the shared instance: of those that there can be beside it.
+    pub(super) most: u32,
     /// Numbers of instances, by hashes of subscribers.
     slots: Vec<Slot>,
     /// Subscriber of each instance that has been made.
     owners: Vec<Subscriber>,
+    /// Counters of each instance; last those of the shared one.
+    counts: Vec<SubscriberCounts>,
     hand: u32,
 }
 
@@ -52,6 +57,7 @@ impl Instances {
             most,
             slots: vec![Slot { hash: 0, number: NONE }; slots],
             owners: Vec::with_capacity(most as usize),
+            counts: vec![SubscriberCounts::default(); most as usize + 1],
             hand: 0,
         }
     }
@@ -92,6 +98,22 @@ impl Instances {
         self.make(subscriber, is_vacant)
     }
 
+    /// Counters of the instance that a node is in.
+    #[inline]
+    pub(super) fn counts_of(&mut self, node: u32) -> Option<&mut SubscriberCounts> {
+        self.counts.get_mut((node.wrapping_sub(self.base) / self.size.max(1)) as usize)
+    }
+
+    /// Counters of an instance, by number.
+    pub(super) fn counts(&self, number: u32) -> SubscriberCounts {
+        self.counts.get(number as usize).copied().unwrap_or_default()
+    }
+
+    /// Address of the subscriber of an instance; `None` of a flow, and of the shared one.
+    pub(super) fn address(&self, number: u32) -> Option<Address> {
+        self.owners.get(number as usize)?.address()
+    }
+
     /// Number of subscribers that have had an instance.
     pub(super) fn made(&self) -> usize {
         self.owners.len()
@@ -99,11 +121,13 @@ impl Instances {
 
     /// Bytes of memory.
     pub(super) fn memory_bytes(&self) -> usize {
-        size_of_val(self.slots.as_slice()) + self.owners.capacity() * size_of::<Subscriber>()
+        size_of_val(self.slots.as_slice())
+            + size_of_val(self.counts.as_slice())
+            + self.owners.capacity() * size_of::<Subscriber>()
     }
 
     #[inline(always)]
-    fn place(&self, number: u32) -> u32 {
+    pub(super) fn place(&self, number: u32) -> u32 {
         self.base + number * self.size
     }
 
@@ -141,6 +165,7 @@ impl Instances {
             if is_vacant(self.place(number)) {
                 self.forget(number);
                 self.owners[number as usize] = *subscriber;
+                self.counts[number as usize] = SubscriberCounts::default();
                 return Some(number);
             }
         }

@@ -119,6 +119,12 @@ impl Delays {
         }
     }
 
+    /// Number of packets by their longest delay, of buckets that have any.
+    pub fn buckets(&self) -> impl Iterator<Item = (Nanos, u64)> {
+        let counts = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        counts.map(|(place, count)| (Nanos(upper(place)), *count))
+    }
+
     /// The delay that so many thousandths of the packets did not exceed, to an eighth; `None` without packets.
     pub fn percentile(&self, per_mille: u64) -> Option<Nanos> {
         let total: u64 = self.counts.iter().sum();
@@ -176,5 +182,7 @@ mod tests {
         within(500, 500_000);
         within(990, 990_000);
         within(1_000, 1_000_000);
+        assert_eq!(delays.buckets().map(|(_, count)| count).sum::<u64>(), 1_000);
+        assert!(delays.buckets().all(|(longest, _)| longest.0 >= 1_000 && longest.0 <= 1_125_000));
     }
 }

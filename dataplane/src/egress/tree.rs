@@ -39,6 +39,7 @@ use crate::verdict::Reason;
 mod admit;
 mod build;
 mod select;
+mod subscriber;
 
 /// Packet that comes to a tree: all that its leaf needs to know, in a cache line.
 #[derive(Debug)]

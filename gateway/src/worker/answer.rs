@@ -2,7 +2,7 @@
 
 use dataplane::flow::FlowId;
 
-use super::command::{Command, FoundFlows, Known, Retired, Swap, WorkerEvent};
+use super::command::{Command, FoundFlows, FoundSubscribers, Known, Retired, Swap, WorkerEvent};
 use super::report::{Account, Report};
 use super::{Then, Worker};
 use crate::flows::{FlowQuery, FlowView, NotKnown};
@@ -30,6 +30,9 @@ impl Worker {
                 }
                 Command::Kill { query, first, most, reply } => {
                     let _ = reply.send(self.kill(&query, first, most));
+                }
+                Command::Subscribers { first, most, reply } => {
+                    let _ = reply.send(self.subscribers(first, most));
                 }
                 Command::Export { about, from, most, reply } => {
                     let now = self.clock.now();
@@ -94,6 +97,13 @@ impl Worker {
             flows.push(FlowView::of(self.number, &flow, tables));
         });
         Ok(FoundFlows { flows, next })
+    }
+
+    fn subscribers(&self, first: u32, most: u32) -> FoundSubscribers {
+        let mut subscribers = Vec::new();
+        let egress = &self.processing.shard.egress;
+        let next = egress.subscribers(first, most, |subscriber| subscribers.push(subscriber));
+        FoundSubscribers { subscribers, tables: self.processing.tables.clone(), next }
     }
 
     fn kill(

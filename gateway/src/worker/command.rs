@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use dataplane::egress::SubscriberReport;
 use dataplane::flow::{FlowId, SteeringTable};
 use dataplane::reload::{Applied, ReloadPlan};
 use dataplane::state::{Cursor, Item};
@@ -76,6 +77,15 @@ pub enum Command {
         /// Reply channel.
         reply: Reply<Result<(u64, Option<FlowId>), NotKnown>>,
     },
+    /// Lists subscribers of trees of queues, from a number on.
+    Subscribers {
+        /// Number to start at.
+        first: u32,
+        /// Maximum number of instances to visit.
+        most: u32,
+        /// Reply channel.
+        reply: Reply<FoundSubscribers>,
+    },
     /// Exports state items, from a cursor on.
     Export {
         /// Packet that the items bear on; all items where absent.
@@ -136,6 +146,16 @@ pub struct FoundFlows {
     pub flows: Vec<FlowView>,
     /// Flow table entry to go on from; none at the end.
     pub next: Option<FlowId>,
+}
+
+/// Subscribers of trees of queues.
+pub struct FoundSubscribers {
+    /// Subscribers; interfaces are places of the tables.
+    pub subscribers: Vec<SubscriberReport>,
+    /// Tables of the worker.
+    pub tables: Arc<Tables>,
+    /// Number to go on from; none at the end.
+    pub next: Option<u32>,
 }
 
 /// A neighbour, as Linux knows it.

@@ -79,6 +79,7 @@ impl Tree {
         }
         if kind.is_over(node.list.packets, node.list.bytes, length) || self.packets.is_full() {
             self.counts[node.kind as usize].full += 1;
+            self.subscriber(place).into_iter().for_each(|counts| counts.full += 1);
             self.lose(arrival.frame, Reason::QueueFull);
             return Ok(());
         }
@@ -112,12 +113,14 @@ impl Tree {
                 node.list.packets -= 1;
                 node.list.bytes -= u64::from(longest.length);
                 counts.full += 1;
+                self.subscriber(place).into_iter().for_each(|counts| counts.full += 1);
                 self.lose(longest.frame, Reason::QueueFull);
                 return Err(arrival);
             }
         }
         if is_over {
             counts.full += 1;
+            self.subscriber(place).into_iter().for_each(|counts| counts.full += 1);
             self.lose(arrival.frame, Reason::QueueFull);
             return Ok(());
         }
@@ -132,6 +135,7 @@ impl Tree {
         };
         let mut frame = arrival.frame;
         if !counts.lets_go(decision, leaf, &mut frame) {
+            self.subscriber(place).into_iter().for_each(|counts| counts.early += 1);
             self.lose(frame, Reason::EarlyDrop);
             return Ok(());
         }

@@ -67,7 +67,11 @@ impl Tree {
             self.finish(place, None, tally);
             return None;
         };
-        self.counts[node.kind as usize].count_sent(packet.length, self.now.since(packet.since));
+        let delay = self.now.since(packet.since);
+        self.counts[node.kind as usize].count_sent(packet.length, delay);
+        if let Some(counts) = self.subscriber(place) {
+            counts.count_sent(packet.length, delay);
+        }
         self.finish(place, Some(packet.length), tally);
         if self.is_large {
             self.prefetch_next();
@@ -106,11 +110,15 @@ impl Tree {
         };
         let counts = counts[node.kind as usize].of(&packet.frame);
         if !counts.lets_go(decision, leaf, &mut packet.frame) {
+            self.subscriber(place).into_iter().for_each(|counts| counts.early += 1);
             self.finish(place, None, tally);
             self.lose(packet.frame, Reason::EarlyDrop);
             return None;
         }
         counts.count_sent(packet.length, now.since(packet.since));
+        if let Some(counts) = self.subscriber(place) {
+            counts.count_sent(packet.length, now.since(packet.since));
+        }
         self.finish(place, Some(packet.length), tally);
         Some(packet)
     }
