@@ -1,14 +1,17 @@
 //! Rendering of an explanation: observations, decisions and actions of each stage, in sentences.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
+use dataplane::egress::TreeSide;
 use dataplane::explain::{Account, Visit};
 use dataplane::flag;
 use dataplane::flow::{Flow, Key, Life};
 use dataplane::hop::LOCAL_HOP;
+use dataplane::meter::{Level, MeterState, Unit};
 use dataplane::pipeline;
 use dataplane::stage::Packets;
-use dataplane::tables::{LOCAL, SELF, Tables};
+use dataplane::tables::{LOCAL, QueueTree, SELF, Tables};
 use dataplane::{Reason, Verdict};
 use policy::model::{Action, Colour, Mode, SourceCheck};
 use policy::{Lines, Policy, dscp_name};
@@ -178,20 +181,13 @@ impl Renderer<'_> {
 
     /// Queues of trees that the packet waits in: of what comes by its interface, and of what leaves by its port.
     fn queues(&self, visit: &Visit, bytes: &[u8]) -> Vec<String> {
-        let Meta { ingress, egress, class, network, family, .. } = visit.after;
-        let field = match (family, bytes.get(usize::from(network)..).unwrap_or_default()) {
-            (Family::V4, [_, field, ..]) => *field,
-            (Family::V6, [first, second, ..]) => first << 4 | second >> 4,
-            _ => 0,
+        let queues = &self.tables.queues;
+        let leaf = |LeafAt { port, side, leaf }| {
+            let tree = if side == TreeSide::From { queues.from(port) } else { queues.on(port) };
+            let leaf = tree?.nodes.get(leaf? as usize)?;
+            Some(format!("waits in queue \"{}\" of {}", leaf.name, self.interface(port)))
         };
-        let trees = [(self.tables.queues.from(ingress), ingress), (self.tables.queues.on(egress), egress)];
-        let waits = trees.into_iter().filter_map(|(tree, port)| Some((tree?, port)));
-        waits
-            .filter_map(|(tree, port)| {
-                let leaf = tree.nodes.get(tree.leaf(class, Dscp::of_field(field)) as usize)?;
-                Some(format!("waits in queue \"{}\" of {}", leaf.name, self.interface(port)))
-            })
-            .collect()
+        leaves(self.tables, &visit.after, bytes).into_iter().filter_map(leaf).collect()
     }
 
     fn parse(&self, visit: &Visit, bytes: &[u8], says: &mut Vec<String>) {
@@ -256,6 +252,7 @@ impl Renderer<'_> {
         match (meter, colour) {
             (Some(meter), Some(colour)) => {
                 says.push(format!("{} by the meter \"{}\"", colour.name(), meter.name));
+                says.extend(visit.meter.as_ref().map(tokens));
             }
             _ => says.push("its class has no meter".to_owned()),
         }
@@ -464,6 +461,52 @@ impl Renderer<'_> {
     fn zone_of(&self, interface: PortId) -> &str {
         self.zone(self.tables.interface(interface).map_or(SELF, |interface| interface.zone))
     }
+}
+
+/// The tokens that a packet found, in words.
+fn tokens(MeterState { unit, committed, second }: &MeterState) -> String {
+    let unit = match unit {
+        Unit::Bytes => "bytes",
+        Unit::Packets => "packets",
+    };
+    let level = |level: &Level| format!("{} of {} {unit}", number(level.tokens), number(level.depth));
+    match second {
+        None => format!("it found tokens for {}", level(committed)),
+        Some(second) => format!(
+            "it found tokens for {} at the committed rate, and for {} beyond",
+            level(committed),
+            level(second)
+        ),
+    }
+}
+
+/// Queue of an interface: leaf of a tree, or the one queue of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LeafAt {
+    /// Interface.
+    pub(crate) port: PortId,
+    /// Direction.
+    pub(crate) side: TreeSide,
+    /// Place in the tree; `None` where there is none.
+    pub(crate) leaf: Option<u32>,
+}
+
+/// Queues that a packet waits in: of the tree of what comes by its interface, if there is one, and of the port that it leaves by.
+/// `bytes` are the frame's, as it is queued.
+pub(crate) fn leaves(tables: &Tables, meta: &Meta, bytes: &[u8]) -> Vec<LeafAt> {
+    let Meta { ingress, egress, class, network, family, .. } = *meta;
+    let field = match (family, bytes.get(usize::from(network)..).unwrap_or_default()) {
+        (Family::V4, [_, field, ..]) => *field,
+        (Family::V6, [first, second, ..]) => first << 4 | second >> 4,
+        _ => 0,
+    };
+    // Of a VLAN's packets it is the port that counts.
+    let egress = tables.interface(egress).map_or(egress, |interface| interface.root);
+    let leaf = |tree: &Arc<QueueTree>| tree.leaf(class, Dscp::of_field(field));
+    let from = tables.queues.from(ingress).map(leaf);
+    let from = from.map(|leaf| LeafAt { port: ingress, side: TreeSide::From, leaf: Some(leaf) });
+    let on = LeafAt { port: egress, side: TreeSide::On, leaf: tables.queues.on(egress).map(leaf) };
+    from.into_iter().chain([on]).collect()
 }
 
 /// Returns the verdict and its reason.

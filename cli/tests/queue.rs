@@ -416,3 +416,96 @@ fn a_plot_has_axes_units_and_a_legend() {
     assert!(run.err.contains("would be written over"), "{}", run.err);
     wirerate(&["replay", &policy, &lan, "--by", "class"]).exits(2);
 }
+
+/// Six packets at once and one later: which wait for how long, and which find no room.
+#[test]
+fn explain_tells_backlog_delay_and_drop_of_a_captured_packet() {
+    let room = Room::new("explained");
+    let policy = room.write(
+        "policy.toml",
+        format!(
+            "{INTERFACES}[[class]]\nname = \"all\"\nfrom = \"lan\"\nmeter = \"all\"\n[[meter]]\nname = \"all\"\nrate = \"8 \
+             Mbit/s\"\nburst = 5500\n[[queue]]\nname = \"up\"\non = \"wan\"\nrate = \"8 Mbit/s\"\noverhead = \"ip\"\nlimit = 3\n"
+        ),
+    );
+    let one = |at| (at, packet(5, 1_000, 0, 0));
+    // The first waits for nothing; the meter has tokens for five, of which the queue has room for three.
+    let lan = capture(&room, "a.pcapng", &[one(0), one(0), one(0), one(0), one(0), one(0), one(20_000)]);
+    let replayed = wirerate(&["replay", &policy, &lan, "--json"]).exits(0).json();
+    let sent = number(&replayed["queues"][0], "/frames");
+    let explain = |number: u32| {
+        let packet = format!("{lan}:{number}");
+        (
+            wirerate(&["explain", &policy, &packet, "--json"]).exits(0).json(),
+            wirerate(&["explain", &policy, &packet]).exits(0).out,
+        )
+    };
+    let all: Vec<(Value, String)> = (1..=7).map(explain).collect();
+    // What is told of each adds up to what the replay counts.
+    let departs: Vec<Option<u64>> = all.iter().map(|(json, _)| json["delay_ns"].as_u64()).collect();
+    assert_eq!(departs.iter().flatten().count() as u64, sent, "{departs:?}");
+    assert_eq!(departs.iter().flatten().max(), Some(&number(&replayed["queues"][0], "/delay_ns/max")));
+    let (json, text) = &all[2];
+    assert_eq!((&json["class"], &json["colour"]), (&Value::from("all"), &Value::from("green")));
+    assert_eq!(
+        (number(json, "/meter/committed/tokens"), number(json, "/meter/committed/depth")),
+        (3_500, 5_500)
+    );
+    assert!(text.contains("it found tokens for 3,500 of 5,500 bytes"), "{text}");
+    assert_eq!((&json["queues"][0]["name"], number(json, "/queues/0/limit")), (&Value::from("up"), 3));
+    assert_eq!((number(json, "/queues/0/waiting"), number(json, "/queues/0/waiting_bytes")), (2, 2_000));
+    assert_eq!(json["delay_ns"], 2_000_000);
+    assert!(
+        text.contains("finds 2 packets, 2.0 kB, in queue \"up\" (on wan); limit 3 packets, drop tail"),
+        "{text}"
+    );
+    assert!(text.contains("It departs 2.000 ms after its arrival"), "{text}");
+    // The fifth finds no room, and is dropped though the pipeline let it go.
+    let (json, text) = &all[4];
+    assert_eq!(
+        (&json["verdict"], &json["reason"]["name"]),
+        (&Value::from("dropped"), &Value::from("queue-full"))
+    );
+    assert!(
+        json["sent"].as_array().unwrap().is_empty() && text.contains("is dropped on arrival: queue-full"),
+        "{text}"
+    );
+    // For the sixth the meter has no tokens: it comes to no queue.
+    let (json, _) = &all[5];
+    assert_eq!((&json["reason"]["name"], &json["colour"]), (&Value::from("policed"), &Value::from("red")));
+    assert!(json["queues"].as_array().unwrap().is_empty() && json["delay_ns"].is_null());
+    let (json, text) = &all[6];
+    assert_eq!((number(json, "/queues/0/waiting"), &json["delay_ns"]), (0, &Value::from(0)));
+    assert!(text.contains("finds nothing in queue \"up\"") && text.contains("It departs at once"), "{text}");
+}
+
+/// A packet that waits for others is passed by those of a higher priority that come after it.
+#[test]
+fn explain_follows_a_packet_past_those_that_come_later() {
+    let room = Room::new("explained-later");
+    let policy = room.write(
+        "policy.toml",
+        format!(
+            "{INTERFACES}[[queue]]\nname = \"up\"\non = \"wan\"\nrate = \"8 Mbit/s\"\noverhead = \"ip\"\nscheduler = \"strict\"\n\
+             [[queue]]\nname = \"first\"\nin = \"up\"\nphb = \"ef\"\n[[queue]]\nname = \"rest\"\nin = \"up\"\n"
+        ),
+    );
+    let packets = [
+        (0, packet(5, 1_000, 0, 0)),
+        (100, packet(5, 1_000, 0, 0)),
+        (500, packet(6, 1_000, 46, 0)),
+        (600, packet(6, 1_000, 46, 0)),
+    ];
+    let lan = capture(&room, "a.pcapng", &packets);
+    let json = wirerate(&["explain", &policy, &format!("{lan}:2"), "--json"]).exits(0).json();
+    // It would go at 1 ms, but two others of EF go then: it departs at 3 ms, 2.9 after it came.
+    assert_eq!(
+        (&json["delay_ns"], &json["queues"][0]["name"]),
+        (&Value::from(2_900_000), &Value::from("rest"))
+    );
+    // In words it is the first and only one.
+    let json = wirerate(&["explain", &policy, "lan udp 192.168.1.5:1 > 203.0.113.9:2 dscp ef", "--json"])
+        .exits(0)
+        .json();
+    assert_eq!((&json["delay_ns"], &json["queues"][0]["name"]), (&Value::from(0), &Value::from("first")));
+}

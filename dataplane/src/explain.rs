@@ -9,10 +9,12 @@ use tally::Count;
 use wire::{Frame, Meta, Nanos, PortId};
 
 use crate::flow::{Flow, FlowId};
+use crate::meter::MeterState;
 use crate::opening::Opening;
 use crate::pipeline::Watch;
 use crate::replay::{Replay, Witness};
-use crate::stage::Cx;
+use crate::stage::police::{self, Police};
+use crate::stage::{Cx, Stage};
 use crate::verdict::{Reason, Verdict};
 
 /// Trace of one frame: its stages, the frames sent, its verdict.
@@ -41,6 +43,8 @@ pub struct Visit {
     pub flow: Option<Flow>,
     /// Number of flows before and after the stage.
     pub flows: [u32; 2],
+    /// Of `police`: the tokens that the packet found.
+    pub meter: Option<MeterState>,
     /// Cost of the stage.
     pub cost: Count,
     /// Bytes of the frame; `None` if the stage has not changed them.
@@ -90,10 +94,12 @@ struct Watcher {
     meta: Meta,
     flows: u32,
     bytes: Vec<u8>,
+    meter: Option<MeterState>,
 }
 
 impl Watch<Count> for Watcher {
-    fn before(&mut self, _: &'static str, frame: &Frame, cx: &mut Cx<'_, Count>) {
+    fn before(&mut self, stage: &'static str, frame: &Frame, cx: &mut Cx<'_, Count>) {
+        self.meter = if stage == Police::ABOUT.name { police::state(frame, cx) } else { None };
         self.meta = frame.meta.clone();
         self.flows = cx.shard.flows.len();
         self.bytes.clear();
@@ -109,6 +115,7 @@ impl Watch<Count> for Watcher {
             opening: cx.shard.openings.of(&frame.meta).copied(),
             flow: cx.shard.flows.flow(FlowId(frame.meta.flow)).copied(),
             flows: [self.flows, cx.shard.flows.len()],
+            meter: self.meter.take(),
             cost: mem::take(cx.tally),
             bytes: (frame.bytes() != self.bytes).then(|| frame.bytes().to_vec()),
         });

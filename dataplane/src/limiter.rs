@@ -300,6 +300,13 @@ impl<V: Copy + Default> Sets<V> {
         u32::try_from(place).ok()
     }
 
+    /// The value of `key`, if it has one.
+    pub(crate) fn get(&self, key: &Key, hash: u64) -> Option<&V> {
+        let first = (hash as usize & self.mask) * WAYS;
+        let mut places = first..(first + WAYS).min(self.keys.len());
+        places.find(|place| self.keys[*place] == *key).and_then(|place| self.values.get(place))
+    }
+
     pub(crate) fn value(&mut self, place: u32) -> Option<&mut V> {
         self.values.get_mut(place as usize)
     }

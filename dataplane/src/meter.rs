@@ -5,6 +5,7 @@
 //! time. Clocks that stand or go back add no tokens; one that is set back by more than a second goes on from there.
 
 use policy::model::{Colour, ColourMode, Meter as Settings, MeterKind, MeterRate, Overhead};
+use serde::{Deserialize, Serialize};
 use wire::{Bytes, Nanos};
 
 use crate::nat::Share;
@@ -13,7 +14,7 @@ mod debt;
 mod instance;
 
 pub use debt::Debts;
-pub use instance::Meters;
+pub use instance::{MeteredEnds, Meters};
 
 /// A compiled meter: rates and depths of its two buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,10 +31,46 @@ pub struct Meter {
 }
 
 /// Unit of tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unit {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unit {
+    /// Bytes, with the overhead of each packet.
     Bytes,
+    /// Packets.
     Packets,
+}
+
+/// Tokens of the buckets that a packet finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MeterState {
+    /// Unit of all numbers.
+    pub unit: Unit,
+    /// Bucket of the committed rate.
+    pub committed: Level,
+    /// Bucket of the peak rate, or of the excess; `None` if the meter has none.
+    pub second: Option<Level>,
+}
+
+impl MeterState {
+    /// The state of a meter of which several workers have a part each.
+    #[must_use]
+    pub fn and(&self, other: &MeterState) -> MeterState {
+        let sum = |one: &Level, other: &Level| Level {
+            tokens: one.tokens.saturating_add(other.tokens),
+            depth: one.depth.saturating_add(other.depth),
+        };
+        let second = self.second.as_ref().zip(other.second.as_ref()).map(|(one, other)| sum(one, other));
+        MeterState { unit: self.unit, committed: sum(&self.committed, &other.committed), second }
+    }
+}
+
+/// Level of a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Level {
+    /// Tokens in it.
+    pub tokens: u64,
+    /// Tokens that there is room for.
+    pub depth: u64,
 }
 
 /// Rate, in tokens per `divisor` nanoseconds, and depth, in tokens.
@@ -170,6 +207,23 @@ impl Meter {
                 }
             }
         }
+    }
+
+    /// Buckets with these tokens at `at`.
+    fn with(&self, state: &MeterState, at: Nanos) -> Buckets {
+        let bucket =
+            |level: &Level, supply: Supply| Bucket { tokens: level.tokens.min(supply.depth), remainder: 0 };
+        let second = state.second.as_ref().map_or_else(Bucket::default, |level| bucket(level, self.second));
+        Buckets { last: at, committed: bucket(&state.committed, self.committed), second }
+    }
+
+    /// The tokens that a packet would find at `at`.
+    pub fn state(&self, buckets: &Buckets, at: Nanos) -> MeterState {
+        let mut buckets = *buckets;
+        self.refill(&mut buckets, at);
+        let level = |bucket: Bucket, supply: Supply| Level { tokens: bucket.tokens, depth: supply.depth };
+        let second = (self.kind != MeterKind::TokenBucket).then(|| level(buckets.second, self.second));
+        MeterState { unit: self.unit, committed: level(buckets.committed, self.committed), second }
     }
 
     /// Adds the tokens that have come since the last packet.

@@ -34,6 +34,7 @@ use crate::{metrics, view};
 mod basis;
 mod capture;
 mod history;
+mod meter;
 mod queue;
 mod state;
 mod token;
@@ -41,6 +42,7 @@ mod trouble;
 
 pub use basis::{BasisView, NeighbourView};
 pub use history::{Caller, KeptQuery};
+pub use meter::MeterView;
 pub use queue::QueueQuery;
 pub use state::{LoadedState, RefusedItems};
 pub use token::Token;
@@ -109,6 +111,7 @@ pub fn control(sender: Sender<Event>) -> Router {
         .route("/ports", get(ports))
         .route("/queues", get(queue::queues))
         .route("/subscribers", get(queue::subscribers))
+        .route("/meters", get(meter::meters))
         .route("/drops", get(drops))
         .route("/flows", get(flows))
         .route("/flows/kill", post(kill))

@@ -27,4 +27,4 @@ pub use parse::{Parsed, parse};
 pub use plan::plan;
 pub use print::{Setting, Settings};
 pub use validate::validate;
-pub use word::{dscp_name, dscp_named, icmp_name, icmp_named};
+pub use word::{dropper_name, dscp_name, dscp_named, icmp_name, icmp_named};

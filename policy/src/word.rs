@@ -232,6 +232,11 @@ pub fn dscp_name(dscp: Dscp) -> Option<&'static str> {
     DSCP.iter().find(|(_, value)| *value == dscp.value()).map(|(word, _)| *word)
 }
 
+/// Returns the name of a dropper.
+pub fn dropper_name(dropper: Dropper) -> &'static str {
+    word_for(DROPPER, &dropper).unwrap_or("tail")
+}
+
 /// Service names that operators write for ports; only for hints.
 pub(crate) const SERVICE: Words<u16> = &[
     ("ftp", 21),

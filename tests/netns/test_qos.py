@@ -103,6 +103,10 @@ def test_rate_backlog_and_delay_are_told_while_packets_wait(net):
         assert 6e6 < now["rate_bps"] < 10e6, now
         assert 100_000_000 < now["delay"]["p50"] <= now["delay"]["p99"] <= now["delay"]["max"]
         assert rest["waiting"] > 100 and rest["waiting_bytes"] == BYTES * rest["waiting"]
+        told = json.loads(net.office.ask("explain", "--live", "--json", f"lan udp {CLIENT}:40123 > {REMOTE}:{BULK}").stdout)
+        (queue,) = told["queues"]
+        assert (queue["name"], queue["is_full"], queue["limit"]) == ("rest", False, 2000)
+        assert 0 < queue["waiting"] <= rest["waiting"] and queue["now"]["delay"]["p50"] > now["delay"]["p50"]
         receive(remote, 1_500)
     table = net.office.ask("queues", "--seconds", "0.2").stdout
     assert "rest" in table and "p99 ms" in table, table

@@ -11,6 +11,7 @@ use dataplane::state::FlowRecord;
 use dataplane::{Replay, Tables, Verdict};
 use gateway::Client;
 use policy::Lines;
+use policy::model::Colour;
 use serde_json::{Map, Value, json};
 use tally::{Count, Region};
 use wire::{Nanos, PortId};
@@ -25,19 +26,24 @@ use crate::rendering::{Renderer, Told, cost_text, key, state};
 use crate::screen::{self, BAD, CARE, DIM, GOOD, HEADING};
 use crate::{output, packet_syntax, with_exit_codes};
 use live::Live;
+use queue::{Backlogs, Fate, LiveWait, Wait};
 
 mod live;
+mod queue;
 
 /// Say what happens to one packet, stage by stage, and why
 ///
 /// The packet is given in words, and then it is the first that the gateway sees; or as CAPTURE:NUMBER, numbered
 /// from 1 as in Wireshark, and then the packets before it go first, so that it meets the connections that they
 /// left. Told are: what each stage saw, which rule decided (by name and line), which route and translation were
-/// chosen, what was changed, and what it cost.
+/// chosen, what was changed, and what it cost; class, colour and the tokens that its meter had; what waited in its queue
+/// when it came, and when it left, or was dropped, with all that the capture brings after it.
 ///
 /// With --live it is asked of a running gateway: its policy as it is in force, with the routes, addresses and neighbours
 /// that Linux has, and the flows and translations that the packet may belong to. The packet is tried on a copy; nothing
-/// is sent, counted or remembered. What the gateway would choose only then, such as a free port, is said to be so.
+/// is sent, counted or remembered. What the gateway would choose only then, such as a free port, is said to be so. Of its
+/// queue it is told what waits there, and how long what left it within half a second had waited; meters have the tokens that they have
+/// there, but for those of single flows, which count as full.
 ///
 /// Costs are those of the tally: instructions of a single-issue 32-bit processor, and references to named data
 /// structures. They are what a chip would have to do, not this machine's.
@@ -120,21 +126,31 @@ impl Arguments {
         let Loaded { file, policy, lines, tables } = policy_file::load(path)?;
         let text = self.packet.join(" ");
         let setup = |error| PolicyError::Setup { file: file.clone(), error };
-        let (mut replay, packet) = match numbered(&text) {
+        let (mut replay, packet, rest) = match numbered(&text) {
             Some((named, number)) => {
                 let mut captures = vec![named];
                 captures.extend(self.with.iter().cloned());
                 let captures = Captures::open(&captures, &tables, self.readdress())?;
                 let replay = Replay::new(tables, captures.start(), Way::Run).map_err(setup)?;
-                play(replay, captures, number)?
+                let (replay, packet, captures) = play(replay, captures, number)?;
+                (replay, packet, Some(captures))
             }
             None => {
                 let packet = in_words(&text, &tables)?;
-                (Replay::new(tables, MOMENT, Way::Run).map_err(setup)?, packet)
+                (Replay::new(tables, MOMENT, Way::Run).map_err(setup)?, packet, None)
             }
         };
         let Packet { ingress, at, number, bytes } = packet;
-        let account = replay.explain(ingress, at, number, &bytes, &mut ());
+        replay.advance(at, &mut ());
+        let backlogs = Backlogs::of(&replay);
+        let mut account = replay.explain(ingress, at, number, &bytes, &mut ());
+        let waits = backlogs.before(&account, &replay.tables, &bytes);
+        let fate = if waits.is_empty() { None } else { queue::fate(&mut replay, rest, number, at) };
+        if let Some(Fate::Lost(_, reason)) = fate {
+            // What the pipeline queued has a verdict at its departure.
+            account.verdict = Verdict::Dropped(reason);
+            account.sent.retain(|sent| sent.verdict.is_none());
+        }
         let renderer = Renderer {
             tables: &replay.tables,
             policy: &policy,
@@ -143,7 +159,7 @@ impl Arguments {
             chosen: None,
         };
         let told = renderer.tell(&account);
-        self.tell(&Report { renderer, account: &account, told, ingress, live: None })
+        self.tell(&Report { renderer, account: &account, told, ingress, waits, fate, live: None })
     }
 
     fn explain_live(self) -> Result<Exit, Failure> {
@@ -163,6 +179,7 @@ impl Arguments {
         let account = replay.explain(ingress, at, number, &bytes, &mut ());
         let chosen = live.chosen(&account, &replay.tables);
         let unknown = live.unknown(chosen.as_ref(), &account, &replay.tables);
+        let queues = queue::live(&Client::at(&self.socket), &account, &replay.tables, &bytes)?;
         let lines = Lines::default();
         let renderer = Renderer {
             tables: &replay.tables,
@@ -172,8 +189,9 @@ impl Arguments {
             chosen,
         };
         let told = renderer.tell(&account);
-        let live = OfLive { flow: live.flow(&account), unknown };
-        self.tell(&Report { renderer, account: &account, told, ingress, live: Some(live) })
+        let live = OfLive { flow: live.flow(&account), unknown, queues };
+        let (waits, fate) = (Vec::new(), None);
+        self.tell(&Report { renderer, account: &account, told, ingress, waits, fate, live: Some(live) })
     }
 
     fn tell(&self, report: &Report<'_>) -> Result<Exit, Failure> {
@@ -221,7 +239,11 @@ fn numbered(text: &str) -> Option<(Named, u64)> {
 }
 
 /// Plays all packets before the one of that number of the first capture.
-fn play(mut replay: Replay, mut captures: Captures, number: u64) -> Result<(Replay, Packet), Failure> {
+fn play(
+    mut replay: Replay,
+    mut captures: Captures,
+    number: u64,
+) -> Result<(Replay, Packet, Captures), Failure> {
     let mut place: u32 = 0;
     let mut answer = Vec::new();
     let mut progress = Progress::new("explain", Unit::Packet, captures.size());
@@ -231,7 +253,7 @@ fn play(mut replay: Replay, mut captures: Captures, number: u64) -> Result<(Repl
             progress.finish();
             let bytes = bytes.to_vec();
             let packet = Packet { ingress: packet.ingress, at: packet.at, number: place, bytes };
-            return Ok((replay, packet));
+            return Ok((replay, packet, captures));
         }
         replay.receive(packet.ingress, packet.at, place, bytes, &mut ());
         place = place.wrapping_add(1);
@@ -256,6 +278,10 @@ struct Report<'a> {
     account: &'a Account,
     told: Vec<Told<'a>>,
     ingress: PortId,
+    /// Queues that the packet waited in.
+    waits: Vec<Wait>,
+    /// End of the wait.
+    fate: Option<Fate>,
     live: Option<OfLive<'a>>,
 }
 
@@ -265,6 +291,8 @@ struct OfLive<'a> {
     flow: Option<&'a FlowRecord>,
     /// Sentences on what the explanation cannot know.
     unknown: Vec<String>,
+    /// Queues that the packet would wait in.
+    queues: Vec<LiveWait>,
 }
 
 impl Report<'_> {
@@ -299,7 +327,16 @@ impl Report<'_> {
             let headline = self.renderer.describe(&sent.bytes).headline;
             writeln!(out, "  Out by {}: {headline}", self.left_by(sent))?;
         }
-        if let Some(OfLive { flow, unknown }) = &self.live {
+        for wait in &self.waits {
+            writeln!(out, "  It {}", wait.text())?;
+        }
+        if let Some(fate) = self.fate {
+            writeln!(out, "  It {}", fate.text())?;
+        }
+        if let Some(OfLive { flow, unknown, queues }) = &self.live {
+            for queue in queues {
+                writeln!(out, "{}", queue.text())?;
+            }
             match flow {
                 Some(flow) => writeln!(out, "{}", live::flow_text(flow))?,
                 None => writeln!(out, "The gateway has no flow that it belongs to.")?,
@@ -354,6 +391,13 @@ impl Report<'_> {
             .live
             .as_ref()
             .map(|live| json!({ "flow": live.flow.map(live::flow_json), "unknown": live.unknown }));
+        let queues: Vec<Value> = match &self.live {
+            Some(live) => live.queues.iter().map(LiveWait::to_json).collect(),
+            None => self.waits.iter().map(Wait::to_json).collect(),
+        };
+        let police = self.account.visits.iter().find(|visit| visit.stage == "police");
+        let meter = police.and_then(|visit| visit.meter);
+        let class = last.and_then(|visit| self.renderer.tables.classes.get(visit.after.class));
         let mut object = json!({
             "interface": self.interface(self.ingress),
             "packet": self.fields(self.renderer.received),
@@ -363,6 +407,11 @@ impl Report<'_> {
             "rule": rule,
             "nats": nats,
             "flow": flow,
+            "class": class.map(|class| &class.name),
+            "colour": police.filter(|visit| visit.meter.is_some()).and_then(colour),
+            "meter": meter,
+            "queues": queues,
+            "delay_ns": self.fate.and_then(Fate::delay_ns),
             "sent": sent.collect::<Vec<_>>(),
             "instructions": instructions(self.account),
         });
@@ -424,4 +473,9 @@ fn cost_text_of(account: &Account) -> String {
         screen::count(instructions(account), "instruction", "instructions"),
         screen::count(references, "memory reference", "memory references")
     )
+}
+
+/// Name of the colour that a meter gave.
+fn colour(visit: &Visit) -> Option<&'static str> {
+    Colour::ALL.into_iter().find(|colour| *colour as u8 == visit.after.colour).map(Colour::name)
 }

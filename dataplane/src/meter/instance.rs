@@ -3,15 +3,19 @@
 //! Memory is fixed: instances lie in sets of eight. An instance whose buckets are full is as good as new, and makes room for
 //! another; where there is none, the packet is red, or shares an instance with others of its kind, as the policy says.
 
+use std::net::IpAddr;
+
 use policy::model::{Colour, Meter as Settings, MeterScope, NoInstance};
-use tally::{Op, Region, Tally};
+use serde::{Deserialize, Serialize};
+use tally::{NoTally, Op, Region, Tally};
 use wire::{Bytes, Nanos};
 
-use super::{Arrival, Buckets, Debts, Meter};
+use super::{Arrival, Buckets, Debts, Meter, MeterState};
 use crate::flow::Key;
-use crate::limiter::Sets;
+use crate::limiter::{self, Sets};
 use crate::nat::Share;
-use crate::tables::Tables;
+use crate::shard::Shard;
+use crate::tables::{Address, Tables};
 
 /// The meters of one shard.
 #[derive(Debug, Default)]
@@ -81,6 +85,34 @@ impl Meters {
             None => shared,
         };
         meter.colour(buckets, packet)
+    }
+
+    /// The tokens that a packet of that instance would find at `at`; `subject` as in [`Meters::colour`]. An instance that there is
+    /// not yet has full buckets.
+    pub(crate) fn state(&self, place: u16, subject: Option<(Key, u64)>, at: Nanos) -> Option<MeterState> {
+        let Instances { meter, shared, each, .. } = self.list.get(usize::from(place))?;
+        let found = subject.map(|(key, hash)| each.get(&key, hash));
+        Some(match found {
+            None => meter.state(shared, at),
+            Some(None) => meter.state(&meter.full(at), at),
+            Some(Some(buckets)) => meter.state(buckets, at),
+        })
+    }
+
+    /// Gives an instance the tokens of `state` at `at`.
+    fn set(&mut self, place: u16, subject: Option<(Key, u64)>, state: &MeterState, at: Nanos) {
+        let Some(Instances { meter, shared, each, .. }) = self.list.get_mut(usize::from(place)) else {
+            return;
+        };
+        let buckets = meter.with(state, at);
+        let Some((key, hash)) = subject else {
+            *shared = buckets;
+            return;
+        };
+        let found = each.find_or_take(&key, hash, buckets, |_| true);
+        if let Some(value) = found.and_then(|place| each.value(place)) {
+            *value = buckets;
+        }
     }
 
     /// Goes on with the buckets of `old` for meters that are the same: `were` gives, by place, the place of such a one there.
@@ -155,6 +187,57 @@ impl Instances {
 
     fn region_bytes(&self) -> usize {
         (1 + self.each.len()) * ENTRY
+    }
+}
+
+/// Ends of a packet whose meters are asked for: source before source NAT, destination after destination NAT.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MeteredEnds {
+    /// Source.
+    pub source: Option<IpAddr>,
+    /// Destination.
+    pub destination: Option<IpAddr>,
+}
+
+impl Shard {
+    /// The tokens that each meter of `tables` has at `now` for a packet of these ends; none of a meter with instances by flow.
+    pub fn meters(&self, tables: &Tables, ends: MeteredEnds, now: Nanos) -> Vec<Option<MeterState>> {
+        let meters = (0..=u16::MAX).zip(&tables.classes.meters);
+        meters
+            .map(|(place, meter)| {
+                let subject = self.metered(meter.per, ends)?;
+                self.meters.state(place, subject, now)
+            })
+            .collect()
+    }
+
+    /// Gives the meter of that place the tokens of `state` at `now`, for packets of these ends.
+    pub fn set_meter(
+        &mut self,
+        tables: &Tables,
+        place: u16,
+        ends: MeteredEnds,
+        state: &MeterState,
+        now: Nanos,
+    ) {
+        let per = tables.classes.meters.get(usize::from(place)).map(|meter| meter.per);
+        if let Some(subject) = per.and_then(|per| self.metered(per, ends)) {
+            self.meters.set(place, subject, state, now);
+        }
+    }
+
+    /// Key and hash of the instance for packets of these ends, or none where there is one for all.
+    fn metered(&self, per: MeterScope, ends: MeteredEnds) -> Option<Option<(Key, u64)>> {
+        let keyed = |address: Option<IpAddr>, v4, v6| {
+            let key = limiter::subject(Address::from(address?).prefix(v4, v6), limiter::ALL_RULES);
+            Some(Some((key, self.flows.hash(&key, &mut NoTally))))
+        };
+        match per {
+            MeterScope::All => Some(None),
+            MeterScope::Source(v4, v6) => keyed(ends.source, v4, v6),
+            MeterScope::Destination(v4, v6) => keyed(ends.destination, v4, v6),
+            MeterScope::Flow => None,
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use super::{About, Cx, Packets, Stage, Step, header};
 use crate::flag;
 use crate::flow::{FlowId, Key};
 use crate::limiter;
-use crate::meter::Arrival;
+use crate::meter::{Arrival, MeterState};
 use crate::tables::{Address, OTHER, Tables};
 use crate::verdict::Reason;
 
@@ -68,6 +68,14 @@ impl Stage for Police {
         // This stage, 21; subjects of instances, 16; the meter, 54.
         91
     }
+}
+
+/// The tokens that the meter of a packet's class has for it; `None` without a meter.
+pub(crate) fn state<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Option<MeterState> {
+    let place = cx.tables.classes.get(frame.meta.class).and_then(|class| class.meter)?;
+    let meter = cx.tables.classes.meters.get(usize::from(place))?;
+    let subject = subject(frame, meter.per, cx).map(|key| (key, cx.shard.flows.hash(&key, cx.tally)));
+    cx.shard.meters.state(place, subject, frame.meta.received)
 }
 
 /// Key of the instance that a packet belongs to; `None` where there is one for all.

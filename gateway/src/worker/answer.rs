@@ -31,6 +31,11 @@ impl Worker {
                 Command::Kill { query, first, most, reply } => {
                     let _ = reply.send(self.kill(&query, first, most));
                 }
+                Command::Meters { ends, reply } => {
+                    let (tables, now) = (self.processing.tables.clone(), self.clock.now());
+                    let states = self.processing.shard.meters(&tables, ends, now);
+                    let _ = reply.send((tables, states));
+                }
                 Command::Subscribers { first, most, reply } => {
                     let _ = reply.send(self.subscribers(first, most));
                 }

@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use dataplane::egress::SubscriberReport;
 use dataplane::flow::{FlowId, SteeringTable};
+use dataplane::meter::{MeterState, MeteredEnds};
 use dataplane::reload::{Applied, ReloadPlan};
 use dataplane::state::{Cursor, Item};
 use dataplane::tables::{Address, Tables};
@@ -76,6 +77,13 @@ pub enum Command {
         most: u32,
         /// Reply channel.
         reply: Reply<Result<(u64, Option<FlowId>), NotKnown>>,
+    },
+    /// Tokens of all meters for packets of these ends, with the tables that they are of.
+    Meters {
+        /// Ends of the packet.
+        ends: MeteredEnds,
+        /// Reply channel.
+        reply: Reply<(Arc<Tables>, Vec<Option<MeterState>>)>,
     },
     /// Lists subscribers of trees of queues, from a number on.
     Subscribers {

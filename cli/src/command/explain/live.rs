@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use dataplane::explain::Account;
 use dataplane::flow::Ends;
+use dataplane::meter::MeteredEnds;
 use dataplane::nat::Endpoint;
 use dataplane::replay::{Way, answered_ends};
 use dataplane::state::{FlowRecord, Item, Names, Standing};
 use dataplane::tables::OWN_ACCORD;
 use dataplane::{Replay, Tables};
 use gateway::about::About;
-use gateway::api::BasisView;
+use gateway::api::{BasisView, MeterView};
 use gateway::store::{self, Entry};
 use gateway::{Client, ClientError};
 use policy::Policy;
@@ -70,6 +71,7 @@ impl Live {
                 let _ = replay.shard.update_neighbour(&replay.tables, interface, known.address.into(), mac);
             }
         }
+        self.load_meters(&mut replay, at, packet)?;
         if let (Some(ends), Some(from)) = (answered_ends(packet), sender(packet)) {
             let about = about(ends, from);
             self.about = Some(about.clone());
@@ -84,6 +86,24 @@ impl Live {
             }
         }
         Ok(replay)
+    }
+
+    /// Gives the meters the tokens that they have there for the packet.
+    fn load_meters(&self, replay: &mut Replay, at: Nanos, packet: &[u8]) -> Result<(), Failure> {
+        if replay.tables.classes.meters.is_empty() {
+            return Ok(());
+        }
+        let ends = answered_ends(packet);
+        let destination = ends.map(|ends| ends.source);
+        let ends = MeteredEnds { source: sender(packet), destination };
+        let views: Vec<MeterView> = self.client.get_with("/meters", &ends)?;
+        for view in views {
+            let place = replay.tables.classes.meters.iter().position(|meter| meter.name == view.name);
+            if let Some(place) = place {
+                replay.shard.set_meter(&replay.tables, place as u16, ends, &view.state, at);
+            }
+        }
+        Ok(())
     }
 
     /// Returns the state that concerns a packet, its places those of `tables`.

@@ -1,0 +1,324 @@
+//! Wait of an explained packet: what waits before it, for how long it waits, and whether it is dropped.
+
+use std::time::{Duration, Instant};
+
+use dataplane::egress::{Placement, TreeReport, TreeSide, ip_length};
+use dataplane::explain::Account;
+use dataplane::replay::Witness;
+use dataplane::tables::NodeKind;
+use dataplane::{Reason, Replay, Tables, Verdict};
+use gateway::Client;
+use gateway::api::QueueQuery;
+use gateway::view::{LeafView, QueueView};
+use policy::dropper_name;
+use serde_json::{Value, json};
+use wire::{Frame, Nanos, PortId};
+
+use super::Captures;
+use crate::command::queues::{Now, same};
+use crate::failure::Failure;
+use crate::rendering::{LeafAt, leaves};
+use crate::screen::{self, count, number};
+
+/// Packets that wait in a replay at one moment.
+pub(super) struct Backlogs {
+    trees: Vec<TreeReport>,
+    /// Packets whose queue has not been told of them yet, or that wait for a port without a tree; and their bytes.
+    others: Vec<(LeafAt, u64)>,
+}
+
+/// Queue that the packet waits in, with what waits there before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wait {
+    interface: String,
+    side: TreeSide,
+    /// Name of a leaf; `None` for the one queue of a port without a tree.
+    name: Option<String>,
+    packets: u64,
+    bytes: u64,
+    /// Most packets.
+    limit: u64,
+    dropper: &'static str,
+}
+
+/// End of the wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// Its transmission begins so long after its arrival.
+    Departs(Nanos),
+    /// It is dropped so long after its arrival.
+    Lost(Nanos, Reason),
+}
+
+impl Backlogs {
+    /// What waits when all that came before is in its queue.
+    pub(super) fn of(replay: &Replay) -> Backlogs {
+        let (egress, queues) = (&replay.shard.egress, &replay.tables.queues);
+        let mut others = Vec::new();
+        let ports = egress.ports();
+        for place in 0..egress.arriving().count() {
+            for frame in egress.queued_behind(place, 0) {
+                let placement = Placement::of(frame, queues);
+                let (port, side, leaf) = match place.checked_sub(ports) {
+                    None => (place, TreeSide::On, placement.on),
+                    Some(place) => (place, TreeSide::From, placement.from),
+                };
+                let at = LeafAt { port: PortId(port as u16), side, leaf: leaf.map(|at| at.leaf) };
+                others.push((at, ip_length(frame).into()));
+            }
+        }
+        Backlogs { trees: egress.trees().collect(), others }
+    }
+
+    /// The queues that the packet waits in, in their order; none if it was not queued.
+    pub(super) fn before(&self, account: &Account, tables: &Tables, received: &[u8]) -> Vec<Wait> {
+        if account.verdict != Verdict::Forwarded {
+            return Vec::new();
+        }
+        let waits = queued(account, tables, received);
+        waits.into_iter().filter_map(|at| self.wait(at, tables)).collect()
+    }
+
+    fn wait(&self, at: LeafAt, tables: &Tables) -> Option<Wait> {
+        let others = self.others.iter().filter(|(other, _)| *other == at);
+        let (mut packets, mut bytes) =
+            others.fold((0, 0), |(packets, bytes), (_, length)| (packets + 1, bytes + length));
+        let interface = tables.interface(at.port)?.name.clone();
+        let Some(leaf) = at.leaf else {
+            let limit = tables.limits.queue.into();
+            return Some(Wait {
+                interface,
+                side: at.side,
+                name: None,
+                packets,
+                bytes,
+                limit,
+                dropper: "tail",
+            });
+        };
+        let tree = self.trees.iter().find(|tree| tree.port == at.port && tree.side == at.side)?;
+        let (node, counts) = (tree.settings.nodes.get(leaf as usize)?, tree.counts.get(leaf as usize)?);
+        let NodeKind::Leaf(settings) = &node.kind else { return None };
+        packets += counts.packets;
+        bytes += counts.bytes;
+        Some(Wait {
+            interface,
+            side: at.side,
+            name: Some(node.name.clone()),
+            packets,
+            bytes,
+            limit: settings.limit.into(),
+            dropper: dropper_name(settings.drop),
+        })
+    }
+}
+
+/// Queues that the packet of an explanation is put into.
+fn queued(account: &Account, tables: &Tables, received: &[u8]) -> Vec<LeafAt> {
+    let Some(visit) = account.visits.iter().find(|visit| visit.stage == "queue") else { return Vec::new() };
+    let bytes = account.visits.iter().filter_map(|visit| visit.bytes.as_deref()).next_back();
+    leaves(tables, &visit.after, bytes.unwrap_or(received))
+}
+
+/// Plays what comes after the packet of that number, which came at `at`, until the packet has left.
+pub(super) fn fate(replay: &mut Replay, rest: Option<Captures>, packet: u32, at: Nanos) -> Option<Fate> {
+    let mut watch = Watch { number: packet, fate: None };
+    let mut place = packet;
+    let mut answer = Vec::new();
+    if let Some(mut captures) = rest {
+        while let Some(next) = captures.next(&replay.tables) {
+            place = place.wrapping_add(1);
+            let (bytes, _) = next.as_sent(replay, &mut watch, &mut answer);
+            replay.receive(next.ingress, next.at, place, bytes, &mut watch);
+            if watch.fate.is_some() {
+                break;
+            }
+        }
+    }
+    if watch.fate.is_none() {
+        replay.finish(&mut watch);
+    }
+    watch.fate.map(|fate| match fate {
+        Fate::Departs(then) => Fate::Departs(then.since(at)),
+        Fate::Lost(then, reason) => Fate::Lost(then.since(at), reason),
+    })
+}
+
+/// Witness of the end of one packet's wait, at a moment.
+struct Watch {
+    number: u32,
+    fate: Option<Fate>,
+}
+
+impl Witness for Watch {
+    fn sent(&mut self, _: PortId, at: Nanos, frame: &Frame, verdict: Option<Verdict>) {
+        if frame.meta.number == self.number && verdict.is_some() {
+            self.fate.get_or_insert(Fate::Departs(at));
+        }
+    }
+
+    fn ended(&mut self, frame: &Frame, verdict: Verdict) {
+        self.ended_at(frame.meta.received, frame, verdict);
+    }
+
+    fn ended_at(&mut self, at: Nanos, frame: &Frame, verdict: Verdict) {
+        if let (true, Verdict::Dropped(reason)) = (frame.meta.number == self.number, verdict) {
+            self.fate.get_or_insert(Fate::Lost(at, reason));
+        }
+    }
+}
+
+impl Wait {
+    fn title(&self) -> String {
+        let (side, interface) = (self.side.name(), &self.interface);
+        match &self.name {
+            Some(name) => format!("queue \"{name}\" ({side} {interface})"),
+            None => format!("the queue of {interface}"),
+        }
+    }
+
+    /// The wait, in a sentence.
+    pub(super) fn text(&self) -> String {
+        let before = match self.packets {
+            0 => "finds nothing".to_owned(),
+            packets => {
+                let packets = count(packets, "packet", "packets");
+                format!("finds {packets}, {},", screen::bytes(self.bytes))
+            }
+        };
+        let limit = number(self.limit);
+        format!("{before} in {}; limit {limit} packets, drop {}", self.title(), self.dropper)
+    }
+
+    pub(super) fn to_json(&self) -> Value {
+        json!({
+            "interface": self.interface, "side": self.side.name(), "name": self.name, "waiting": self.packets,
+            "waiting_bytes": self.bytes, "limit": self.limit, "drop": self.dropper,
+        })
+    }
+}
+
+impl Fate {
+    /// The end of the wait, in a sentence.
+    pub(super) fn text(self) -> String {
+        let millis = |time: Nanos| format!("{:.3} ms", time.0 as f64 / 1e6);
+        match self {
+            Fate::Departs(Nanos(0)) => "departs at once".to_owned(),
+            Fate::Departs(delay) => format!("departs {} after its arrival", millis(delay)),
+            Fate::Lost(Nanos(0), reason) => format!("is dropped on arrival: {}", reason.name()),
+            Fate::Lost(delay, reason) => {
+                format!("is dropped {} after its arrival: {}", millis(delay), reason.name())
+            }
+        }
+    }
+
+    /// Delay until the packet departs, in nanoseconds; none if it does not.
+    pub(super) fn delay_ns(self) -> Option<u64> {
+        match self {
+            Fate::Departs(delay) => Some(delay.0),
+            Fate::Lost(..) => None,
+        }
+    }
+}
+
+/// Queue of a running gateway that the packet would wait in.
+pub(super) struct LiveWait {
+    interface: String,
+    leaf: LeafView,
+    now: Now,
+    limit: u64,
+    dropper: &'static str,
+}
+
+/// Time over which a running gateway is watched.
+const WATCHED: Duration = Duration::from_millis(500);
+
+/// Asks a gateway for the queues of trees that the packet would wait in.
+pub(super) fn live(
+    client: &Client,
+    account: &Account,
+    tables: &Tables,
+    received: &[u8],
+) -> Result<Vec<LiveWait>, Failure> {
+    let mut waits = Vec::new();
+    if account.verdict != Verdict::Forwarded {
+        return Ok(waits);
+    }
+    let wanted: Vec<LeafAt> =
+        queued(account, tables, received).into_iter().filter(|at| at.leaf.is_some()).collect();
+    if wanted.is_empty() {
+        return Ok(waits);
+    }
+    let look = || client.get_with::<Vec<QueueView>>("/queues", &QueueQuery { delays: true });
+    let (begun, before) = (Instant::now(), look()?);
+    std::thread::sleep(WATCHED);
+    let (ago, views) = (begun.elapsed(), look()?);
+    for at in wanted {
+        let tree = match at.side {
+            TreeSide::On => tables.queues.on(at.port),
+            TreeSide::From => tables.queues.from(at.port),
+        };
+        let node = tree.zip(at.leaf).and_then(|(tree, leaf)| tree.nodes.get(leaf as usize));
+        let Some((node, interface)) = node.zip(tables.interface(at.port)) else { continue };
+        let NodeKind::Leaf(settings) = &node.kind else { continue };
+        let view = views.iter().find(|view| view.interface == interface.name);
+        let leaf = view.and_then(|view| {
+            view.queues.iter().find(|leaf| leaf.name == node.name && leaf.side == at.side.name())
+        });
+        let Some(leaf) = leaf else { continue };
+        let earlier = same(&before, &interface.name, leaf).unwrap_or(leaf);
+        waits.push(LiveWait {
+            interface: interface.name.clone(),
+            now: Now::of(leaf, earlier, ago),
+            leaf: LeafView { delays: Vec::new(), ..leaf.clone() },
+            limit: settings.limit.into(),
+            dropper: dropper_name(settings.drop),
+        });
+    }
+    Ok(waits)
+}
+
+impl LiveWait {
+    /// True if a packet that comes now finds no room.
+    fn is_full(&self) -> bool {
+        self.leaf.waiting >= self.limit
+    }
+
+    /// What the packet would meet, in sentences.
+    pub(super) fn text(&self) -> String {
+        let LiveWait { interface, leaf, now, limit, dropper } = self;
+        let packets = count(leaf.waiting, "packet waits", "packets wait");
+        let bytes = screen::bytes(leaf.waiting_bytes);
+        let mut text = format!(
+            "Queue \"{}\" ({} {interface}): {packets} now, {bytes}; limit {}, drop {dropper}.",
+            leaf.name,
+            leaf.side,
+            number(*limit)
+        );
+        let millis = |nanos: u64| format!("{:.3}", nanos as f64 / 1e6);
+        if now.packets > 0.0 {
+            let (p50, p99) = (millis(now.delay.p50), millis(now.delay.p99));
+            text += &format!(
+                " What has left it in the last half second had waited {p50} ms, 99 % of it {p99} ms at most; {} a second.",
+                screen::rate(now.rate_bps).replace("/s", "")
+            );
+        } else {
+            text += " Nothing has left it in the last half second.";
+        }
+        let lost = now.full + now.early;
+        if self.is_full() {
+            text += " It is full: the packet would be dropped.";
+        } else if lost > 0.0 {
+            text += &format!(" It drops {lost:.0} packets a second.");
+        }
+        text
+    }
+
+    pub(super) fn to_json(&self) -> Value {
+        json!({
+            "interface": self.interface, "side": self.leaf.side, "name": self.leaf.name,
+            "waiting": self.leaf.waiting, "waiting_bytes": self.leaf.waiting_bytes, "limit": self.limit,
+            "drop": self.dropper, "is_full": self.is_full(), "now": self.now,
+        })
+    }
+}
