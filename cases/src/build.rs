@@ -10,8 +10,8 @@ use wire::checksum::Sum;
 use wire::ethernet::{EtherType, Mac};
 use wire::header::{Fragment, Protocol};
 use wire::tcp::Flags;
-use wire::vlan::Tags;
-use wire::{PortId, icmpv4, icmpv6};
+use wire::vlan::{DropEligible, Priority, Tag, Tags};
+use wire::{Pcp, PortId, icmpv4, icmpv6};
 
 use super::fault::What;
 use super::field::{Field, Fields, Value, is_error};
@@ -60,21 +60,9 @@ pub(crate) fn frame(packet: &Packet, link: &Link, variables: &Variables, turn: u
     bytes.extend(mac(Field::EthDestination, destination).0);
     let source = mac(Field::EthSource, link.source);
     bytes.extend(source.0);
-    match fields.get(&Field::Vlans) {
-        Some(Value::Vlans(ids)) => {
-            for (place, id) in ids.iter().enumerate() {
-                let service = place == 0 && ids.len() > 1;
-                let EtherType(tpid) = if service { EtherType::QINQ } else { EtherType::VLAN };
-                bytes.extend(tpid.to_be_bytes());
-                bytes.extend(id.to_be_bytes());
-            }
-        }
-        _ => {
-            for tag in link.tags.as_slice() {
-                bytes.extend(tag.tpid.0.to_be_bytes());
-                bytes.extend(tag.tci.to_be_bytes());
-            }
-        }
+    for tag in tags(&fields, link) {
+        bytes.extend(tag.tpid.0.to_be_bytes());
+        bytes.extend(tag.tci.to_be_bytes());
     }
     match number(&fields, Field::Ethertype) {
         Some(0x0806) => {
@@ -103,6 +91,36 @@ pub(crate) fn frame(packet: &Packet, link: &Link, variables: &Variables, turn: u
         bytes.truncate(most as usize);
     }
     Ok(bytes)
+}
+
+/// The VLAN tags, outermost first: those of the link, unless others are stated, with the priority stated. A priority by itself is in a
+/// tag of VLAN 0.
+fn tags(fields: &Fields, link: &Link) -> Vec<Tag> {
+    let mut tags: Vec<Tag> = match fields.get(&Field::Vlans) {
+        Some(Value::Vlans(ids)) => {
+            let service = |place: usize| place == 0 && ids.len() > 1;
+            let ids = ids.iter().enumerate();
+            ids.map(|(place, id)| if service(place) { Tag::service(*id) } else { Tag::customer(*id) })
+                .collect()
+        }
+        _ => link.tags.as_slice().to_vec(),
+    };
+    let points: &[u16] = match fields.get(&Field::Pcp) {
+        Some(Value::Vlans(points)) => points,
+        _ => &[],
+    };
+    let eligible = match fields.get(&Field::Dei) {
+        Some(Value::Word("yes")) => DropEligible::Yes,
+        _ => DropEligible::No,
+    };
+    if tags.is_empty() && (fields.contains_key(&Field::Pcp) || eligible == DropEligible::Yes) {
+        tags.push(Tag::customer(0));
+    }
+    for (place, tag) in tags.iter_mut().enumerate() {
+        let point = points.get(place).or(points.last()).and_then(|point| Pcp::new(*point as u8));
+        *tag = tag.with_priority(Priority::new(point.unwrap_or_default(), eligible));
+    }
+    tags
 }
 
 /// The IP packet.

@@ -121,6 +121,12 @@ pub(crate) fn show(got: &Dissected) -> String {
             let _ = write!(text, "vlan {id} ");
         }
     }
+    if let Some(points) = get(Field::Pcp).filter(|points| points != "0") {
+        let _ = write!(text, "pcp {points} ");
+    }
+    if fields.get(&Field::Dei) == Some(&Value::Word("yes")) {
+        text.push_str("dei ");
+    }
     let name = match (get(Field::Protocol), get(Field::Ethertype)) {
         (Some(name), _) => name,
         (None, Some(number)) => format!("ethertype {number}"),

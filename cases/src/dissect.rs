@@ -7,6 +7,7 @@ use wire::checksum::Sum;
 use wire::ethernet::EtherType;
 use wire::header::Protocol;
 use wire::tcp::TcpOption;
+use wire::vlan::DropEligible;
 use wire::{arp, ethernet, ipv4, ipv6, tcp};
 
 use super::build::quotes;
@@ -34,6 +35,14 @@ pub(crate) fn frame(bytes: &[u8]) -> Dissected {
     found.set(Field::EthDestination, Value::Mac(layer.header.dst()));
     let ids = layer.tags.as_slice().iter().map(|tag| tag.id()).collect();
     found.set(Field::Vlans, Value::Vlans(ids));
+    let priorities = || layer.tags.as_slice().iter().map(|tag| tag.priority());
+    if let Some(outer) = priorities().next() {
+        let mut points: Vec<u16> =
+            priorities().map(|priority| priority.code_point().value().into()).collect();
+        points.dedup();
+        found.set(Field::Pcp, Value::Vlans(points));
+        found.bit(Field::Dei, outer.eligible() == DropEligible::Yes);
+    }
     match layer.ethertype {
         EtherType::IPV4 | EtherType::IPV6 => {
             let end = network(layer.payload, &mut found, Extent::Whole);

@@ -17,6 +17,8 @@ pub(crate) enum Field {
     EthSource,
     EthDestination,
     Vlans,
+    Pcp,
+    Dei,
     Ethertype,
     Protocol,
     Source,
@@ -81,6 +83,8 @@ pub(crate) enum Shape {
     Mac,
     /// `N`, or `N.N`.
     Vlans,
+    /// A priority code point of all VLAN tags, or one of each: `N.N`.
+    Pcps,
     /// Not by a word of its own.
     Hidden,
 }
@@ -92,6 +96,8 @@ pub(crate) const FIELDS: &[(Field, &str, Shape)] = &[
     (Field::EthDestination, "eth destination", Shape::Hidden),
     (Field::EthDestination, "to", Shape::Mac),
     (Field::Vlans, "vlan", Shape::Vlans),
+    (Field::Pcp, "pcp", Shape::Pcps),
+    (Field::Dei, "dei", Shape::Set),
     (Field::Ethertype, "ethertype", Shape::Hidden),
     (Field::Protocol, "protocol", Shape::Hidden),
     (Field::Source, "source", Shape::Hidden),
@@ -157,6 +163,7 @@ pub(crate) enum Value {
     Address(IpAddr),
     Mac(Mac),
     Bytes(Vec<u8>),
+    /// Of each VLAN tag.
     Vlans(Vec<u16>),
     /// Of a checksum, or of a bit.
     Word(&'static str),
@@ -195,6 +202,10 @@ impl fmt::Display for Shown<'_> {
             (_, Value::Address(address)) => address.fmt(f),
             (_, Value::Mac(mac)) => mac.fmt(f),
             (_, Value::Word(word)) => f.write_str(word),
+            (Field::Pcp, Value::Vlans(points)) => {
+                let points: Vec<String> = points.iter().map(u16::to_string).collect();
+                f.write_str(&points.join("."))
+            }
             (_, Value::Vlans(ids)) if ids.is_empty() => f.write_str("untagged"),
             (_, Value::Vlans(ids)) => {
                 let ids: Vec<String> = ids.iter().map(u16::to_string).collect();

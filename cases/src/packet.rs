@@ -1,7 +1,7 @@
 //! Grammar of packets: those to receive, and those expected to be sent.
 //!
 //! ```text
-//! [eth MAC > MAC] [vlan N[.N]] PROTOCOL SOURCE[:PORT] > DESTINATION[:PORT] [WORD [VALUE]]... [quoting PACKET]
+//! [eth MAC > MAC] [vlan N[.N]] [pcp N] [dei] PROTOCOL SOURCE[:PORT] > DESTINATION[:PORT] [WORD [VALUE]]... [quoting PACKET]
 //! ```
 //!
 //! `docs/cases.md` is the manual.
@@ -114,7 +114,7 @@ fn within(words: &mut Words<'_>, depth: usize) -> Result<Packet, What> {
         return Err(What::TooDeep(DEEPEST));
     }
     let mut packet = Packet::default();
-    while let Some(word) = words.next_if(|word| matches!(word, "eth" | "vlan" | "untagged")) {
+    while let Some(word) = words.next_if(|word| matches!(word, "eth" | "vlan" | "untagged" | "pcp" | "dei")) {
         take(&mut packet, word, words, depth)?;
     }
     let mut portless = None;
@@ -332,6 +332,14 @@ fn value(packet: &mut Packet, field: Field, shape: Shape, words: &mut Words<'_>)
                 }
                 _ => Slot::Is(Value::Vlans(ids)),
             }
+        }
+        Shape::Pcps => {
+            let wanted = "a priority from 0 to 7, or two with a dot between";
+            let point = |point: &str| point.parse().ok().filter(|point: &u16| *point <= 7);
+            let mut points: Vec<u16> =
+                words.value(wanted, |word| word.split('.').map(point).collect::<Option<_>>())?;
+            points.dedup();
+            Slot::Is(Value::Vlans(points))
         }
         Shape::Hidden => return Err(What::unknown(field.word(), [])),
     };

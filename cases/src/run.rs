@@ -304,7 +304,11 @@ fn told(mut text: Vec<String>, turn: u64) -> Vec<String> {
 /// The name of the interface that a frame left by: that of its port and tags.
 fn interface_of(tables: &Tables, port: PortId, bytes: &[u8]) -> String {
     let tags = wire::ethernet::parse(bytes).map_or(Tags::NONE, |layer| layer.tags);
-    let ids = |tags: &Tags| tags.as_slice().iter().map(|tag| tag.id()).collect::<Vec<_>>();
+    // A tag of VLAN 0 says a priority, and no VLAN.
+    let ids = |tags: &Tags| {
+        let ids = tags.as_slice().iter().map(|tag| tag.id());
+        ids.filter(|id| *id != 0).collect::<Vec<_>>()
+    };
     tables
         .interfaces
         .iter()

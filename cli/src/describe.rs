@@ -7,6 +7,7 @@ use wire::ethernet::{self, EtherType};
 use wire::header::{Endpoint, Ports, Protocol};
 use wire::tcp::TcpOption;
 use wire::unit::Dscp;
+use wire::vlan::DropEligible;
 use wire::{arp, icmpv4, ipv4, ipv6, tcp};
 
 use crate::screen::count;
@@ -42,6 +43,13 @@ impl Description {
         if !tags.is_empty() {
             let ids: Vec<String> = tags.iter().map(|tag| tag.id().to_string()).collect();
             told.say("vlan", ids.join("."));
+            let mut points: Vec<String> =
+                tags.iter().map(|tag| tag.priority().code_point().value().to_string()).collect();
+            points.dedup();
+            told.say("pcp", points.join("."));
+            if tags.iter().any(|tag| tag.priority().eligible() == DropEligible::Yes) {
+                told.say("dei", "yes");
+            }
         }
         match layer.ethertype {
             EtherType::IPV4 => told.ipv4(layer.payload),

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use dataplane::flag;
 use dataplane::replay::Witness;
+use dataplane::stage::parse::vlan;
 use dataplane::tables::LOCAL;
 use dataplane::{Reason, Tables, Verdict};
 use policy::model::Logging;
@@ -323,9 +324,7 @@ pub(crate) fn left_by(port: PortId, vlans: &[(u16, u16, PortId)], frame: &[u8]) 
         return port;
     }
     let tags = ethernet::parse(frame).map_or(Tags::NONE, |layer| layer.tags);
-    let id = |place: usize| tags.as_slice().get(place).map_or(0, |tag| tag.id());
-    let ids = (id(0), id(1));
-    vlans.iter().find(|(outer, inner, _)| (*outer, *inner) == ids).map_or(port, |(.., interface)| *interface)
+    vlan(port, vlans, &tags).unwrap_or(port)
 }
 
 /// The files of all interfaces, each its own: of names that differ only in what a file name cannot have, the later

@@ -20,7 +20,7 @@ A packet in words, as in case files; docs/cases.md has all words:
                seq N; ttl N; dscp ef; df; length N (bytes of the IP
                packet); len N (of the payload); data HEX;
                fragment OFFSET[+] (+: more follow); vlan ID[.ID];
-               from MAC; to MAC; quoting PACKET (ICMP)";
+               pcp N (of its VLAN tags); dei; from MAC; to MAC; quoting PACKET (ICMP)";
 
 /// Error in a packet in words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

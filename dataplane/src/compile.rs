@@ -14,7 +14,7 @@ use wire::{Bytes, Link, LinkKind, PortId};
 use crate::pipeline::Selection;
 use crate::tables::{
     Address, CompileError, Filter, FilterRule, Hearing, Interface, LOCAL, NO_NUMBER, Neighbour, Numbers,
-    OTHER, OTHER_NUMBER, SELF, SourceMacs, Tables,
+    OTHER, OTHER_NUMBER, Priorities, SELF, SourceMacs, Tables,
 };
 
 mod class;
@@ -173,6 +173,7 @@ fn interfaces(policy: &Policy, names: &Names, ct_zones: &[u16]) -> Result<Vec<In
                 IpAddr::V4(_) => None,
             }),
             answered: Vec::new(),
+            priorities: Priorities::of(interface),
         });
     }
     for (place, interface) in policy.interfaces.iter().enumerate() {
@@ -227,6 +228,7 @@ fn itself() -> Interface {
         address4: None,
         address6: None,
         answered: Vec::new(),
+        priorities: Priorities::default(),
     }
 }
 

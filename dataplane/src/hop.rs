@@ -13,8 +13,10 @@
 
 use std::collections::HashMap;
 
+use policy::model::PriorityTag;
 use wire::ethernet::{EtherType, Mac};
 use wire::link_kind::FAR;
+use wire::vlan::Tag;
 use wire::{LinkKind, Meta, PortId};
 
 use crate::flow::FlowTable;
@@ -383,7 +385,9 @@ fn made(tables: &Tables, interface: PortId, mac: Option<Mac>) -> Hop {
         mtu = if mac.is_some() { own.mtu } else { 0 };
         header[..6].copy_from_slice(&mac.unwrap_or(Mac::ZERO).0);
         header[6..12].copy_from_slice(&own.mac.0);
-        for tag in own.tags.as_slice() {
+        // A tag of VLAN 0 says a priority, and no VLAN.
+        let priority_only = (own.priorities.tag == PriorityTag::Yes).then_some(Tag::customer(0));
+        for tag in own.tags.as_slice().iter().copied().chain(priority_only) {
             let EtherType(tpid) = tag.tpid;
             header[header_len..header_len + 2].copy_from_slice(&tpid.to_be_bytes());
             header[header_len + 2..header_len + 4].copy_from_slice(&tag.tci.to_be_bytes());

@@ -14,7 +14,7 @@ use wire::{BATCH, Family, Meta, PortId};
 use crate::flow::Key;
 use crate::limiter::CountId;
 use crate::nat::{Endpoint, Mapped, MappingId, PoolId};
-use crate::tables::Address;
+use crate::tables::{Address, Kind};
 
 /// Decisions on the flow that a packet opens, so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,8 +47,8 @@ pub struct Opening {
     pub mapping: Option<MappingId>,
     /// Traffic class of the packet.
     pub class: u16,
-    /// Kind of code point that the class was found for.
-    pub class_kind: u8,
+    /// Kind of code point and VLAN priority that the class was found for.
+    pub(crate) class_kind: Kind,
     /// SYN cookie that the client has acknowledged, where the gateway has answered its SYN.
     pub cookie: Option<u32>,
     /// NAT pool of the source's mapping, where ports are translated, and the port of the inside endpoint.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use policy::model::{
-    Action, AddressRange, ConnectionLimit, Limits, Log, Logging, Mode, Rate, SourceCheck, SynAnswer, Timeouts,
+    Action, AddressRange, ConnectionLimit, Limits, Log, Logging, Mode, PriorityTag, Rate, SourceCheck,
+    SynAnswer, Timeouts,
 };
 use tally::{Region, Tally};
 use wire::ethernet::Mac;
@@ -15,11 +16,13 @@ mod error;
 mod mac;
 mod nat;
 mod number;
+mod priority;
 mod queue;
 mod renumbering;
 pub(crate) mod selection;
 
 pub use class::{ClassEntry, Classes};
+pub(crate) use class::{ClassSearch, Kind};
 pub use error::CompileError;
 use lookup::classify::{self, Choice, Header};
 use lookup::fib::{Fib4, Fib6};
@@ -31,6 +34,7 @@ pub use nat::{
 };
 pub(crate) use number::OTHER_NUMBER;
 pub use number::{NO_NUMBER, Numbers};
+pub use priority::Priorities;
 pub use queue::{FqSettings, LeafSettings, NO_NODE, NodeKind, QueueNode, QueueTree, QueueTrees};
 pub(crate) use renumbering::Renumbering;
 use selection::Selection;
@@ -155,9 +159,16 @@ pub struct Interface {
     /// Outside addresses of translations on its link, for which the gateway answers as if they were its own: ordered,
     /// disjoint.
     pub answered: Vec<AddressRange>,
+    /// Priorities in the VLAN tags of its frames.
+    pub priorities: Priorities,
 }
 
 impl Interface {
+    /// True if frames that leave have VLAN tags.
+    pub(crate) fn is_tagged(&self) -> bool {
+        self.tags.outer().is_some() || self.priorities.tag == PriorityTag::Yes
+    }
+
     /// True if the gateway answers for an address on this interface's link that Linux does not know.
     pub fn answers_for(&self, address: Address) -> bool {
         let address = address.to_ip();

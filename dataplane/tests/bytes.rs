@@ -14,6 +14,7 @@ use wire::build::{self, Packet, Tcp};
 use wire::ethernet::Mac;
 use wire::random::Random;
 use wire::tcp::Flags;
+use wire::vlan::Tag;
 use wire::{Dscp, Nanos, PortId};
 
 const POLICY: &str = r#"
@@ -61,7 +62,7 @@ fn gateways() -> Vec<(String, Gateway)> {
 }
 
 /// A packet from inside, but for its link header.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct Shape {
     ends: (IpAddr, IpAddr),
     ports: (u16, u16),
@@ -162,6 +163,80 @@ fn flows_are_spread_by_their_ports() {
                 hops.extend(of_flow);
             }
             assert_eq!(hops.len(), 2, "{name}: by {by} alone flows take {hops:?}");
+        }
+    }
+}
+
+/// IEEE 802.1Q, 9.6: priority, drop eligibility and VLAN in sixteen bits, by rules that are written out here once more.
+#[test]
+fn tags_have_the_priority_that_class_map_and_colour_say() {
+    const VLANS: &str = r#"
+        [interface.guest]
+        zone = "wan"
+        parent = "lan"
+        vlan = 20
+        addresses = ["192.0.2.1/24"]
+        pcp = "dscp"
+        dei = true
+        [interface.customer]
+        zone = "wan"
+        parent = "lan"
+        vlan = [100, 30]
+        addresses = ["198.18.0.1/24"]
+        pcp = { ef = 5, af41 = 4 }
+        [[neighbour]]
+        interface = "guest"
+        address = "192.0.2.7"
+        mac = "02:00:00:00:01:01"
+        [[neighbour]]
+        interface = "customer"
+        address = "198.18.0.7"
+        mac = "02:00:00:00:01:01"
+        [[class]]
+        name = "sevens"
+        pcp = 7
+        dei = false
+        [[class]]
+        name = "marked"
+        pcp = [3, 4]
+        protocol = "tcp"
+        mark-pcp = 1
+    "#;
+    let modes = ["", "mode = \"stateless\"\n"];
+    for (mode, way) in modes.into_iter().flat_map(|mode| [Way::Run, Way::Step].map(|way| (mode, way))) {
+        let mut gateway = Gateway::new(&format!("{mode}{POLICY}{VLANS}"), way);
+        let mut random = Random::new(5);
+        for number in 0..2_000 {
+            let is_guest = random.chance(50);
+            let to = if is_guest { "192.0.2.7" } else { "198.18.0.7" };
+            let ends = ("192.168.1.7".parse().unwrap(), to.parse().unwrap());
+            let shape = Shape { ends, ..Shape::of(&mut random) };
+            // A tag of VLAN 0, or none, whose priority is 0.
+            let came = random.below(17) as u16;
+            let link = build::ethernet(HOST, LAN);
+            let link = if came == 16 { link } else { link.vlan(Tag { tci: came << 12, ..Tag::customer(0) }) };
+            gateway.receive(&[arrival(number, shape.frame(link, 9))]);
+            let out = gateway.out(usize::MAX);
+            let [sent] = &out.sent[..] else { panic!("{mode} {way:?}: {out:?}") };
+            let is_marked = shape.is_tcp && matches!(came >> 1, 3 | 4);
+            let af = |class: u8, drop: u8| class << 3 | drop << 1;
+            let pcp = match shape.dscp {
+                _ if is_marked => 1,
+                dscp if is_guest => u16::from(dscp >> 3),
+                46 => 5,
+                34 => 4,
+                _ => 0,
+            };
+            let is_worse = (1..=4).any(|class| [af(class, 2), af(class, 3)].contains(&shape.dscp));
+            let tci = pcp << 13 | u16::from(is_guest && is_worse) << 12;
+            let link = build::ethernet(LAN, ROUTERS[0]);
+            let link = if is_guest {
+                link.vlan(Tag { tci: tci | 20, ..Tag::customer(0) })
+            } else {
+                link.vlan(Tag { tci: tci | 100, ..Tag::service(0) })
+                    .vlan(Tag { tci: tci | 30, ..Tag::customer(0) })
+            };
+            assert_eq!(sent.bytes, shape.frame(link, 8), "{mode} {way:?}: {shape:?} with {came}");
         }
     }
 }

@@ -204,7 +204,7 @@ fn programs_are_as_large_as_what_they_tell() {
         let stage = entry.about.name;
         let search: u32 = match stage {
             "filter" => tables.filter.search.classifier.program(),
-            "classify" => tables.classes.search.classifier.program(),
+            "classify" => tables.classes.program(),
             "dnat" => tables.nat.destination_search.program(),
             "snat" => tables.nat.source_search.program(),
             _ => 0,

@@ -55,6 +55,8 @@ pub enum Code {
     BadLinkRate,
     /// A VLAN identifier out of its range, too many of them, or one twice on a parent.
     BadVlan,
+    /// A priority for frames without the tag that would say it.
+    PcpWithoutTag,
     /// An interface that is its own parent, by way of others perhaps.
     ParentCycle,
     /// A maximum segment size out of its range.
@@ -178,6 +180,7 @@ impl Code {
         (Code::BadMtu, "bad-mtu", Severity::Error),
         (Code::BadLinkRate, "bad-link-rate", Severity::Error),
         (Code::BadVlan, "bad-vlan", Severity::Error),
+        (Code::PcpWithoutTag, "pcp-without-tag", Severity::Warning),
         (Code::ParentCycle, "parent-cycle", Severity::Error),
         (Code::BadMss, "bad-mss", Severity::Error),
         (Code::NextHopOffLink, "next-hop-off-link", Severity::Error),

@@ -2,11 +2,13 @@
 
 import json
 import socket
+import struct
 import time
 
 import pytest
 import wait
-from topology import REMOTE
+from packet import UDP, drain, ethernet, ipv4, udp
+from topology import GUEST, GUEST_GATEWAY, REMOTE
 
 pytestmark = pytest.mark.without("nftables", why="classes and meters are the policy's; Linux has tc for them")
 
@@ -53,6 +55,30 @@ def test_a_flow_is_marked_both_ways(net):
     assert (voice["packets"], voice["bytes"], voice["colours"]) == (2, 28 + 4 + 28 + 6, [0, 0, 0])
 
 
+def test_priorities_of_vlan_tags_come_and_go(net):
+    """IEEE 802.1Q, on the trunk itself: a priority gives a class, and a code point the priority of the answer."""
+    with listen(net.remote, REMOTE, 53) as remote, net.guest.wire("trunk") as trunk:
+        assert net.guest.ping(GUEST_GATEWAY)
+        packet = ipv4(GUEST, REMOTE, UDP, udp(GUEST, REMOTE, 7003, 53, b"tagged"))
+        there, here = net.gateway.mac(net.guests), net.guest.mac("trunk")
+        trunk.send(ethernet(there, here, packet, vlan=5 << 13 | 20))
+        data, source, dscp = receive(remote)
+        assert (data, dscp) == (b"tagged", EF)
+        trunk.send(ethernet(there, here, packet, vlan=1 << 13 | 20))
+        data, _, dscp = receive(remote)
+        assert (data, dscp) == (b"tagged", 0)
+        remote.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, EF << 2)
+        remote.sendto(b"answered", source)
+        caught = []
+
+        def answered():
+            caught.extend(frame for frame in drain(trunk) if b"answered" in frame[:60])
+            return caught
+
+        wait.until(answered, "the answer is on the trunk")
+        assert caught[0][12:16] == struct.pack("!HH", 0x8100, 5 << 13 | 20)
+
+
 def test_a_meter_passes_its_rate_and_is_counted(net):
     sent = 300
     with listen(net.remote, REMOTE, BULK) as remote, listen(net.client, None, 0) as client:
@@ -78,15 +104,15 @@ def test_a_drained_meter_is_drained_after_a_restart(net):
     # Somebody listens: errors would be of the flow's class, too.
     with listen(net.remote, REMOTE, THIN), listen(net.client, None, 0) as client:
         began = time.monotonic()
-        assert drain(client, net) >= 40
+        assert empty_bucket(client, net) >= 40
         net.office.stop()
         net.office.start("drained")
         net.client.reaches(REMOTE)
-        passed = drain(client, net)
+        passed = empty_bucket(client, net)
         assert passed <= time.monotonic() - began + 1
 
 
-def drain(client, net):
+def empty_bucket(client, net):
     """Number of packets that pass of a hundred."""
     for _ in range(100):
         client.sendto(b"thin", (REMOTE, THIN))

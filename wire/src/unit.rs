@@ -120,3 +120,29 @@ impl Dscp {
         self.0
     }
 }
+
+/// A priority code point of a VLAN tag, 0 to 7 (IEEE 802.1Q, 9.6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Pcp(u8);
+
+impl Pcp {
+    /// The code point in the upper three bits of a tag's control information.
+    pub const fn of_tci(tci: u16) -> Pcp {
+        Pcp((tci >> 13) as u8)
+    }
+
+    /// The class selector of a DiffServ code point: its upper three bits (RFC 2474, section 4.2.2).
+    pub const fn of_dscp(dscp: Dscp) -> Pcp {
+        Pcp(dscp.0 >> 3)
+    }
+
+    /// The code point `value`, or `None` past 7.
+    pub const fn new(value: u8) -> Option<Pcp> {
+        if value < 8 { Some(Pcp(value)) } else { None }
+    }
+
+    /// 0 to 7.
+    pub const fn value(self) -> u8 {
+        self.0
+    }
+}

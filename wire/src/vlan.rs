@@ -1,6 +1,7 @@
 //! VLAN tags: IEEE 802.1Q (0x8100) and 802.1ad, "QinQ" (0x88a8). [`crate::ethernet::parse`] finds them.
 
 use crate::ethertype::EtherType;
+use crate::unit::Pcp;
 
 /// Bytes that a tag puts before the type that it hides.
 pub const TAG_LEN: usize = 4;
@@ -31,16 +32,79 @@ impl Tag {
         self.tci & 0x0fff
     }
 
-    /// The priority code point, 0 to 7.
+    /// Priority of the frame.
     #[inline]
-    pub const fn priority(self) -> u8 {
-        (self.tci >> 13) as u8
+    pub const fn priority(self) -> Priority {
+        Priority((self.tci >> 12) as u8)
     }
 
-    /// True if it may be dropped first under congestion.
+    /// This tag with another priority.
     #[inline]
-    pub const fn drop_eligible(self) -> bool {
-        self.tci & 0x1000 != 0
+    #[must_use]
+    pub const fn with_priority(self, priority: Priority) -> Tag {
+        Tag { tci: self.tci & 0x0fff | (priority.0 as u16) << 12, ..self }
+    }
+}
+
+/// Priority of a frame: priority code point and drop eligible indicator (IEEE 802.1Q, 9.6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Priority(u8);
+
+/// Drop eligible indicator: the frame is dropped first under congestion, or as others are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DropEligible {
+    /// As others are.
+    #[default]
+    No,
+    /// Before others.
+    Yes,
+}
+
+impl Priority {
+    /// Number of priorities.
+    pub const COUNT: usize = 16;
+
+    /// All priorities, by their four bits.
+    pub fn all() -> impl Iterator<Item = Priority> {
+        (0..Priority::COUNT as u8).map(Priority)
+    }
+
+    /// Code point 0, not eligible: also that of a frame without a tag, as the default priority of a port is 0.
+    pub const DEFAULT: Priority = Priority(0);
+
+    /// A priority of that code point and indicator.
+    #[inline]
+    pub const fn new(code_point: Pcp, eligible: DropEligible) -> Priority {
+        Priority(code_point.value() << 1 | eligible as u8)
+    }
+
+    /// Priority of a frame: that of its outer tag, or the default.
+    #[inline]
+    pub fn of_frame(bytes: &[u8]) -> Priority {
+        match bytes.get(12..15) {
+            Some([high, low, tci]) if EtherType(u16::from_be_bytes([*high, *low])).is_vlan() => {
+                Priority(tci >> 4)
+            }
+            _ => Priority::DEFAULT,
+        }
+    }
+
+    /// The priority code point.
+    #[inline]
+    pub const fn code_point(self) -> Pcp {
+        Pcp::of_tci((self.0 as u16) << 12)
+    }
+
+    /// The drop eligible indicator.
+    #[inline]
+    pub const fn eligible(self) -> DropEligible {
+        if self.0 & 1 == 0 { DropEligible::No } else { DropEligible::Yes }
+    }
+
+    /// Code point and indicator in four bits, 0 to 15, as in a tag.
+    #[inline]
+    pub const fn bits(self) -> u8 {
+        self.0
     }
 }
 

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use dataplane::Tables;
+use dataplane::stage::parse::vlan;
 use dataplane::tables::{Address, Target};
 use tally::NoTally;
 use wire::capture::link::NOBODY;
@@ -169,14 +170,7 @@ pub(crate) fn carrier(frame: &[u8], interface: PortId, tables: &Tables) -> PortI
 pub(crate) fn receiver(frame: &[u8], port: PortId, tables: &Tables) -> Mac {
     let Some(own) = tables.interface(port) else { return Mac::ZERO };
     let Ok(layer) = ethernet::parse(frame) else { return own.mac };
-    let tags = layer.tags.as_slice();
-    let outer = tags.first().map_or(0, |tag| tag.id());
-    let inner = tags.get(1).map_or(0, |tag| tag.id());
-    own.vlans
-        .iter()
-        .find(|(o, i, _)| !tags.is_empty() && (*o, *i) == (outer, inner))
-        .and_then(|(_, _, id)| tables.interface(*id))
-        .map_or(own.mac, |vlan| vlan.mac)
+    vlan(port, &own.vlans, &layer.tags).and_then(|id| tables.interface(id)).map_or(own.mac, |vlan| vlan.mac)
 }
 
 /// Returns the target of the default route: the best route to an address that nobody has a narrower route for.

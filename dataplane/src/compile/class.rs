@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use lookup::classify::{Algorithm, Choice};
 use policy::Policy;
+use policy::model::Class;
+use wire::vlan::Priority;
 
 use super::names::Names;
 use super::pattern::of_conditions;
 use super::task;
-use crate::tables::{ClassEntry, Classes, CompileError, SourceMacs};
+use crate::tables::{ClassEntry, ClassSearch, Classes, CompileError, SourceMacs};
 
 /// The classes of a policy, to be searched by `wanted`.
 pub(super) fn compile(
@@ -28,21 +30,37 @@ pub(super) fn compile(
             name: class.name.clone(),
             meter: class.meter.as_ref().map(place).transpose()?,
             mark: class.mark,
+            mark_pcp: class.mark_pcp,
         });
         patterns.push(of_conditions(&class.conditions, policy, names, macs)?);
     }
+    let priorities: Vec<u64> = policy.classes.iter().map(priorities).collect();
+    let priority_kinds: [u8; Priority::COUNT] = kinds(priorities.iter().copied());
     let kinds = kinds(patterns.iter().map(|pattern| pattern.dscp));
-    Ok(Classes {
-        list,
-        meters: policy.meters.clone(),
-        search: Arc::new(Choice::new(task(policy, patterns, wanted))),
-        kinds,
-    })
+    // A search for each kind, with the classes that have its priorities.
+    let count = priority_kinds.iter().max().map_or(1, |last| last + 1);
+    let search = |kind: u8| {
+        let member = priority_kinds.iter().position(|of| *of == kind).unwrap_or(0);
+        let those = || (1..).zip(&patterns).zip(&priorities).filter(|(_, set)| **set >> member & 1 == 1);
+        let patterns = those().map(|((_, pattern), _)| pattern.clone()).collect();
+        ClassSearch {
+            search: Arc::new(Choice::new(task(policy, patterns, wanted))),
+            numbers: those().map(|((number, _), _)| number).collect(),
+        }
+    };
+    let searches = (0..count).map(search).collect();
+    Ok(Classes { list, meters: policy.meters.clone(), searches, kinds, priority_kinds })
 }
 
-/// Numbers of the kinds of code points: two are of one kind if each set of code points has both or neither.
-fn kinds(sets: impl Iterator<Item = u64>) -> [u8; 64] {
-    let mut kinds = [0_u8; 64];
+/// VLAN priorities of the packets of a class, as a set of their four bits.
+fn priorities(class: &Class) -> u64 {
+    let admitted = Priority::all().filter(|priority| class.admits(*priority));
+    admitted.fold(0, |set, priority| set | 1 << priority.bits())
+}
+
+/// Numbers of the kinds of values, of code points or priorities: two are of one kind if each set has both or neither.
+fn kinds<const N: usize>(sets: impl Iterator<Item = u64>) -> [u8; N] {
+    let mut kinds = [0_u8; N];
     for set in sets {
         // Each kind splits into those of its code points that the set has, and the others.
         let mut numbers: Vec<(u8, bool)> = Vec::new();
@@ -64,15 +82,15 @@ mod tests {
 
     #[test]
     fn code_points_that_no_class_tells_apart_are_of_one_kind() {
-        assert_eq!(kinds([u64::MAX].into_iter()), [0; 64]);
+        assert_eq!(kinds::<64>([u64::MAX].into_iter()), [0; 64]);
         let (ef, af) = (1 << 46, 1 << 10 | 1 << 12 | 1 << 14);
-        let kinds_of = kinds([u64::MAX, ef, af | ef, 1 << 10].into_iter());
+        let kinds_of: [u8; 64] = kinds([u64::MAX, ef, af | ef, 1 << 10].into_iter());
         let distinct: std::collections::BTreeSet<u8> = kinds_of.into_iter().collect();
         assert_eq!(distinct.len(), 4);
         assert_eq!(kinds_of[12], kinds_of[14]);
         assert_ne!(kinds_of[10], kinds_of[12]);
         assert_ne!(kinds_of[46], kinds_of[0]);
-        let all = kinds((0..64).map(|point| 1 << point));
+        let all: [u8; 64] = kinds((0..64).map(|point| 1 << point));
         assert_eq!(all.into_iter().collect::<std::collections::BTreeSet<u8>>().len(), 64);
     }
 }

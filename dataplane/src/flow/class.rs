@@ -3,6 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 
 use super::Direction;
+use crate::tables::Kind;
 
 /// Classification of a flow. Valid while the flow is of the tables' epoch: creation and revalidation write it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
@@ -10,20 +11,16 @@ use super::Direction;
 pub(crate) struct Classified {
     /// The interface that the first packet left by, by its number.
     egress: u32,
-    /// Class, per [`Direction`], of packets with a code point of the kind in `kinds`.
+    /// Class, per [`Direction`], of packets of the kind in `kinds`.
     classes: [u16; 2],
-    /// Kind of code point; [`NO_KIND`] where no class has been found yet.
-    kinds: [u8; 2],
-    unused: [u8; 2],
+    /// Kind of code point and VLAN priority; [`Kind::NONE`] where no class has been found yet.
+    kinds: [u16; 2],
 }
-
-/// No kind of code point.
-pub(crate) const NO_KIND: u8 = u8::MAX;
 
 impl Classified {
     /// A flow that leaves by an interface, with no class found yet.
     pub(crate) fn new(egress: u32) -> Classified {
-        Classified { egress, classes: [0; 2], kinds: [NO_KIND; 2], unused: [0; 2] }
+        Classified { egress, classes: [0; 2], kinds: [Kind::NONE; 2] }
     }
 
     /// The interface that the first packet left by, by its number.
@@ -31,14 +28,14 @@ impl Classified {
         self.egress
     }
 
-    /// The class of packets of a direction with a code point of a kind, if it has been found.
+    /// The class of packets of a direction and kind, if it has been found.
     #[inline(always)]
-    pub(crate) fn class(&self, direction: Direction, kind: u8) -> Option<u16> {
-        (self.kinds[direction as usize] == kind).then_some(self.classes[direction as usize])
+    pub(crate) fn class(&self, direction: Direction, kind: Kind) -> Option<u16> {
+        (self.kinds[direction as usize] == kind.number()).then_some(self.classes[direction as usize])
     }
 
-    /// Records the class of packets of a direction with a code point of a kind.
-    pub(crate) fn set(&mut self, direction: Direction, kind: u8, class: u16) {
-        (self.classes[direction as usize], self.kinds[direction as usize]) = (class, kind);
+    /// Records the class of packets of a direction and kind.
+    pub(crate) fn set(&mut self, direction: Direction, kind: Kind, class: u16) {
+        (self.classes[direction as usize], self.kinds[direction as usize]) = (class, kind.number());
     }
 }

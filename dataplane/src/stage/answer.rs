@@ -75,7 +75,7 @@ impl Stage for Answer {
 
     fn program(tables: &Tables) -> u32 {
         // The SYN-ACK with its options, 32; `track` has the cookie.
-        182 + if tables.filter.has_syn_proxy { 32 } else { 0 }
+        182 + link::program(tables) + if tables.filter.has_syn_proxy { 32 } else { 0 }
     }
 }
 

@@ -1,19 +1,21 @@
 //! `classify`: which traffic class is it in?
 //!
 //! The first class of the policy whose conditions hold, as multi-field classification has it (RFC 2475, section 2.3.1); none of
-//! them, no class. Of a flow the first packet decides, for both directions, but for the code point: each packet has its own. A
-//! flow remembers the class of each direction's last code point; any other is searched for. Changes no byte.
+//! them, no class. Of a flow the first packet decides, for both directions, but for the code point and the priority in the frame's
+//! VLAN tag (IEEE 802.1Q): each packet has its own. A flow remembers the class of each direction's last code point and priority; any
+//! other is searched for. Changes no byte.
 
 use lookup::classify::Header;
 use tally::{Op, Region, Tally};
 use wire::meta::Fields;
+use wire::vlan::Priority;
 use wire::{Dscp, Frame};
 
 use super::revalidate;
 use super::{About, Cx, Packets, Stage, Step, header};
 use crate::flag;
 use crate::flow::{Direction, FlowId};
-use crate::tables::Tables;
+use crate::tables::{Kind, Tables};
 
 /// The stage.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,7 +36,7 @@ impl Stage for Classify {
     #[inline]
     fn step<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
         let dscp = Dscp::of_field(frame.meta.ds_field);
-        let kind = cx.tables.classes.kind(dscp);
+        let kind = kind(frame, dscp, cx);
         // The kind of the code point by a table, 3; what is remembered of it, compared, 6.
         cx.tally.instructions(9);
         cx.tally.execute(Op::Branch, 3);
@@ -52,13 +54,26 @@ impl Stage for Classify {
     }
 
     fn program(tables: &Tables) -> u32 {
-        40 + tables.classes.search.classifier.program()
+        40 + tables.classes.program() + if tables.classes.asks_priority() { 8 } else { 0 }
     }
+}
+
+/// The kind of a packet, by its code point and the priority in its frame's outer tag.
+#[inline(always)]
+fn kind<T: Tally>(frame: &Frame, dscp: Dscp, cx: &mut Cx<'_, T>) -> Kind {
+    let classes = &cx.tables.classes;
+    if !classes.asks_priority() {
+        return classes.kind(dscp, Priority::DEFAULT);
+    }
+    // The type, two comparisons, 4; the priority, its kind, and both kinds together, 4.
+    cx.tally.instructions(8);
+    cx.tally.execute(Op::Branch, 2);
+    classes.kind(dscp, Priority::of_frame(frame.bytes()))
 }
 
 /// The class of a packet of a decided flow.
 #[inline]
-fn of_flow<T: Tally>(frame: &Frame, dscp: Dscp, kind: u8, cx: &mut Cx<'_, T>) -> u16 {
+fn of_flow<T: Tally>(frame: &Frame, dscp: Dscp, kind: Kind, cx: &mut Cx<'_, T>) -> u16 {
     let id = FlowId(frame.meta.flow);
     let is_reply = frame.meta.flags & flag::REPLY != 0;
     let direction = if is_reply { Direction::Reply } else { Direction::Original };
@@ -67,7 +82,7 @@ fn of_flow<T: Tally>(frame: &Frame, dscp: Dscp, kind: u8, cx: &mut Cx<'_, T>) ->
         return class;
     }
     let Some(seen) = revalidate::first_packet(id, cx) else { return of_packet(frame, kind, cx) };
-    let class = cx.tables.classes.find(&Header { dscp: dscp.value(), ..seen }, cx.tally);
+    let class = cx.tables.classes.find(&Header { dscp: dscp.value(), ..seen }, kind, cx.tally);
     if let Some(classified) = cx.shard.flows.classes.get_mut(id) {
         classified.set(direction, kind, class);
     }
@@ -75,9 +90,9 @@ fn of_flow<T: Tally>(frame: &Frame, dscp: Dscp, kind: u8, cx: &mut Cx<'_, T>) ->
 }
 
 /// The class of a packet of no decided flow, which its flow remembers if it opens one.
-fn of_packet<T: Tally>(frame: &Frame, kind: u8, cx: &mut Cx<'_, T>) -> u16 {
+fn of_packet<T: Tally>(frame: &Frame, kind: Kind, cx: &mut Cx<'_, T>) -> u16 {
     let seen = header::routed(frame, cx);
-    let class = cx.tables.classes.find(&seen, cx.tally);
+    let class = cx.tables.classes.find(&seen, kind, cx.tally);
     if let Some(opening) = cx.shard.openings.of_mut(&frame.meta) {
         (opening.class, opening.class_kind) = (class, kind);
     }

@@ -17,6 +17,7 @@ use tally::Tally;
 use wire::checksum::{Delta, Sum};
 use wire::header::{Ports, Protocol, RawOptions};
 use wire::tcp::{self, Flags, TcpOption};
+use wire::vlan::Priority;
 use wire::{Dscp, Family, Frame, Part, PortId, ipv4, ipv6};
 
 use super::own::{IpHeader, note, pseudo};
@@ -266,7 +267,7 @@ fn complete<T: Tally>(
     // The gateway's own, which goes the way of the client's packets, as one of their class.
     beside.meta.ingress = LOCAL;
     beside.meta.flags &= !flag::REPLY;
-    let kind = cx.tables.classes.kind(Dscp::of_field(0));
+    let kind = cx.tables.classes.kind(Dscp::of_field(0), Priority::DEFAULT);
     let class = cx.shard.flows.classes.get(id).and_then(|of| of.class(Direction::Original, kind));
     (beside.meta.class, beside.meta.colour) = (class.unwrap_or(0), 0);
     let is_sent = head.send(&mut beside, key.destination().into(), key.source().into());

@@ -17,7 +17,7 @@ use crate::flow::{Direction, FlowId, Key};
 use crate::hop::{leaves, waits};
 use crate::nat::Endpoint;
 use crate::nat::rewrite::{self as nat, EndsV4, EndsV6, Transport};
-use crate::tables::{Address, Tables};
+use crate::tables::{Address, Interface, Tables};
 use crate::verdict::Reason;
 
 /// The stage.
@@ -28,7 +28,13 @@ impl Stage for Rewrite {
     const ABOUT: About = About {
         name: "rewrite",
         asks: "What becomes of its bytes?",
-        reads: Fields::SEEN.and(Fields::RECEIVED).and(Fields::HOP).and(Fields::EGRESS).and(Fields::FLOW),
+        reads: Fields::SEEN
+            .and(Fields::RECEIVED)
+            .and(Fields::HOP)
+            .and(Fields::EGRESS)
+            .and(Fields::FLOW)
+            .and(Fields::CLASS)
+            .and(Fields::COLOUR),
         writes: Fields::PACKET.and(Fields::HEADERS).and(Fields::FLAGS).and(Fields::PARTS),
     };
 
@@ -71,7 +77,7 @@ impl Stage for Rewrite {
     fn program(tables: &Tables) -> u32 {
         // What is told, 192. the MSS, 32. Of handshakes: numbers, windows and options, 60; the
         // acknowledgements to both sides, 60.
-        192 + if tables.filter.has_syn_proxy { 120 } else { 0 }
+        192 + link::program(tables) + if tables.filter.has_syn_proxy { 120 } else { 0 }
     }
 }
 
@@ -166,7 +172,7 @@ fn lower_ttl(frame: &mut Frame) {
 fn record<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) {
     // Two walks over forty bytes at most.
     cx.tally.instructions(80);
-    let own = |of: &crate::tables::Interface| of.address4;
+    let own = |of: &Interface| of.address4;
     let out = cx.tables.interface(frame.meta.egress).and_then(own);
     let Some(own) = out.or_else(|| cx.tables.interfaces.iter().find_map(own)) else { return };
     let (now, network) = (frame.meta.received, usize::from(frame.meta.network));

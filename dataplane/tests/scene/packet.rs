@@ -7,7 +7,7 @@ use wire::build::{self, Icmp, Tcp};
 use wire::ethernet::{EtherType, Mac};
 use wire::header::{Fragment, Protocol};
 use wire::tcp::Flags;
-use wire::vlan::Tag;
+use wire::vlan::{Priority, Tag};
 use wire::{Nanos, PortId, ethernet, icmpv4, icmpv6, ipv4, ipv6, tcp, udp};
 
 use dataplane::tables::{LOCAL, OTHER};
@@ -178,7 +178,8 @@ fn fresh(bytes: &[u8; BYTES]) -> (PortId, Vec<u8>) {
         WAN
     };
     let is_guest = !goes_in && !is_own && inside[2] == 20 && !v6;
-    let link = if is_guest { link.vlan(Tag::customer(20)) } else { link };
+    let priority = Priority::all().nth(usize::from(size % 16)).unwrap_or_default();
+    let link = if is_guest { link.vlan(Tag::customer(20).with_priority(priority)) } else { link };
     let (mut a, b) = (Ipv4Addr::from(inside), Ipv4Addr::from(outside));
     let mut inside6 = inside6;
     if is_own {

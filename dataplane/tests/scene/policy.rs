@@ -55,6 +55,7 @@ pub fn of(bytes: &[u8; BYTES]) -> Scene {
         text,
         "[interface.lan]\nzone = \"lan\"\naddresses = [\"192.168.1.1/24\", \"2001:db8:1::1/64\"]\n{mac}\
          [interface.guest]\nzone = \"guest\"\nparent = \"lan\"\nvlan = 20\naddresses = [\"192.168.20.1/24\"]\n\
+         pcp = \"dscp\"\ndei = true\n\
          [interface.wan]\nzone = \"wan\"\naddresses = [\"203.0.113.2/24\", \"2001:db8:ffff::2/64\"]\n\
          mtu = {mtu}\nsource-check = \"{check}\"\n{mss}{rate}\
          [interface.wan2]\nzone = \"wan\"\naddresses = [\"198.51.100.2/24\"]\nsource-check = \"off\"\n\
@@ -163,6 +164,7 @@ fn classes(text: &mut String, which: u8, is_stateful: bool, rules: u8) {
         text,
         "[[class]]\nname = \"web\"\nprotocol = [\"tcp\", \"udp\"]\ndport = [80, 443, 8080]\ndscp = [\"cs0\", 1, 2, 3, 4, 5]\n\
          mark = \"af11\"\n{meter}\
+         [[class]]\nname = \"prior\"\npcp = [1, 5, 7]\nmark = \"af23\"\nmark-pcp = 6\n{meter}\
          [[class]]\nname = \"guests\"\nfrom = \"guest\"\nmark = \"le\"\n\
          [[class]]\nname = \"out\"\nto = \"wan\"\n{mac}{meter}\
          [[class]]\nname = \"rest\"\nsource = {{ except = [\"203.0.113.9\"] }}\nmark = \"cs1\"\n"

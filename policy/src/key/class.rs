@@ -1,19 +1,24 @@
 //! Traffic classes and meters.
 
+use wire::vlan::DropEligible;
+
 use super::Keys;
 use super::rule::conditions;
 use crate::model::{Class, Colour, Meter, Overhead};
 use crate::value::meter::{COLOUR_ACTION, OVERHEAD, RATE, SCOPE};
-use crate::value::packet::DSCP;
-use crate::value::{NUMBER32, NUMBER64, STRING};
+use crate::value::packet::{DSCP, PCP};
+use crate::value::{Flag, NUMBER32, NUMBER64, STRING};
 use crate::word;
 
 /// Keys of a `[[class]]`.
 pub(crate) fn class(keys: &mut Keys<'_, '_>, class: &mut Class) -> bool {
     keys.required("name", "\"voice\"", STRING, &mut class.name);
     conditions(keys, &mut class.conditions);
+    keys.list("pcp", PCP, &mut class.pcp);
+    keys.optional("dei", Flag(DropEligible::Yes, DropEligible::No), &mut class.dei);
     keys.optional("meter", STRING, &mut class.meter);
     keys.optional("mark", DSCP, &mut class.mark);
+    keys.optional("mark-pcp", PCP, &mut class.mark_pcp);
     true
 }
 

@@ -1,11 +1,13 @@
 //! Interfaces.
 
 use config::{Entry, section};
+use wire::vlan::DropEligible;
 
 use super::{Keys, Table};
-use crate::model::Interface;
+use crate::model::{Interface, PriorityTag};
 use crate::value::address::{INTERFACE_ADDRESS, MAC};
-use crate::value::{BIT_RATE, MSS, NUMBER16, STRING, key};
+use crate::value::packet::PCP_MAP;
+use crate::value::{BIT_RATE, Flag, MSS, NUMBER16, STRING, key};
 use crate::word;
 
 /// Keys of `[interface.NAME]`.
@@ -13,6 +15,9 @@ pub(super) fn interface(keys: &mut Keys<'_, '_>, interface: &mut Interface) {
     keys.required("zone", "\"lan\"", STRING, &mut interface.zone);
     keys.optional("parent", STRING, &mut interface.parent);
     keys.list("vlan", NUMBER16, &mut interface.vlans);
+    keys.key("pcp", PCP_MAP, &mut interface.pcp);
+    keys.key("dei", Flag(DropEligible::Yes, DropEligible::No), &mut interface.dei);
+    keys.key("priority-tag", Flag(PriorityTag::Yes, PriorityTag::No), &mut interface.priority_tag);
     keys.items("addresses", INTERFACE_ADDRESS, &mut interface.addresses);
     keys.key("link", word::LINK, &mut interface.link);
     keys.key_or("mtu", NUMBER16, &mut interface.mtu, Interface::MTU);

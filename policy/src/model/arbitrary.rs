@@ -4,21 +4,22 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use proptest::collection::vec;
+use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use proptest::sample::select;
 use wire::link::MOST_RATE;
-use wire::{BitRate, Bytes, Dscp, Nanos};
+use wire::vlan::DropEligible;
+use wire::{BitRate, Bytes, Dscp, Nanos, Pcp};
 
 use super::{
     Action, AddressItem, AddressRange, Addresses, Checksum, Class, ColourAction, ColourMode, Conditions,
     ConnectionLimit, Driver, FamilyMatch, FragmentLimits, Gateway, Hairpin, IcmpMatch, Interface, Limits,
     LinkKind, Log, LogEvent, LogOutput, Logging, Mac, MacRange, Macs, Meter, MeterKind, MeterRate,
     MeterScope, MetricsAccess, Mode, MssClamp, Nat, NatAction, Neighbour, NextHop, NoInstance, Offload,
-    OnExit, Overhead, Pickup, Policy, PortChoice, PortDriver, PortRange, PortUse, Protocol, Rate, RejectWith,
-    Route, RouteTarget, Rule, Scope, Search, SearchAlgorithm, Set, SourceCheck, State, SynAnswer,
-    SyslogAddress, TcpFlagsMatch, TcpWindow, Timeouts, WhenFull, ZoneDefault,
+    OnExit, Overhead, PcpMap, Pickup, Policy, PortChoice, PortDriver, PortRange, PortUse, PriorityTag,
+    Protocol, Rate, RejectWith, Route, RouteTarget, Rule, Scope, Search, SearchAlgorithm, Set, SourceCheck,
+    State, SynAnswer, SyslogAddress, TcpFlagsMatch, TcpWindow, Timeouts, WhenFull, ZoneDefault,
 };
 
 mod queue;
@@ -139,8 +140,11 @@ pub(crate) fn interface() -> impl Strategy<Value = Interface> {
     let link = select(&[LinkKind::Ethernet, LinkKind::Ip][..]);
     let second = (option::of(name()), vec(any::<u16>(), 0..3), check, mss, link);
     let rate = (option::of((1..=MOST_RATE.0).prop_map(BitRate)), option::of(any::<u16>()));
-    (first, second, rate).prop_map(
-        |((name, zone, addresses, mtu, mac), (parent, vlans, source_check, mss, link), (rate, overhead))| {
+    let tag = select(&[PriorityTag::No, PriorityTag::Yes][..]);
+    (first, second, rate, (pcp_map(), eligible(), tag)).prop_map(
+        |(first, second, (rate, overhead), (pcp, dei, priority_tag))| {
+            let (name, zone, addresses, mtu, mac) = first;
+            let (parent, vlans, source_check, mss, link) = second;
             Interface {
                 name,
                 zone,
@@ -153,6 +157,9 @@ pub(crate) fn interface() -> impl Strategy<Value = Interface> {
                 mac,
                 parent,
                 vlans,
+                pcp,
+                dei,
+                priority_tag,
                 source_check,
                 mss,
             }
@@ -229,10 +236,34 @@ fn dscp() -> impl Strategy<Value = Dscp> {
     (0..64_u8).prop_filter_map("a code point has six bits", Dscp::new)
 }
 
+fn pcp() -> impl Strategy<Value = Pcp> {
+    (0..8_u8).prop_filter_map("a priority has three bits", Pcp::new)
+}
+
+fn eligible() -> impl Strategy<Value = DropEligible> {
+    select(&[DropEligible::Yes, DropEligible::No][..])
+}
+
+fn pcp_map() -> impl Strategy<Value = PcpMap> {
+    let listed = btree_map(dscp(), pcp(), 1..5).prop_map(PcpMap::Listed);
+    prop_oneof![Just(PcpMap::None), Just(PcpMap::Selector), listed]
+}
+
 /// Any traffic class.
 fn class() -> impl Strategy<Value = Class> {
-    (name(), conditions(), option::of(name()), option::of(dscp()))
-        .prop_map(|(name, conditions, meter, mark)| Class { name, conditions, meter, mark })
+    let priority = (vec(pcp(), 0..3), option::of(eligible()));
+    let marks = (option::of(dscp()), option::of(pcp()));
+    (name(), conditions(), priority, option::of(name()), marks).prop_map(
+        |(name, conditions, (pcp, dei), meter, (mark, mark_pcp))| Class {
+            name,
+            conditions,
+            pcp,
+            dei,
+            meter,
+            mark,
+            mark_pcp,
+        },
+    )
 }
 
 /// Any meter.

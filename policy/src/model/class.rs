@@ -1,6 +1,7 @@
 //! Traffic classes, meters and marks (RFC 2475).
 
-use wire::{BitRate, Bytes, Dscp};
+use wire::vlan::{DropEligible, Priority};
+use wire::{BitRate, Bytes, Dscp, Pcp};
 
 use super::Conditions;
 
@@ -11,10 +12,30 @@ pub struct Class {
     pub name: String,
     /// Conditions on the packet. Of a flow the first packet decides, but for the DiffServ code point, which is each packet's own.
     pub conditions: Conditions,
+    /// Priority code points of the frame's outer VLAN tag (IEEE 802.1Q), 0 of a frame without one; each packet's own. An empty list
+    /// holds for all.
+    pub pcp: Vec<Pcp>,
+    /// Drop eligible indicator of the outer VLAN tag; each packet's own.
+    pub dei: Option<DropEligible>,
     /// Name of the meter of the class.
     pub meter: Option<String>,
     /// Code point that packets of the class are given, unless the action for their colour gives another.
     pub mark: Option<Dscp>,
+    /// Priority code point of the VLAN tags that its packets leave with, in the place of the interface's ([`PcpMap`](super::PcpMap)).
+    pub mark_pcp: Option<Pcp>,
+}
+
+impl Class {
+    /// True if priorities of VLAN tags are among the conditions.
+    pub fn asks_priority(&self) -> bool {
+        !self.pcp.is_empty() || self.dei.is_some()
+    }
+
+    /// True if packets whose frames have that priority may be of the class.
+    pub fn admits(&self, priority: Priority) -> bool {
+        let has_pcp = self.pcp.is_empty() || self.pcp.contains(&priority.code_point());
+        has_pcp && self.dei.is_none_or(|dei| dei == priority.eligible())
+    }
 }
 
 /// A traffic meter: gives each packet a colour by the rate of the packets before.

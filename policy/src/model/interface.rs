@@ -1,8 +1,11 @@
 //! Interfaces.
 
+use std::collections::BTreeMap;
+
 use ipnet::IpNet;
 use wire::link::ETHERNET_OVERHEAD;
-use wire::{BitRate, Bytes};
+use wire::vlan::DropEligible;
+use wire::{BitRate, Bytes, Dscp, Pcp};
 
 pub use wire::LinkKind;
 pub use wire::ethernet::Mac;
@@ -34,6 +37,12 @@ pub struct Interface {
     pub parent: Option<String>,
     /// VLAN identifiers, outermost first: none, one (802.1Q) or two (QinQ), 1 to 4094 each.
     pub vlans: Vec<u16>,
+    /// Priority code points of the VLAN tags of frames sent.
+    pub pcp: PcpMap,
+    /// Drop eligible indicator in the VLAN tags of frames sent, of packets that are yellow or red; it is clear in those of others.
+    pub dei: DropEligible,
+    /// Tag of VLAN 0, which says a priority only, on frames sent by an interface that is no VLAN.
+    pub priority_tag: PriorityTag,
     /// Check of source addresses against the routes.
     pub source_check: SourceCheck,
     /// Clamping of the MSS of TCP connections across the interface.
@@ -58,9 +67,17 @@ impl Interface {
             mac: None,
             parent: None,
             vlans: Vec::new(),
+            pcp: PcpMap::None,
+            dei: DropEligible::No,
+            priority_tag: PriorityTag::No,
             source_check: SourceCheck::Strict,
             mss: MssClamp::Off,
         }
+    }
+
+    /// True if frames sent have a VLAN tag, and with it a priority.
+    pub fn is_tagged(&self) -> bool {
+        !self.vlans.is_empty() || self.priority_tag == PriorityTag::Yes
     }
 
     /// Bytes that each frame takes of the rate beside its own: as configured, else 24 on Ethernet (preamble, frame check
@@ -72,6 +89,39 @@ impl Interface {
             (None, LinkKind::Ip) => Bytes(0),
         }
     }
+}
+
+/// Priority code points of frames sent (IEEE 802.1Q), by the DiffServ code points that their packets leave with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum PcpMap {
+    /// 0 for all.
+    #[default]
+    None,
+    /// The class selector, the upper three bits (RFC 2474, section 4.2.2): 5 for `ef`, 4 for `af41`.
+    Selector,
+    /// As listed; 0 for others.
+    Listed(BTreeMap<Dscp, Pcp>),
+}
+
+impl PcpMap {
+    /// Priority code point of packets with a DiffServ code point.
+    pub fn get(&self, dscp: Dscp) -> Pcp {
+        match self {
+            PcpMap::None => Pcp::default(),
+            PcpMap::Selector => Pcp::of_dscp(dscp),
+            PcpMap::Listed(listed) => listed.get(&dscp).copied().unwrap_or_default(),
+        }
+    }
+}
+
+/// Tags that say a priority only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PriorityTag {
+    /// Frames have no such tag.
+    #[default]
+    No,
+    /// Each frame has one.
+    Yes,
 }
 
 /// Check of source addresses against the routes (unicast reverse path forwarding, RFC 3704).

@@ -7,7 +7,7 @@ use config::did_you_mean;
 use super::Validator;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::lines::Item;
-use crate::model::{Colour, ColourAction, Meter, MeterKind, MeterRate, MeterScope};
+use crate::model::{Colour, ColourAction, Interface, Meter, MeterKind, MeterRate, MeterScope};
 
 impl Validator<'_> {
     pub(super) fn classes(&mut self) {
@@ -20,6 +20,12 @@ impl Validator<'_> {
             }
             if !self.lines.is_broken(item) {
                 self.conditions(item, &class.conditions);
+            }
+            let is_tagged = policy.interfaces.iter().any(Interface::is_tagged);
+            if class.mark_pcp.is_some() && !is_tagged && !self.lines.any_broken(Item::Interface(0)) {
+                let message = "frames of no interface have a VLAN tag, and so no priority".to_owned();
+                let hint = "write priority-tag = true in an [interface], or leave the key out";
+                self.wrong(Code::PcpWithoutTag, item, "mark-pcp", message, hint);
             }
         }
     }

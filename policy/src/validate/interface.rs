@@ -4,12 +4,13 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use wire::vlan::DropEligible;
 
 use super::space::interval;
 use super::{In, Validator};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::lines::Item;
-use crate::model::{Interface, LinkKind, MssClamp};
+use crate::model::{Interface, LinkKind, MssClamp, PcpMap, PriorityTag};
 
 impl Validator<'_> {
     pub(super) fn interfaces(&mut self) {
@@ -21,6 +22,7 @@ impl Validator<'_> {
             self.vlans(item, interface);
             self.link(item, interface);
             self.link_rate(item, interface);
+            self.priority(item, interface);
             if interface.mac.is_some_and(|mac| !mac.is_unicast()) {
                 let message = "a group's Ethernet address is no interface's".to_owned();
                 self.wrong(
@@ -87,6 +89,37 @@ impl Validator<'_> {
             let message = format!("\"{parent}\" carries no VLANs");
             let hint = "its packets have no Ethernet header: name another parent";
             self.wrong(Code::NeedsEthernet, item, "parent", message, hint);
+        }
+    }
+
+    /// Reports priorities of frames that have no tag for them.
+    fn priority(&mut self, item: Item, interface: &Interface) {
+        let name = &interface.name;
+        let is_bare = interface.link == LinkKind::Ip;
+        if interface.priority_tag == PriorityTag::Yes && (is_bare || !interface.vlans.is_empty()) {
+            let (code, message, hint) = match is_bare {
+                true => (Code::NeedsEthernet, format!("\"{name}\" has no VLAN tags"), WITHOUT_ETHERNET),
+                false => (
+                    Code::BadVlan,
+                    format!("the tag of \"{name}\" says the priority already"),
+                    "leave the key out",
+                ),
+            };
+            self.wrong(code, item, "priority-tag", message, hint);
+        }
+        let keys = [("pcp", interface.pcp != PcpMap::None), ("dei", interface.dei == DropEligible::Yes)];
+        for (key, is_given) in keys {
+            if !is_given || interface.is_tagged() {
+                continue;
+            }
+            if is_bare {
+                let message = format!("\"{name}\" has no VLAN tags");
+                self.wrong(Code::NeedsEthernet, item, key, message, WITHOUT_ETHERNET);
+            } else {
+                let message = format!("frames of \"{name}\" have no VLAN tag, and so no priority");
+                let hint = "write priority-tag = true for tags of VLAN 0, or give the key to the VLANs";
+                self.wrong(Code::PcpWithoutTag, item, key, message, hint);
+            }
         }
     }
 

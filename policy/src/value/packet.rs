@@ -1,15 +1,17 @@
 //! Fields of packets: protocols, ports, ICMP types, TCP flags, DiffServ code points.
 
+use std::collections::BTreeMap;
+
 use config::value::text;
 use config::word::meaning;
 use config::{did_you_mean, wrong_type};
 use toml::de::DeValue;
-use wire::Dscp;
+use wire::{Dscp, Pcp};
 
 use super::{Complaint, Form, Read, Text, Value, number, quoted};
 use crate::diagnostic::Code;
-use crate::model::{IcmpMatch, PortRange, Protocol, TcpFlagsMatch};
-use crate::word::{self, Words, word_for};
+use crate::model::{IcmpMatch, PcpMap, PortRange, Protocol, TcpFlagsMatch};
+use crate::word::{self, Words, dscp_name, dscp_named, word_for};
 
 /// A port, or `first-last`.
 pub(crate) const PORTS: Value<PortRange> = Value { read: ports, print: ports_text };
@@ -31,6 +33,12 @@ pub(crate) const DSCP: Value<Dscp> = Value {
     read: dscp,
     print: |dscp| word_for(word::DSCP, &dscp.value()).map_or_else(|| dscp.value().to_string(), quoted),
 };
+
+/// A priority code point of a VLAN tag, 0 to 7.
+pub(crate) const PCP: Value<Pcp> = Value { read: pcp, print: |pcp| pcp.value().to_string() };
+
+/// Priority code points by DiffServ code point: `dscp`, or a table of them.
+pub(crate) const PCP_MAP: Value<PcpMap> = Value { read: pcp_map, print: pcp_map_text };
 
 fn ports(value: &DeValue<'_>) -> Read<PortRange> {
     match value {
@@ -156,16 +164,59 @@ fn tcp_flags_text(flags: &TcpFlagsMatch) -> String {
 }
 
 fn dscp(value: &DeValue<'_>) -> Read<Dscp> {
-    let bad = |what: &str| {
-        Complaint::new(Code::BadDscp, format!("{what} is not a DiffServ code point"))
-            .hint("write a number from 0 to 63, or ef, af11 to af43, cs0 to cs7, le")
-    };
     let point = match value {
-        DeValue::Integer(integer) => number(value, 0, 63).map_err(|_| bad(&integer.to_string()))? as u8,
+        DeValue::Integer(integer) => number(value, 0, 63).map_err(|_| bad_dscp(&integer.to_string()))? as u8,
         _ => {
             let text = text(value)?;
-            meaning(word::DSCP, text).ok_or_else(|| bad(&format!("\"{text}\"")))?
+            meaning(word::DSCP, text).ok_or_else(|| bad_dscp(&format!("\"{text}\"")))?
         }
     };
-    Dscp::new(point).ok_or_else(|| bad(&point.to_string()))
+    Dscp::new(point).ok_or_else(|| bad_dscp(&point.to_string()))
+}
+
+fn pcp(value: &DeValue<'_>) -> Read<Pcp> {
+    Ok(Pcp::new(number(value, 0, 7)? as u8).unwrap_or_default())
+}
+
+/// Word for the class selectors of code points.
+const SELECTOR: &str = "dscp";
+
+fn pcp_map(value: &DeValue<'_>) -> Read<PcpMap> {
+    let table = match value {
+        DeValue::Table(table) => table,
+        DeValue::String(word) if word == SELECTOR => return Ok(PcpMap::Selector),
+        other => {
+            let complaint = wrong_type("\"dscp\", or a table of code points", other);
+            return Err(complaint.hint("write \"dscp\" for their upper three bits, or { ef = 5, af41 = 4 }"));
+        }
+    };
+    let mut map = BTreeMap::new();
+    for (name, value) in table {
+        let name = name.get_ref();
+        let point = dscp_named(name).or_else(|| Dscp::new(name.parse().ok()?));
+        let point = point.ok_or_else(|| bad_dscp(&format!("\"{name}\"")))?;
+        if map.insert(point, pcp(value.get_ref())?).is_some() {
+            let message = format!("the code point {} is there twice", point.value());
+            return Err(Complaint::new(Code::BadDscp, message).hint("leave out its name or its number"));
+        }
+    }
+    Ok(if map.is_empty() { PcpMap::None } else { PcpMap::Listed(map) })
+}
+
+fn pcp_map_text(map: &PcpMap) -> String {
+    let listed = match map {
+        PcpMap::None => return "{}".to_owned(),
+        PcpMap::Selector => return quoted(SELECTOR),
+        PcpMap::Listed(listed) => listed,
+    };
+    let entry = |(dscp, pcp): (&Dscp, &Pcp)| {
+        let name = dscp_name(*dscp).map_or_else(|| dscp.value().to_string(), str::to_owned);
+        format!("{name} = {}", pcp.value())
+    };
+    format!("{{ {} }}", listed.iter().map(entry).collect::<Vec<_>>().join(", "))
+}
+
+fn bad_dscp(what: &str) -> Complaint {
+    Complaint::new(Code::BadDscp, format!("{what} is not a DiffServ code point"))
+        .hint("write a number from 0 to 63, or ef, af11 to af43, cs0 to cs7, le")
 }

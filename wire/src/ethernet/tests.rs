@@ -1,5 +1,6 @@
 use super::*;
 use crate::build;
+use crate::vlan::{DropEligible, Priority};
 
 const A: Mac = Mac([0x02, 0, 0, 0, 0, 0x0a]);
 const B: Mac = Mac([0x02, 0, 0, 0, 0, 0x0b]);
@@ -24,12 +25,22 @@ fn tagged_once_and_twice() {
     let frame = bytes("81 00 b0 64 08 06");
     let layer = parse(&frame).unwrap();
     let tag = layer.tags.outer().unwrap();
-    assert_eq!((tag.id(), tag.priority(), tag.drop_eligible()), (100, 5, true));
+    let priority = tag.priority();
+    assert_eq!((tag.id(), priority.code_point().value(), priority.eligible()), (100, 5, DropEligible::Yes));
+    assert_eq!((priority.bits(), Priority::of_frame(&frame)), (0xb, priority));
+    assert_eq!(Tag::customer(100).with_priority(priority), tag);
+    assert_eq!(Priority::new(priority.code_point(), priority.eligible()), priority);
     assert_eq!((layer.ethertype, layer.payload_at), (EtherType::ARP, 18));
 
     let frame = bytes("88 a8 00 05 81 00 0f ff 86 dd 60");
     let layer = parse(&frame).unwrap();
     assert_eq!(layer.tags.as_slice(), [Tag::service(5), Tag::customer(4095)]);
+    // The outer tag says the priority; a frame without a tag, or that ends within it, has none.
+    assert_eq!(Priority::of_frame(&bytes("88 a8 e0 05 81 00 20 01")).code_point().value(), 7);
+    for untagged in ["08 00 ff", "81 00", "f1 00 f0 00", ""] {
+        let frame: Vec<u8> = if untagged.is_empty() { Vec::new() } else { bytes(untagged) };
+        assert_eq!(Priority::of_frame(&frame), Priority::DEFAULT, "{untagged}");
+    }
     assert_eq!(layer.tags.inner(), Some(Tag::customer(4095)));
     assert_eq!((layer.ethertype, layer.payload_at, layer.payload), (EtherType::IPV6, 22, &[0x60][..]));
 

@@ -242,7 +242,13 @@ impl Emit {
         for node in entry.nodes.iter().filter(|node| !self.rests.contains(node)) {
             self.forest.nodes[*node].queue.classes.push(name.clone());
         }
-        self.classes.push(Class { name, conditions, meter: entry.meter, mark: entry.mark });
+        self.classes.push(Class {
+            name,
+            conditions,
+            meter: entry.meter,
+            mark: entry.mark,
+            ..Class::default()
+        });
     }
 
     /// Gives leaves that no class leads to one whose conditions are to be filled in.
@@ -261,7 +267,7 @@ impl Emit {
             let nowhere = AddressRange::single(std::net::Ipv4Addr::UNSPECIFIED.into());
             let source = Addresses { items: vec![AddressItem::Range(nowhere)], except: false };
             let conditions = Conditions { source, ..Conditions::default() };
-            self.classes.push(Class { name: name.clone(), conditions, meter: None, mark: None });
+            self.classes.push(Class { name: name.clone(), conditions, ..Class::default() });
             self.forest.nodes[node].queue.classes.push(name);
         }
     }
