@@ -266,6 +266,9 @@ impl Renderer<'_> {
         } else {
             format!("code point {} in the place of {}", named(after), named(before))
         });
+        if visit.before.ds_field & 3 != visit.after.ds_field & 3 {
+            says.push("marked: congestion experienced (ECN)".to_owned());
+        }
     }
 
     fn dnat(&self, visit: &Visit, says: &mut Vec<String>) {

@@ -41,6 +41,7 @@ mod tree;
 mod wheel;
 
 pub use ends::Ends;
+pub(crate) use mark::congestion as mark_congestion;
 pub use others::Handoff;
 use others::Others;
 pub use placement::{LeafPlace, Placement, ip_length, is_marked};

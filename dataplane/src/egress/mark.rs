@@ -3,7 +3,7 @@
 use wire::{Family, Frame, ipv4, ipv6};
 
 /// Marks a packet "congestion experienced". False, and unchanged, if its transport does not know marks.
-pub(super) fn congestion(frame: &mut Frame) -> bool {
+pub(crate) fn congestion(frame: &mut Frame) -> bool {
     let (network, family) = (usize::from(frame.meta.network), frame.meta.family);
     let packet = frame.bytes_mut().get_mut(network..).unwrap_or_default();
     match family {

@@ -1,7 +1,8 @@
 //! `mark`: which code point does it go on with?
 //!
-//! Writes the DiffServ code point (RFC 2474) that the meter's action for the packet's colour gives, else that of its class, and
-//! leaves congestion notification (RFC 3168) as it is. The checksum of IPv4 is updated incrementally (RFC 1624).
+//! Writes the DiffServ code point (RFC 2474) that the meter's action for the packet's colour gives, else that of its class. It leaves
+//! congestion notification (RFC 3168) as it is, unless that action is to mark the packet. The checksum of IPv4 is updated incrementally
+//! (RFC 1624).
 
 use policy::model::ColourAction;
 use tally::{Op, Region, Tally};
@@ -9,6 +10,7 @@ use wire::meta::Fields;
 use wire::{Dscp, Family, Frame, ipv4, ipv6};
 
 use super::{About, Cx, Packets, Stage, Step};
+use crate::egress::mark_congestion;
 use crate::hop::leaves;
 use crate::tables::{Classes, Tables};
 
@@ -39,38 +41,73 @@ impl Stage for Mark {
         // The class by place and bound, 5; the action for the colour, 5; the code point compared, 2.
         cx.tally.instructions(12);
         cx.tally.execute(Op::Branch, 5);
-        let Some(dscp) = code_point(frame, &cx.tables.classes) else { return Step::Next };
-        if dscp == Dscp::of_field(frame.meta.ds_field) {
-            return Step::Next;
+        let Marks { dscp, congestion } = marks(frame, &cx.tables.classes);
+        if let Some(dscp) = dscp.filter(|dscp| *dscp != Dscp::of_field(frame.meta.ds_field)) {
+            tell_write(cx);
+            mark(frame, dscp);
         }
-        // The family, 2; the field, 3; the checksum, 5; both put back, 2.
-        cx.tally.instructions(12);
-        cx.tally.write(Region::Frame, 16, 16);
-        let (network, family) = (usize::from(frame.meta.network), frame.meta.family);
-        frame.meta.ds_field = frame.meta.ds_field & 3 | dscp.value() << 2;
-        let packet = frame.bytes_mut().get_mut(network..).unwrap_or_default();
-        if family == Family::V4 {
-            if let Some(mut header) = ipv4::HeaderMut::of(packet) {
-                header.mark(dscp);
-            }
-        } else if let Some(mut header) = ipv6::HeaderMut::of(packet) {
-            header.mark(dscp);
+        // What has met congestion before stays marked.
+        if congestion == Congestion::Experienced && frame.meta.ds_field & 3 != 3 && mark_congestion(frame) {
+            tell_write(cx);
+            frame.meta.ds_field |= 3;
         }
         Step::Next
     }
 
     fn program(_: &Tables) -> u32 {
-        30
+        42
     }
 }
 
-/// The code point that a packet is given, if any.
+/// Tells a write of the field.
+#[inline(always)]
+fn tell_write<T: Tally>(cx: &mut Cx<'_, T>) {
+    // The family, 2; the field, 3; the checksum, 5; both put back, 2.
+    cx.tally.instructions(12);
+    cx.tally.write(Region::Frame, 16, 16);
+}
+
+fn mark(frame: &mut Frame, dscp: Dscp) {
+    let (network, family) = (usize::from(frame.meta.network), frame.meta.family);
+    frame.meta.ds_field = frame.meta.ds_field & 3 | dscp.value() << 2;
+    let packet = frame.bytes_mut().get_mut(network..).unwrap_or_default();
+    if family == Family::V4 {
+        if let Some(mut header) = ipv4::HeaderMut::of(packet) {
+            header.mark(dscp);
+        }
+    } else if let Some(mut header) = ipv6::HeaderMut::of(packet) {
+        header.mark(dscp);
+    }
+}
+
+/// Marks that a packet is given.
+#[derive(Clone, Copy, Debug, Default)]
+struct Marks {
+    /// Code point, if any.
+    dscp: Option<Dscp>,
+    congestion: Congestion,
+}
+
+/// Mark of congestion (RFC 3168), where the transport is capable of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Congestion {
+    #[default]
+    None,
+    Experienced,
+}
+
+/// Marks by the meter's action for the packet's colour, and by its class.
 #[inline]
-fn code_point(frame: &Frame, classes: &Classes) -> Option<Dscp> {
-    let class = classes.get(frame.meta.class)?;
+fn marks(frame: &Frame, classes: &Classes) -> Marks {
+    let Some(class) = classes.get(frame.meta.class) else { return Marks::default() };
     let meter = class.meter.and_then(|place| classes.meters.get(usize::from(place)));
     match meter.map(|meter| meter.actions[usize::from(frame.meta.colour) % 3]) {
-        Some(ColourAction::Mark(dscp)) => Some(dscp),
-        _ => class.mark,
+        Some(ColourAction::Mark(dscp)) => Marks { dscp: Some(dscp), congestion: Congestion::None },
+        Some(ColourAction::Ecn | ColourAction::EcnOrDrop) => {
+            Marks { dscp: class.mark, congestion: Congestion::Experienced }
+        }
+        Some(ColourAction::Pass | ColourAction::Drop) | None => {
+            Marks { dscp: class.mark, congestion: Congestion::None }
+        }
     }
 }

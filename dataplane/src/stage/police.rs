@@ -60,7 +60,11 @@ impl Stage for Police {
         cx.shard.counters.count_colour(frame);
         match meter.actions[colour as usize] {
             ColourAction::Drop => Step::Drop(Reason::Policed),
-            ColourAction::Pass | ColourAction::Mark(_) => Step::Next,
+            // RFC 3168, section 5: 0 is a transport that is not capable of ECN.
+            ColourAction::EcnOrDrop if frame.meta.ds_field & 3 == 0 => Step::Drop(Reason::Policed),
+            ColourAction::Pass | ColourAction::Mark(_) | ColourAction::Ecn | ColourAction::EcnOrDrop => {
+                Step::Next
+            }
         }
     }
 

@@ -66,7 +66,7 @@ impl Classes {
         self.list.is_empty()
     }
 
-    /// True if packets of some class are given code points.
+    /// True if packets of some class are given code points, or marks of congestion.
     pub(crate) fn has_marks(&self) -> bool {
         let marks = |action: &ColourAction| !matches!(action, ColourAction::Pass | ColourAction::Drop);
         self.list.iter().any(|class| class.mark.is_some())

@@ -173,7 +173,7 @@ fn classes(text: &mut String, which: u8, is_stateful: bool, rules: u8) {
         let _ = write!(
             text,
             "[[meter]]\nname = \"slow\"\nkind = \"trtcm\"\nrate = \"3 packets/s\"\nburst = 2\npeak-rate = \"5 packets/s\"\n\
-             peak-burst = 4\ncolours = \"aware\"\nyellow = \"af13\"\nper = \"{per}\"\ninstances = 2\n"
+             peak-burst = 4\ncolours = \"aware\"\nyellow = \"af13\"\nred = \"ecn-or-drop\"\nper = \"{per}\"\ninstances = 2\n"
         );
     }
 }

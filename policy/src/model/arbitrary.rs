@@ -276,7 +276,8 @@ fn meter() -> impl Strategy<Value = Meter> {
     };
     let burst = || 0..i64::MAX as u64;
     let action = || {
-        prop_oneof![Just(ColourAction::Pass), Just(ColourAction::Drop), dscp().prop_map(ColourAction::Mark)]
+        let words = [ColourAction::Pass, ColourAction::Drop, ColourAction::Ecn, ColourAction::EcnOrDrop];
+        prop_oneof![select(words.to_vec()), dscp().prop_map(ColourAction::Mark)]
     };
     let rates =
         (rate(), burst(), option::of(rate()), option::of(burst()), option::of(rate()), option::of(burst()));

@@ -189,6 +189,10 @@ pub enum ColourAction {
     Drop,
     /// The packet passes with this code point.
     Mark(Dscp),
+    /// The packet passes, marked "congestion experienced" (RFC 3168) where its transport is capable of ECN.
+    Ecn,
+    /// The packet is marked "congestion experienced" where its transport is capable of ECN, and dropped elsewhere.
+    EcnOrDrop,
 }
 
 impl Meter {

@@ -1,6 +1,7 @@
 //! Meters: rates, overheads, scopes and actions by colour.
 
-use config::wrong_type;
+use config::word::meaning;
+use config::{did_you_mean, wrong_type};
 use toml::de::DeValue;
 use wire::Bytes;
 
@@ -25,21 +26,31 @@ pub(crate) const OVERHEAD: Value<Overhead> = Value { read: overhead, print: over
 /// Scope of a meter or queue: a word, with prefix lengths for addresses.
 pub(crate) const SCOPE: Text<MeterScope> = Text { read: scope, print: scope_text };
 
-/// Action on a colour: `pass`, `drop`, or the code point that packets are given.
+/// Action on a colour: a word, or the code point that packets are given.
 pub(crate) const COLOUR_ACTION: Value<ColourAction> = Value {
-    read: |value| match value {
-        DeValue::String(word) if word == "pass" => Ok(ColourAction::Pass),
-        DeValue::String(word) if word == "drop" => Ok(ColourAction::Drop),
-        value => DSCP.read(value).map(ColourAction::Mark).map_err(|complaint| {
-            complaint.hint("write \"pass\", \"drop\", or a code point such as \"af12\"")
-        }),
+    read: |value| {
+        if let DeValue::String(word) = value {
+            if let Some(action) = meaning(COLOUR_ACTIONS, word) {
+                return Ok(action);
+            }
+        }
+        DSCP.read(value).map(ColourAction::Mark).map_err(|complaint| {
+            complaint
+                .hint("write \"pass\", \"drop\", \"ecn\", \"ecn-or-drop\", or a code point such as \"af12\"")
+        })
     },
     print: |action| match action {
-        ColourAction::Pass => quoted("pass"),
-        ColourAction::Drop => quoted("drop"),
         ColourAction::Mark(dscp) => DSCP.print(dscp),
+        word => COLOUR_ACTIONS.print(word),
     },
 };
+
+const COLOUR_ACTIONS: Words<ColourAction> = &[
+    ("pass", ColourAction::Pass),
+    ("drop", ColourAction::Drop),
+    ("ecn", ColourAction::Ecn),
+    ("ecn-or-drop", ColourAction::EcnOrDrop),
+];
 
 const PACKETS: &str = "packets/s";
 
@@ -60,6 +71,20 @@ fn rate(value: &DeValue<'_>) -> Read<MeterRate> {
 const OVERHEADS: Words<Overhead> =
     &[("ip", Overhead::IP), ("layer2", Overhead::LAYER_2), ("ethernet", Overhead::ETHERNET)];
 
+/// Overheads of access lines, by the words of Linux's CAKE (tc-cake(8)), which counts from the IP packet on, too. Those of ADSL are
+/// ATM: of the IP packet, protocol, bridging or PPP by RFC 2684 and RFC 2364, and the AAL5 trailer.
+const LINES: Words<Overhead> = &[
+    ("ipoa-vcmux", Overhead::Atm(Bytes(8))),
+    ("ipoa-llcsnap", Overhead::Atm(IP_OVER_ATM)),
+    ("bridged-vcmux", Overhead::Atm(Bytes(24))),
+    ("bridged-llcsnap", Overhead::Atm(Bytes(32))),
+    ("pppoa-vcmux", Overhead::Atm(Bytes(10))),
+    ("pppoa-llc", Overhead::Atm(Bytes(14))),
+    ("pppoe-vcmux", Overhead::Atm(Bytes(32))),
+    ("pppoe-llcsnap", Overhead::Atm(Bytes(40))),
+    ("docsis", Overhead::Fixed(Bytes(18))),
+];
+
 /// Encapsulation of routed IP over ATM: LLC and SNAP, 8 bytes (RFC 2684, section 5.2), and the AAL5 trailer, 8.
 const IP_OVER_ATM: Bytes = Bytes(16);
 
@@ -72,15 +97,21 @@ fn overhead(value: &DeValue<'_>) -> Read<Overhead> {
 }
 
 fn overhead_of(text: &str) -> Read<Overhead> {
-    let named = OVERHEADS.iter().find(|(word, _)| *word == text).map(|(_, overhead)| *overhead);
-    let atm = || match text.strip_prefix("atm")?.trim() {
-        "" => Some(IP_OVER_ATM),
-        bytes => bytes.parse().ok().filter(|bytes| *bytes <= Overhead::MOST.0).map(Bytes),
+    let named = || meaning(OVERHEADS, text).or_else(|| meaning(LINES, text));
+    let bytes = |bytes: &str| bytes.trim().parse().ok().filter(|bytes| *bytes <= Overhead::MOST.0).map(Bytes);
+    let coded = || match text.split_once(' ').unwrap_or((text, "")) {
+        ("atm", "") => Some(Overhead::Atm(IP_OVER_ATM)),
+        ("atm", number) => bytes(number).map(Overhead::Atm),
+        _ => None,
     };
-    named.or_else(|| atm().map(Overhead::Atm)).ok_or_else(|| {
-        Complaint::new(config::Code::BadNumber, format!("\"{text}\" is not an overhead")).hint(
-            "write \"ip\", \"layer2\", \"ethernet\", \"atm\", \"atm 40\" (bytes before the cells), or a number of bytes, 256 at most",
-        )
+    named().or_else(coded).ok_or_else(|| {
+        let complaint = Complaint::new(config::Code::BadNumber, format!("\"{text}\" is not an overhead"));
+        let words = OVERHEADS.iter().chain(LINES).map(|(word, _)| *word);
+        complaint.hint(did_you_mean(text, words, || {
+            "write \"ip\", \"layer2\", \"ethernet\", \"docsis\", \"atm\", \"atm 40\" (bytes before the cells), \
+             or a number of bytes, 256 at most"
+                .to_owned()
+        }))
     })
 }
 

@@ -217,7 +217,7 @@ fn points(class: &Class, meter: Option<&Meter>) -> u64 {
     let Some(meter) = meter else { return own };
     colours(meter)
         .map(|colour| match meter.actions[colour as usize] {
-            ColourAction::Pass => own,
+            ColourAction::Pass | ColourAction::Ecn | ColourAction::EcnOrDrop => own,
             ColourAction::Drop => 0,
             ColourAction::Mark(dscp) => bit(dscp),
         })
@@ -273,6 +273,8 @@ fn meter_card(meter: &Meter, classes: usize) -> Card {
         let action = match meter.actions[colour as usize] {
             ColourAction::Pass => "pass".to_owned(),
             ColourAction::Drop => "drop".to_owned(),
+            ColourAction::Ecn => "ecn".to_owned(),
+            ColourAction::EcnOrDrop => "ecn-or-drop".to_owned(),
             ColourAction::Mark(dscp) => dscp_name(dscp).map_or(dscp.value().to_string(), str::to_owned),
         };
         format!("{} {action}", colour.name())
