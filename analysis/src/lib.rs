@@ -18,6 +18,7 @@ use lookup::classify::Position;
 use policy::model::{Action, ConnectionLimit, Logging, Rate, Rule, SynAnswer};
 
 mod algebra;
+mod classes;
 pub mod difference;
 pub mod example;
 mod outline;
@@ -26,6 +27,9 @@ pub mod rules;
 mod ruling;
 
 pub use algebra::Effort;
+pub use classes::{
+    ClassComparison, ClassDifference, EmptyClass, EmptyClasses, compare_classes, empty_classes,
+};
 pub use difference::{Comparison, Difference, Judgement, compare};
 pub use example::{Example, Places};
 pub use region::{AddressRange, Families, PortRange, Region};

@@ -94,6 +94,94 @@ action = "reject"
 }
 
 #[test]
+fn check_finds_classes_that_no_packet_is_of_and_their_queues() {
+    let room = Room::new("classes");
+    let text = format!(
+        "{HEAD}{}",
+        r#"
+[[class]]
+name = "tcp"
+protocol = "tcp"
+mark = "af11"
+[[class]]
+name = "high"
+protocol = "udp"
+pcp = [4, 5, 6, 7]
+mark = "ef"
+[[class]]
+name = "low"
+protocol = "udp"
+pcp = [0, 1, 2, 3]
+dei = false
+mark = "cs1"
+[[class]]
+name = "by-two"
+from = "lan"
+protocol = ["tcp", "udp"]
+dport = 53
+pcp = [3, 4]
+dei = false
+mark = "cs2"
+[[class]]
+name = "eligible"
+protocol = "udp"
+dport = 53
+mark = "cs3"
+[[class]]
+name = "by-one"
+protocol = "udp"
+dport = 54
+pcp = 7
+[[class]]
+name = "everybody"
+from = ["lan", "wan"]
+mark = "cs4"
+# The gateway itself comes from neither.
+[[class]]
+name = "own"
+mark = "cs5"
+[[class]]
+name = "own-and-others"
+pcp = 3
+[[class]]
+name = "impossible"
+in = "lan"
+from = "wan"
+mark = "cs6"
+[[queue]]
+name = "root"
+on = "wan"
+[[queue]]
+name = "of-none"
+in = "root"
+class = ["by-one", "by-two"]
+[[queue]]
+name = "of-some"
+in = "root"
+class = ["high", "impossible"]
+[[queue]]
+name = "rest"
+in = "root"
+"#
+    );
+    let policy = room.write("p.toml", &text);
+    let json = wirerate(&["check", &policy, "--json"]).exits(0).json();
+    let at = |name| line_of(&text, name);
+    assert_eq!(
+        found(&json, "empty-class"),
+        [
+            (at("by-two"), vec![at("tcp"), at("high"), at("low")]),
+            (at("by-one"), vec![at("high")]),
+            (at("own-and-others"), vec![at("own")]),
+            (at("impossible"), vec![]),
+        ]
+    );
+    assert_eq!(found(&json, "empty-queue"), [(at("of-none"), vec![])]);
+    assert_eq!(found(&json, "class-without-use"), [(at("own-and-others"), vec![])]);
+    assert_eq!((&json["open"], &json["errors"]), (&0.into(), &0.into()));
+}
+
+#[test]
 fn check_finds_what_can_be_left_out_and_what_is_in_conflict() {
     let room = Room::new("redundant");
     let text = format!(
@@ -360,4 +448,54 @@ fn diff_of_what_is_not_there_or_wrong_says_so() {
         room.write("elsewhere.toml", "[interface.x]\nzone = \"x\"\naddresses = [\"192.0.2.1/24\"]\n");
     let run = wirerate(&["diff", &home, &elsewhere]).exits(1);
     assert!(run.out.contains("no interface in common"), "{}", run.out);
+}
+
+#[test]
+fn diff_shows_packets_that_change_their_class() {
+    let room = Room::new("diff-classes");
+    let voice = "[[class]]\nname = \"voice\"\nprotocol = \"udp\"\ndport = 5060\nmark = \"ef\"\n";
+    let rest = "[[class]]\nname = \"rest\"\nfrom = \"lan\"\nmark = \"cs1\"\n";
+    let old = room.write("old.toml", format!("{HEAD}{voice}{rest}"));
+    let moved = voice.replace("5060", "5061");
+    let new = room.write("new.toml", format!("{HEAD}{moved}{rest}"));
+    let json = wirerate(&["diff", &old, &new, "--json"]).exits(0).json();
+    let classes = &json["classes"];
+    assert_eq!((&json["outcome"], &classes["complete"]), (&"same".into(), &true.into()));
+    let mut told: Vec<(String, String, String)> = classes["regions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| (one["packets"]["dport"].to_string(), one["old"].to_string(), one["new"].to_string()))
+        .collect();
+    told.sort();
+    told.dedup();
+    let told: Vec<(&str, &str, &str)> =
+        told.iter().map(|(a, b, c)| (a.as_str(), b.as_str(), c.as_str())).collect();
+    assert_eq!(
+        told,
+        [
+            (r#"["5060"]"#, r#""voice""#, r#""rest""#),
+            (r#"["5060"]"#, r#""voice""#, "null"),
+            (r#"["5061"]"#, r#""rest""#, r#""voice""#),
+            (r#"["5061"]"#, "null", r#""voice""#),
+        ]
+    );
+    let told = wirerate(&["diff", &old, &new]).exits(0);
+    assert!(told.out.contains("change their traffic class"), "{}", told.out);
+
+    // A priority alone; the same classes in another order that no packet notices.
+    let tagged = rest.replace("from", "pcp = 5\nfrom");
+    let with = room.write("with.toml", format!("{HEAD}{voice}{tagged}"));
+    let json = wirerate(&["diff", &old, &with, "--json"]).exits(0).json();
+    let regions = json["classes"]["regions"].as_array().unwrap();
+    assert!(!regions.is_empty());
+    for one in regions {
+        assert_eq!((&one["old"], &one["new"]), (&"rest".into(), &Value::Null));
+        assert_eq!(one["pcp"], serde_json::json!(["0", "1", "2", "3", "4", "6", "7"]));
+    }
+    let mail = "[[class]]\nname = \"mail\"\nprotocol = \"tcp\"\ndport = 25\nmark = \"cs1\"\n";
+    let one = room.write("one.toml", format!("{HEAD}{voice}{mail}"));
+    let other = room.write("other.toml", format!("{HEAD}{mail}{voice}"));
+    let json = wirerate(&["diff", &one, &other, "--json"]).exits(0).json();
+    assert_eq!((&json["classes"]["found"], &json["classes"]["complete"]), (&0.into(), &true.into()));
 }

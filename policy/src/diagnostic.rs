@@ -127,6 +127,13 @@ pub enum Code {
     BadMeter,
     /// A meter that no class names.
     MeterWithoutClass,
+    /// A class that no packet is of: earlier ones hide it, or its conditions exclude one another. Found by the data plane's analysis,
+    /// as the next one.
+    EmptyClass,
+    /// A queue for classes that no packet is of.
+    EmptyQueue,
+    /// A class that has neither meter nor mark nor queue.
+    ClassWithoutUse,
 
     /// An unknown queue.
     UnknownQueue,
@@ -214,6 +221,9 @@ impl Code {
         (Code::UnknownMeter, "unknown-meter", Severity::Error),
         (Code::BadMeter, "bad-meter", Severity::Error),
         (Code::MeterWithoutClass, "meter-without-class", Severity::Warning),
+        (Code::EmptyClass, "empty-class", Severity::Warning),
+        (Code::EmptyQueue, "empty-queue", Severity::Warning),
+        (Code::ClassWithoutUse, "class-without-use", Severity::Note),
         (Code::UnknownQueue, "unknown-queue", Severity::Error),
         (Code::UnknownClass, "unknown-class", Severity::Error),
         (Code::BadQueueTree, "bad-queue-tree", Severity::Error),

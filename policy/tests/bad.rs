@@ -8,12 +8,14 @@ use policy::{Code, Diagnostic, load};
 
 /// Codes tested elsewhere: of files too long to keep, in unit tests of `parse` and `check`; of the data plane's analysis, in
 /// tests of the command.
-const NOT_HERE: [Code; 5] = [
+const NOT_HERE: [Code; 7] = [
     Code::Common(config::Code::TooLarge),
     Code::Common(config::Code::TooManyDiagnostics),
     Code::ShadowedRule,
     Code::RedundantRule,
     Code::OverlappingRules,
+    Code::EmptyClass,
+    Code::EmptyQueue,
 ];
 
 fn cases() -> Vec<PathBuf> {

@@ -16,6 +16,7 @@ use crate::policy_file::EPOCH;
 use crate::screen::{self, GOOD};
 use crate::with_exit_codes;
 
+mod class;
 mod draw;
 mod finding;
 
@@ -25,7 +26,7 @@ mod finding;
 /// nearest known one, addresses outside their zone, NAT that can never match. Of a policy without errors, the rules
 /// are analysed exactly, for every packet there can be: rules that can never match, and which rules hide them; rules
 /// without which every packet would have the same fate (action, log, rate, connections). All of those can be left out
-/// at once. Warnings alone do not make a policy wrong.
+/// at once. So are traffic classes: those that no packet is of, and which classes hide them. Warnings alone do not make a policy wrong.
 #[derive(Debug, Args)]
 #[command(after_long_help = with_exit_codes("\
 Examples:
@@ -87,6 +88,14 @@ impl Arguments {
                 }
                 Err(error) => uncompiled = Some(error),
             }
+            match class::of(policy, &checked.lines, effort) {
+                Ok(mut found) => {
+                    checked.diagnostics.append(&mut found.diagnostics);
+                    Diagnostic::sort(&mut checked.diagnostics);
+                    open += found.open;
+                }
+                Err(error) => uncompiled = Some(error),
+            }
         }
         let warnings = checked.warnings().count();
         let notes = checked.diagnostics.len() - errors - warnings;
@@ -122,7 +131,7 @@ impl Arguments {
         let Some(policy) = checked.policy else { return Err(PolicyError::Wrong { file, errors: 1 }.into()) };
         let many = |count: usize, one, more| screen::count(count as u64, one, more);
         if open > 0 {
-            let rules = many(open, "rule", "rules");
+            let rules = many(open, "rule or class", "rules and classes");
             let further = if self.thorough { "" } else { "; --thorough goes on for minutes" };
             screen::note(&format_args!(
                 "what could be said of {rules} takes more work than is done{further}"

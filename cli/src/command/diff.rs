@@ -17,6 +17,10 @@ use crate::screen::{self, BAD, CARE, DIM, GOOD, HEADING};
 use crate::trial::{self, Trial};
 use crate::with_exit_codes;
 
+mod class;
+
+use class::Classes;
+
 /// Say which packets change their fate between two policies, or prove that none does
 ///
 /// Compared is what the rules and the defaults of zones do with every packet that can come before them, between the
@@ -24,6 +28,9 @@ use crate::with_exit_codes;
 /// `connections`. Of a stateful policy these are the first packets of connections; those that follow share their fate.
 /// The answer is exact: regions that do not share a packet, each with what decides in either policy, and an example in the
 /// words that `explain` takes, tried on both.
+///
+/// So are traffic classes: packets that are of another class, by name, are shown behind the others; they do not count as changes of
+/// fate.
 ///
 /// Routes, translations, limits and all else that is not the rules' is not compared; what differs of it is named.
 /// Destinations are those after translation.
@@ -42,7 +49,8 @@ The exit code is 0 if it is proved that no packet changes its fate, and 1 if som
 end, or `incomparable` where no interface is in both), `complete` (whether these are all), `interfaces` (those that both have), `regions`, a list of objects with \
 `packets` (by key of a rule: what it admits), `old` and `new` (each with `action`, `log`, `rate`, `connections`, `timeout`, `syn`, `rule` and \
 `line`, null for the default), `example` and `tried` (whether both policies did so with it, through all stages), \
-`shown` and `found` (how many regions), and `not_compared` (what else is different)."))]
+`shown` and `found` (how many regions), `classes`, null where neither policy has any, else with `complete`, `found` and `regions`, each with \
+`packets`, `pcp` (empty for all priorities), and `old` and `new`, the names of the classes or null, and `not_compared` (what else is different)."))]
 pub(crate) struct Arguments {
     /// The policy as it was (TOML)
     old: PathBuf,
@@ -70,14 +78,22 @@ impl Arguments {
         let effort = if self.thorough { Effort::THOROUGH } else { Effort::QUICK };
         let comparison = compare(&old.policy, &new.policy, effort)
             .map_err(|error| PolicyError::Compile { file: new.file.clone(), error })?;
+        let classes = Classes::of(&old.policy, &new.policy, effort)
+            .map_err(|error| PolicyError::Compile { file: new.file.clone(), error })?;
         let trials = Trial::new(old_tables).zip(Trial::new(new_tables));
         let mut report = Report::new(&old, &new, &comparison, trials.map(|(old, new)| Trials { old, new }));
         let mut out = screen::out();
         if self.json {
-            writeln!(out, "{:#}", report.json(self.regions))?;
+            let mut object = report.json(self.regions);
+            object["classes"] = classes.as_ref().map_or(Value::Null, |classes| classes.json(self.regions));
+            writeln!(out, "{object:#}")?;
         } else {
             report.print(&mut out, self.regions)?;
-            if comparison.outcome == Outcome::Stopped {
+            if let Some(classes) = &classes {
+                classes.print(&mut out, self.regions)?;
+            }
+            let outcome_of_classes = classes.as_ref().map(Classes::outcome);
+            if comparison.outcome == Outcome::Stopped || outcome_of_classes == Some(Outcome::Stopped) {
                 let further = if self.thorough { "" } else { "; --thorough goes on for minutes" };
                 screen::note(&format_args!("there may be more, which takes more work than is done{further}"));
             }

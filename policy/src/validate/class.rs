@@ -28,6 +28,29 @@ impl Validator<'_> {
                 self.wrong(Code::PcpWithoutTag, item, "mark-pcp", message, hint);
             }
         }
+        self.uses();
+    }
+
+    /// Reports classes that decide nothing. Where a queue could not be read, it may be for the class.
+    fn uses(&mut self) {
+        let policy = self.policy;
+        let queued: HashSet<&str> =
+            policy.queues.iter().flat_map(|queue| &queue.classes).map(String::as_str).collect();
+        if self.lines.any_broken(Item::Queue(0)) {
+            return;
+        }
+        for (index, class) in policy.classes.iter().enumerate() {
+            let item = Item::Class(index);
+            let is_used = class.meter.is_some() || class.mark.is_some() || class.mark_pcp.is_some();
+            if is_used || queued.contains(class.name.as_str()) || self.lines.is_broken(item) {
+                continue;
+            }
+            let message = format!("the class \"{}\" has no meter, mark or queue", class.name);
+            let hint =
+                "leave it out, unless it is there to be counted, or to keep packets out of later classes";
+            let place = self.lines.place(item);
+            self.report(Diagnostic::new(Code::ClassWithoutUse, message).hint(hint).at(place));
+        }
     }
 
     fn known_meter(&mut self, item: Item, name: &str) {
