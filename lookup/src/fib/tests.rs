@@ -1,7 +1,7 @@
 use std::collections::HashSet;
 
 use proptest::collection::vec;
-use proptest::prelude::{Strategy, any, prop_oneof};
+use proptest::prelude::{ProptestConfig, Strategy, any, prop_oneof};
 use proptest::sample::select;
 use proptest::{prop_assert_eq, proptest};
 use tally::{Count, NoTally, Region};
@@ -127,6 +127,11 @@ proptest! {
         destinations.extend(&others);
         agree6(&routes, &destinations);
     }
+}
+
+// Wide first steps take longer to make than all else here.
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
 
     /// Both widths of the first step, on the same routes.
     #[test]
