@@ -143,12 +143,20 @@ impl TreeReport {
     /// Names and counters of the leaves, in the order of the tree; behind one with DualPI2, `NAME/l4s` has those of its queue of low
     /// latency, which are not counted with the leaf's own.
     pub fn leaves(&self) -> impl Iterator<Item = (Cow<'_, str>, &LeafCounts)> {
-        let nodes = self.settings.nodes.iter().zip(&self.counts);
-        let leaves = nodes.filter(|(node, _)| matches!(node.kind, NodeKind::Leaf(_)));
-        leaves.flat_map(|(node, counts)| {
-            let low = counts.low_latency.as_deref();
-            let low = low.map(|counts| (Cow::Owned(format!("{}/l4s", node.name)), counts));
-            std::iter::once((Cow::Borrowed(node.name.as_str()), counts)).chain(low)
+        self.placed_leaves().map(|(_, name, counts)| (name, counts))
+    }
+
+    /// [`TreeReport::leaves`], each with its place.
+    pub fn placed_leaves(&self) -> impl Iterator<Item = (LeafPlace, Cow<'_, str>, &LeafCounts)> {
+        let nodes = (0..).zip(self.settings.nodes.iter().zip(&self.counts));
+        let leaves = nodes.filter(|(_, (node, _))| matches!(node.kind, NodeKind::Leaf(_)));
+        leaves.flat_map(move |(leaf, (node, counts))| {
+            let place = LeafPlace { port: self.port, leaf, is_low_latency: false };
+            let low = counts.low_latency.as_deref().map(|counts| {
+                let name = Cow::Owned(format!("{}/l4s", node.name));
+                (LeafPlace { is_low_latency: true, ..place }, name, counts)
+            });
+            std::iter::once((place, Cow::Borrowed(node.name.as_str()), counts)).chain(low)
         })
     }
 }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use dataplane::Replay;
 use dataplane::counter::{ClassTraffic, Traffic};
 use dataplane::egress::LeafCounts;
-use dataplane::tables::{NO_NODE, NodeKind};
+use dataplane::tables::NO_NODE;
 use policy::model::Colour;
 use serde_json::{Map, Value, json};
 
@@ -63,14 +63,12 @@ pub(super) fn queues(replay: &Replay, measured: &Measurements) -> Vec<QueueRow> 
     let figures = |key: QueueKey| Figures::of(measured.queues.get(&key), measured);
     let mut rows = Vec::new();
     for tree in replay.shard.egress.trees() {
-        let nodes = (0..).zip(tree.settings.nodes.iter().zip(&tree.counts));
-        let leaves = nodes.filter(|(_, (node, _))| matches!(node.kind, NodeKind::Leaf(_)));
-        rows.extend(leaves.map(|(place, (node, counts))| QueueRow {
+        rows.extend(tree.placed_leaves().map(|(place, leaf, counts)| QueueRow {
             interface: name(tree.port),
             side: tree.side.name(),
-            name: Some(node.name.clone()),
+            name: Some(leaf.into_owned()),
             counts: counts.clone(),
-            figures: figures(QueueKey::of(tree.side, tree.port, place)),
+            figures: figures(QueueKey::of(tree.side, place)),
         }));
     }
     let mut plain: Vec<&QueueKey> = measured.queues.keys().filter(|key| key.leaf == NO_NODE).collect();

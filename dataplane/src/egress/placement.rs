@@ -15,6 +15,8 @@ pub struct LeafPlace {
     pub port: PortId,
     /// Place among the nodes of the tree.
     pub leaf: u32,
+    /// True in DualPI2's queue of low latency.
+    pub is_low_latency: bool,
 }
 
 /// Leaves that a frame waits in, one after the other.
@@ -34,11 +36,19 @@ impl Placement {
         }
         let dscp = header::code_point(frame);
         let place = |port: PortId, tree: Option<&Arc<QueueTree>>| {
-            tree.map(|tree| LeafPlace { port, leaf: tree.leaf(frame.meta.class, dscp) })
+            tree.map(|tree| {
+                let leaf = tree.leaf(frame.meta.class, dscp);
+                LeafPlace { port, leaf, is_low_latency: tree.is_dual(leaf) && came_low_latency(frame) }
+            })
         };
         let (from, on) = (ingress(frame), frame.meta.egress);
         Placement { from: place(from, trees.from(from)), on: place(on, trees.on(on)) }
     }
+}
+
+/// True for a packet of L4S when it came (RFC 9331): a mark of the classic queue does not make it one.
+fn came_low_latency(frame: &Frame) -> bool {
+    frame.meta.ds_field & 1 != 0
 }
 
 /// Returns the bytes of the IP packet in a frame, as queues count them.

@@ -1,10 +1,9 @@
 //! Counters of a leaf, and the delays of its packets.
 
-use policy::model::Dropper;
 use wire::{Frame, Nanos};
 
 use crate::stage::header;
-use crate::tables::{NodeKind, QueueNode};
+use crate::tables::QueueNode;
 
 /// Counters of the leaf of one name, of all its instances together; with DualPI2, of its classic queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,8 +52,7 @@ impl LeafCounts {
             delays: if has_delays { Delays::new() } else { Delays::default() },
             ..LeafCounts::default()
         };
-        let is_dual = matches!(&node.kind, NodeKind::Leaf(leaf) if leaf.drop == Dropper::DualPi2);
-        LeafCounts { low_latency: is_dual.then(|| Box::new(zero())), ..zero() }
+        LeafCounts { low_latency: node.is_dual().then(|| Box::new(zero())), ..zero() }
     }
 
     /// Counters of the queue of a frame, by its bytes before a mark.

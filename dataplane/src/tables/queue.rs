@@ -185,6 +185,13 @@ impl QueueTrees {
     }
 }
 
+impl QueueNode {
+    /// True of a leaf with two queues: DualPI2's.
+    pub fn is_dual(&self) -> bool {
+        matches!(&self.kind, NodeKind::Leaf(leaf) if leaf.drop == Dropper::DualPi2)
+    }
+}
+
 impl QueueTree {
     /// Place of the leaf for packets of a class and code point.
     #[inline(always)]
@@ -193,5 +200,10 @@ impl QueueTree {
             Some(leaf) if *leaf != NO_NODE => *leaf,
             _ => self.by_dscp[usize::from(dscp.value()) % 64],
         }
+    }
+
+    /// True if a leaf has two queues: DualPI2's.
+    pub fn is_dual(&self, leaf: u32) -> bool {
+        self.nodes.get(leaf as usize).is_some_and(QueueNode::is_dual)
     }
 }

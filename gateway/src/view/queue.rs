@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use dataplane::egress::{LeafCounts, TreeSide};
-use dataplane::tables::{NO_NODE, NodeKind, QueueTree, QueueTrees};
+use dataplane::tables::{NO_NODE, QueueTree, QueueTrees};
 use policy::model::{MeterScope, TreeWorkers};
 use serde::{Deserialize, Serialize};
 use wire::PortId;
@@ -168,22 +168,21 @@ impl Overview {
         let mut places: HashMap<(TreeSide, String), usize> = HashMap::new();
         let trees = self.reports.iter().flat_map(|report| &report.trees);
         for tree in trees.filter(|tree| usize::from(tree.port.0) == place) {
-            let nodes = (0..).zip(tree.settings.nodes.iter().zip(&tree.counts));
-            let leaves = nodes.filter(|(_, (node, _))| matches!(node.kind, NodeKind::Leaf(_)));
             let mut classes = self.classes_by_leaf(&tree.settings);
-            for (leaf, (node, counts)) in leaves {
-                let known = places.get(&(tree.side, node.name.clone())).copied();
+            for (place, name, counts) in tree.placed_leaves() {
+                let name = name.into_owned();
+                let known = places.get(&(tree.side, name.clone())).copied();
                 match known.and_then(|place| sums.get_mut(place)) {
                     Some(sum) => {
                         sum.counts.add(counts);
                         sum.subscribers += tree.subscribers;
                     }
                     None => {
-                        places.insert((tree.side, node.name.clone()), sums.len());
+                        places.insert((tree.side, name.clone()), sums.len());
                         sums.push(Leaf {
                             side: tree.side,
-                            name: node.name.clone(),
-                            classes: classes.remove(&leaf).unwrap_or_default(),
+                            name,
+                            classes: classes.remove(&place.leaf).unwrap_or_default(),
                             counts: counts.clone(),
                             subscribers: tree.subscribers,
                         });

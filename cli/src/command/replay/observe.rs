@@ -145,12 +145,15 @@ pub(crate) struct QueueKey {
     pub(crate) is_from: bool,
     /// Place in the tree; [`NO_NODE`] of a port without a tree.
     pub(crate) leaf: u32,
+    /// True of DualPI2's queue of low latency.
+    pub(crate) is_low_latency: bool,
 }
 
 impl QueueKey {
     /// Key of the leaf of a tree.
-    pub(crate) fn of(side: TreeSide, port: PortId, leaf: u32) -> QueueKey {
-        QueueKey { port, is_from: side == TreeSide::From, leaf }
+    pub(crate) fn of(side: TreeSide, place: LeafPlace) -> QueueKey {
+        let LeafPlace { port, leaf, is_low_latency } = place;
+        QueueKey { port, is_from: side == TreeSide::From, leaf, is_low_latency }
     }
 }
 
@@ -264,11 +267,12 @@ impl Observer {
     /// Leaves that a frame waits in; a port whose rate is bounded has one without a tree, too.
     fn placement(&self, frame: &Frame) -> (Option<QueueKey>, Option<QueueKey>) {
         let Placement { from, on } = Placement::of(frame, &self.trees);
-        let key = |is_from| move |LeafPlace { port, leaf }| QueueKey { port, is_from, leaf };
         let port = frame.meta.egress;
         let is_bounded = self.has_rate.get(usize::from(port.0)).is_some_and(|has_rate| *has_rate);
-        let queue = is_bounded.then_some(QueueKey { port, is_from: false, leaf: NO_NODE });
-        (from.map(key(true)), on.map(key(false)).or(queue))
+        let queue =
+            is_bounded.then_some(QueueKey { port, is_from: false, leaf: NO_NODE, is_low_latency: false });
+        let key = |side| move |place| QueueKey::of(side, place);
+        (from.map(key(TreeSide::From)), on.map(key(TreeSide::On)).or(queue))
     }
 
     fn departs(&mut self, key: QueueKey, entered: Nanos, left: Nanos, length: u32) {
