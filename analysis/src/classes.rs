@@ -30,7 +30,7 @@ pub struct EmptyClass {
 /// Result of the search for classes that no packet is of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EmptyClasses {
-    /// Those classes, in the order of the policy.
+    /// Classes found, in the order of the policy.
     pub list: Vec<EmptyClass>,
     /// Classes left open at the end of the effort.
     pub open: Vec<usize>,

@@ -39,7 +39,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Those of S1 (RENA's edge router), and the shortest frames of Ethernet with preamble, check sequence and gap, 672 ns each.
+    /// Paces of RENA-CHIP's shaper (section 3.2), and the shortest frames of Ethernet with preamble, check sequence and gap, 672 ns each.
     pub(crate) const DEFAULT: [Pace; 4] = [
         Pace { bytes: 242, overhead: 0, mbit: 1 },
         Pace { bytes: 242, overhead: 0, mbit: 5 },

@@ -49,7 +49,7 @@ const SLOTS: u32 = 16_384;
 /// Places where packets come and are scheduled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arrangement {
-    /// What it is called.
+    /// Name.
     pub(crate) name: &'static str,
     workers: u16,
     /// Workers that packets come to.
@@ -93,7 +93,7 @@ struct Counts {
 
 /// One worker's end of an interface: frames from memory, if there are any, and nothing behind.
 struct Memory {
-    /// What comes, over and over.
+    /// Packets received, over and over.
     frames: Vec<Vec<u8>>,
     next: usize,
     counts: Arc<Counts>,

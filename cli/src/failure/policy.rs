@@ -92,7 +92,7 @@ impl PolicyError {
                 "give a ClassBench filter set or a policy that has rules; `wirerate generate rules` makes some"
             }
             PolicyError::Import { .. } => {
-                "give what `nft -j list ruleset` or `iptables-save` printed, or a ClassBench filter set"
+                "give what `nft -j list ruleset`, `iptables-save` or `tc` printed, or a ClassBench filter set"
             }
         })
     }

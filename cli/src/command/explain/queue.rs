@@ -46,12 +46,12 @@ pub(super) struct Wait {
 pub(super) enum Fate {
     /// Its transmission begins so long after its arrival.
     Departs(Nanos),
-    /// It is dropped so long after its arrival.
+    /// Dropped so long after its arrival.
     Lost(Nanos, Reason),
 }
 
 impl Backlogs {
-    /// What waits when all that came before is in its queue.
+    /// Backlog when all that came before is in its queue.
     pub(super) fn of(replay: &Replay) -> Backlogs {
         let (egress, queues) = (&replay.shard.egress, &replay.tables.queues);
         let mut others = Vec::new();
@@ -284,7 +284,7 @@ impl LiveWait {
         self.leaf.waiting >= self.limit
     }
 
-    /// What the packet would meet, in sentences.
+    /// Sentences on the queue that the packet would meet.
     pub(super) fn text(&self) -> String {
         let LiveWait { interface, leaf, now, limit, dropper } = self;
         let packets = count(leaf.waiting, "packet waits", "packets wait");

@@ -136,7 +136,7 @@ impl<'a> Classes<'a> {
         Way { by_leaf, by_code_point: (!leaves.is_empty()).then_some(ByCodePoint { card, leaves }) }
     }
 
-    /// What is drawn of the classes of leaves that are alike.
+    /// Drawing of the classes of leaves that are alike.
     pub(super) fn sources(&self, alike: &[&Queue], way: &Way<'_>) -> Vec<Source> {
         let of = |leaf: &&Queue| way.by_leaf.get(leaf.name.as_str()).map_or(&[][..], Vec::as_slice);
         let all: Vec<(Entry<'_>, &[&str])> = alike
