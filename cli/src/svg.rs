@@ -64,7 +64,7 @@ pub(crate) enum Kind {
     Meter,
     /// Port.
     Port,
-    /// What is not drawn one by one.
+    /// Elements that are not drawn one by one.
     Rest,
 }
 

@@ -85,7 +85,7 @@ struct Watched {
     now: Option<Now>,
 }
 
-/// What happened between two looks, by the second.
+/// Events between two looks, by the second.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Now {
     pub(crate) rate_bps: f64,
@@ -97,7 +97,7 @@ pub(crate) struct Now {
 }
 
 impl Now {
-    /// What happened to a queue since `before`, which was so long ago.
+    /// Events of a queue since `before`, which was so long ago.
     pub(crate) fn of(leaf: &LeafView, before: &LeafView, ago: Duration) -> Now {
         let seconds = ago.as_secs_f64().max(1e-3);
         // After a restart of the gateway, counts begin at zero.

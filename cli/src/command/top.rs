@@ -108,7 +108,7 @@ struct Screen {
     page: Page,
 }
 
-/// What the screen shows below its head.
+/// Page below the head of the screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Page {
     /// Ports, rules and drops.

@@ -29,7 +29,7 @@ pub(super) struct QueueRow {
     figures: Option<Figures>,
 }
 
-/// What was measured, with its mean rate in bits per second.
+/// Figures of a queue or class, with its mean rate in bits per second.
 struct Figures {
     measured: Measured,
     rate: f64,

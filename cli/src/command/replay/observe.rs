@@ -157,7 +157,7 @@ impl QueueKey {
     }
 }
 
-/// What has been measured.
+/// Figures of a replay.
 #[derive(Debug)]
 pub(crate) struct Measurements {
     /// By queue; ports without a tree have one where a rate bounds them.

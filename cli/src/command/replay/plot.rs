@@ -12,7 +12,7 @@ use plotters::prelude::{
 use super::observe::{Measured, Measurements, Step};
 use crate::plot::{CURVES, Drawn, FONT, INK, style, svg};
 
-/// What the curves are of.
+/// Subject of the curves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum By {
     /// Queues.
