@@ -1,7 +1,5 @@
 //! Queues under adverse input: clocks that stand, jump and differ, extreme rates, and floods of subscribers.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
-
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
@@ -11,9 +9,7 @@ use wire::build;
 use wire::ethernet::Mac;
 use wire::{Frame, Nanos, PortId};
 
-mod queues;
-
-use queues::{Outcome, Packet, SECOND, START, departures, play, tables};
+use crate::queues::{Outcome, Packet, SECOND, START, departures, play, tables};
 
 const HOUR: u64 = 3_600 * SECOND;
 

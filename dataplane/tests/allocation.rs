@@ -1,21 +1,19 @@
 //! Nothing is allocated on the packet path: not for packets of known flows, nor for new ones, dropped ones, answered
 //! ones, cut ones or fragments, and not for those that wait for neighbours. From the first packet on: all memory is taken
 //! when the gateway is made.
-#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
-
-mod scene;
 
 use allocation_counter::measure;
 use dataplane::egress::Next;
 use dataplane::replay::Way;
-use scene::packet::Packets;
-use scene::{Gateway, START, packet, policy, tables};
 use wire::ethernet::Mac;
 use wire::random::Random;
 use wire::{BATCH, Nanos};
 
+use crate::scene::packet::Packets;
+use crate::scene::{Gateway, START, packet, policy, tables};
+
 /// Returns the allocations while these batches pass. Frames are seen and released, not copied.
-fn allocated(gateway: &mut Gateway, batches: &[Vec<scene::Arrival>]) -> u64 {
+fn allocated(gateway: &mut Gateway, batches: &[Vec<crate::scene::Arrival>]) -> u64 {
     let (mut seen, mut told) = (0_usize, 0);
     let info = measure(|| {
         for batch in batches {
@@ -37,7 +35,7 @@ fn allocated(gateway: &mut Gateway, batches: &[Vec<scene::Arrival>]) -> u64 {
 }
 
 /// So many batches of packets made of a seed. What comes out is learnt by another gateway, so that there are answers.
-fn batches(text: &str, seed: u64, count: usize) -> Vec<Vec<scene::Arrival>> {
+fn batches(text: &str, seed: u64, count: usize) -> Vec<Vec<crate::scene::Arrival>> {
     let (mut teacher, mut world, mut random) =
         (Gateway::new(text, Way::Run), Packets::new(), Random::new(seed));
     let one = |_| {
@@ -99,7 +97,7 @@ fn fragments_that_come_free_at_once_make_nothing_allocate() {
         let link = wire::build::ethernet(Mac([2; 6]), Mac([4; 6]));
         let packet = link.ipv4(from, to).fragment(Fragment { id, offset, more: true });
         let bytes = packet.protocol(Protocol::UDP).payload(&[0, 80, 0, 80, 0, 200, 0, 0]).to_vec();
-        scene::Arrival { port: wire::PortId(0), at, number, bytes }
+        crate::scene::Arrival { port: wire::PortId(0), at, number, bytes }
     };
     // 31 datagrams of 16 fragments wait, and one more fragment comes when their time is over.
     let mut rounds: Vec<Vec<_>> =
@@ -134,7 +132,7 @@ fn a_scan_makes_nothing_allocate() {
         let link = wire::build::ethernet(Mac([2; 6]), Mac([4; 6]));
         let to = std::net::Ipv4Addr::from_bits(0x0a00_1000 + n / 7);
         let bytes = link.ipv4([8, 8, 8, 8].into(), to).udp(n as u16, 9).to_vec();
-        scene::Arrival { port: wire::PortId(1), at: START, number: n, bytes }
+        crate::scene::Arrival { port: wire::PortId(1), at: START, number: n, bytes }
     };
     let batches: Vec<Vec<_>> = (0..60).map(|n| (n * 64..n * 64 + 64).map(packet).collect()).collect();
     for way in [Way::Run, Way::Step] {
@@ -184,9 +182,9 @@ fn no_tree_of_queues_makes_anything_allocate() {
         let payload = [0; 1_400];
         let length = (drawn >> 24) as usize % payload.len();
         let bytes = packet.ds_field(field).udp(1_000 + port as u16, 53).payload(&payload[..length]).to_vec();
-        scene::Arrival { port: wire::PortId(0), at: now, number, bytes }
+        crate::scene::Arrival { port: wire::PortId(0), at: now, number, bytes }
     };
-    let rounds: Vec<Vec<scene::Arrival>> = (0..600)
+    let rounds: Vec<Vec<crate::scene::Arrival>> = (0..600)
         .map(|round| {
             now += Nanos::from_millis(if round % 200 == 199 { 5_000 } else { 1 + round % 13 });
             (0..BATCH as u64 * u64::from(round % 200 < 150) / (1 + round % 3)).map(|_| packet(now)).collect()
@@ -195,7 +193,7 @@ fn no_tree_of_queues_makes_anything_allocate() {
     for way in [Way::Run, Way::Step] {
         let mut gateway = Gateway::with_slots(tables(text), way, 4_000);
         let (mut now, mut sent, mut dropped) = (START, 0, 0);
-        let mut play = |rounds: &[Vec<scene::Arrival>]| {
+        let mut play = |rounds: &[Vec<crate::scene::Arrival>]| {
             for round in rounds {
                 gateway.receive(round);
                 now = round.first().map_or(now + Nanos::from_millis(1), |first| first.at);

@@ -1,21 +1,19 @@
 //! Forwarding, byte for byte: expected packets are built without the pipeline, with the next hop's link header and one hop
 //! less. Packets that may go no further are answered, and flows are spread over next hops by all fields of their keys.
-#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
-
-mod scene;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use dataplane::replay::Way;
 use dataplane::{Reason, Verdict};
-use scene::{Arrival, Gateway, START};
 use wire::build::{self, Packet, Tcp};
 use wire::ethernet::Mac;
 use wire::random::Random;
 use wire::tcp::Flags;
 use wire::vlan::Tag;
 use wire::{Dscp, Nanos, PortId};
+
+use crate::scene::{Arrival, Gateway, START};
 
 const POLICY: &str = r#"
     [interface.lan]

@@ -2,19 +2,17 @@
 //! both ways of going through the stages give the same.
 //!
 //! Captures are looked for in the directory that `WIRERATE_DATA` names, else in `../shared/data` beside the project.
-#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
-
-mod scene;
 
 use std::path::PathBuf;
 
 use dataplane::Reason;
 use dataplane::replay::Way;
-use scene::{Arrival, Gateway, START, check};
 use traffic::{Host, Office, Settings, Side};
 use wire::capture::{Reader, link};
 use wire::ethernet::Mac;
 use wire::{Nanos, PortId};
+
+use crate::scene::{Arrival, Gateway, START, check};
 
 const HOME: &str = include_str!("../../policies/home-office.toml");
 
@@ -153,9 +151,9 @@ fn office(way: Way, seconds: u64) -> (u64, u64, u64) {
     let mut gateway = Gateway::new(HOME, way);
     let wan = gateway.tables.interface_named("wan").unwrap();
     let lan = gateway.tables.interface_named("lan").unwrap();
-    let scene = scene::policy::Scene {
+    let scene = crate::scene::policy::Scene {
         text: String::new(),
-        translation: scene::policy::Translation::None,
+        translation: crate::scene::policy::Translation::None,
         is_stateful: true,
         has_room: true,
     };

@@ -1,19 +1,17 @@
 //! Floods: memory does not grow, and established connections go on.
 //!
 //! A tenth of the flood that is meant, in a debug build; all of it where `WIRERATE_LONG` is set.
-#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
-
-mod scene;
 
 use allocation_counter::measure;
 use dataplane::replay::Way;
 use dataplane::{Reason, Verdict};
-use scene::{Arrival, Gateway, START, Sent, check, tables};
 use wire::build::Tcp;
 use wire::ethernet::Mac;
 use wire::header::{Fragment, Protocol};
 use wire::tcp::Flags;
 use wire::{Nanos, PortId, build, ipv4, tcp, udp};
+
+use crate::scene::{Arrival, Gateway, START, Sent, check, tables};
 
 const LAN: PortId = PortId(0);
 const WAN: PortId = PortId(1);

@@ -1,13 +1,11 @@
 //! Regressions found by properties and fuzzing, each in the smallest scene that shows it.
-#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
-
-mod scene;
 
 use dataplane::Verdict;
 use dataplane::replay::Way;
-use scene::{Arrival, Gateway, START, check};
 use wire::ethernet::Mac;
 use wire::{PortId, build, ipv4, udp};
+
+use crate::scene::{Arrival, Gateway, START, check};
 
 const HOME: &str = r#"
     [interface.lan]

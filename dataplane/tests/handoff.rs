@@ -5,9 +5,6 @@
 //! that mappings are endpoint-independent, and whose they are. Bounds per source are exact, except for sources that come
 //! in by mappings; bounds of all together (flows, rates and connections of a rule as a whole, errors a second) hold for
 //! each shard, so the scenes here stay below them.
-#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
-
-mod scene;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,15 +13,16 @@ use dataplane::flow::{Member, SteeringTable};
 use dataplane::replay::Way;
 use dataplane::tables::LOCAL;
 use dataplane::{Reason, Verdict};
-use scene::packet::Packets;
-use scene::policy::{LAN, Translation, WAN};
-use scene::{Arrival, Gateway, Out, START, check, packet, policy};
 use wire::build::{self, Tcp};
 use wire::ethernet::Mac;
 use wire::header::{Fragment, Ports, Protocol};
 use wire::random::Random;
 use wire::tcp::Flags;
 use wire::{Nanos, PortId, ipv4};
+
+use crate::scene::packet::Packets;
+use crate::scene::policy::{LAN, Translation, WAN};
+use crate::scene::{Arrival, Gateway, Out, START, check, packet, policy};
 
 /// Shards that share their flows, with handoff of frames between them.
 struct Crew {

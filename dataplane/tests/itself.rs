@@ -1,20 +1,18 @@
 //! Packets of the gateway itself: no rule filters them, answers are delivered, and no packet for the gateway leaves.
-#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
-
-mod scene;
 
 use dataplane::tables::LOCAL;
 use dataplane::{Delivery, Reason, Verdict};
-use scene::check::Seen;
-use scene::pair::{Pair, link, tcp, v4, v6};
 use wire::build::{self, Icmp};
 use wire::ethernet::{EtherType, Mac};
 use wire::tcp::Flags;
 use wire::vlan::Tag;
 use wire::{PortId, icmpv4, icmpv6, ipv4};
 
+use crate::scene::check::Seen;
+use crate::scene::pair::{Pair, link, tcp, v4, v6};
+
 const LAN: PortId = PortId(0);
-const WAN: PortId = PortId(scene::policy::WAN);
+const WAN: PortId = PortId(crate::scene::policy::WAN);
 
 /// Nothing may pass but what the gateway itself sends, and what inside hosts do.
 const POLICY: &str = r#"

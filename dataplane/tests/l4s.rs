@@ -10,9 +10,7 @@ use dataplane::replay::{Way, Witness};
 use dataplane::{Reason, Replay, Verdict};
 use wire::{Frame, Nanos, PortId};
 
-mod queues;
-
-use queues::{Packet, SECOND, START, departures, tables};
+use crate::queues::{Packet, SECOND, START, departures, tables};
 
 /// Round trip without queues.
 const ROUND_TRIP: u64 = 20_000_000;

@@ -1,14 +1,12 @@
 //! Log records: what is recorded of packets, connections and mappings, the same by both ways through the stages; and that
 //! what finds no room is counted.
-#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
-
-mod scene;
 
 use dataplane::log::{Cause, Lost, Record, RuleHit};
 use dataplane::verdict::{Reason, Verdict};
-use scene::pair::{Pair, tcp, v4};
 use wire::PortId;
 use wire::tcp::Flags;
+
+use crate::scene::pair::{Pair, tcp, v4};
 
 const LAN: PortId = PortId(0);
 const WAN: PortId = PortId(1);

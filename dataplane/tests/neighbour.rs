@@ -1,20 +1,18 @@
 //! Packets wait for neighbours that nobody has told of, and what they opened meanwhile is right afterwards.
-#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
-
-mod scene;
 
 use dataplane::hop::{MOST_ASKED, MOST_EACH, MOST_WAITING, Resolve, Wanted};
 use dataplane::replay::Way;
 use dataplane::tables::{Address, LOCAL, Neighbour};
 use dataplane::{Reason, Verdict};
-use scene::check::Seen;
-use scene::pair::{Pair, link, tcp, v4, v6};
-use scene::{Gateway, Out, tables};
 use wire::build::{Icmp, Packet};
 use wire::ethernet::Mac;
 use wire::header::Fragment;
 use wire::tcp::Flags;
 use wire::{PortId, icmpv4, icmpv6};
+
+use crate::scene::check::Seen;
+use crate::scene::pair::{Pair, link, tcp, v4, v6};
+use crate::scene::{Gateway, Out, tables};
 
 const LAN: PortId = PortId(0);
 const WAN: PortId = PortId(1);

@@ -1,17 +1,15 @@
 //! Sent packets before an independent oracle: Wireshark's dissector computes every checksum anew and finds no fault.
-#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
-
-mod scene;
 
 use std::process::Command;
 
 use dataplane::Verdict;
 use dataplane::replay::Way;
-use scene::{Arrival, Gateway, START};
 use traffic::{Host, Intent, Office, Settings, Side};
 use wire::capture::{PcapngWriter, Record};
 use wire::ethernet::Mac;
 use wire::{Nanos, PortId};
+
+use crate::scene::{Arrival, Gateway, START};
 
 const CHECKED: [&str; 5] = ["ip", "tcp", "udp", "icmp", "icmpv6"];
 

@@ -1,14 +1,12 @@
 //! The order of interfaces in a policy, and of routes, decides nothing: each permutation does the same to the same packets.
-#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
-
-mod scene;
 
 use dataplane::Tables;
 use dataplane::replay::Way;
-use scene::pair::{tcp, v4, v6};
-use scene::{Arrival, Gateway, START};
 use wire::Nanos;
 use wire::tcp::Flags;
+
+use crate::scene::pair::{tcp, v4, v6};
+use crate::scene::{Arrival, Gateway, START};
 
 const POLICY: &str = r#"
 [interface.a]

@@ -1,8 +1,5 @@
 //! Each stage says how much of an engine's store its program takes. That is written by hand, so it is held here to what
 //! the stage's code tells: no less than all the places from which it was told, and not many times as much.
-#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
-
-mod scene;
 
 use std::collections::BTreeMap;
 use std::panic::Location;
@@ -15,13 +12,14 @@ use dataplane::replay::SEED;
 use dataplane::shard::Setup;
 use dataplane::stage::Cx;
 use dataplane::{Pipeline, Shard, Tables, Verdict};
-use scene::packet::Packets;
-use scene::{Arrival, Out, START, Sent, packet, policy};
 use tally::{Op, Region, Tally};
 use traffic::{Host, Office, Settings, Side};
 use wire::ethernet::Mac;
 use wire::random::Random;
 use wire::{Batch, Frame, Nanos, Pool, PortId};
+
+use crate::scene::packet::Packets;
+use crate::scene::{Arrival, Out, START, Sent, packet, policy};
 
 const HOME: &str = include_str!("../../policies/home-office.toml");
 
@@ -95,7 +93,7 @@ struct Gateway {
 
 impl Gateway {
     fn new(text: &str) -> Gateway {
-        let tables = scene::tables(text);
+        let tables = crate::scene::tables(text);
         let shard = Shard::new(
             &tables,
             Setup { seed: SEED, now: START, resolve: Resolve::Assume, share: Share::WHOLE },
@@ -198,7 +196,7 @@ const MOST: u32 = 4;
 #[test]
 fn programs_are_as_large_as_what_they_tell() {
     let places = places();
-    let tables = scene::tables(HOME);
+    let tables = crate::scene::tables(HOME);
     let mut wrong = Vec::new();
     for entry in pipeline::stages() {
         let stage = entry.about.name;

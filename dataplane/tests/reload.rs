@@ -1,8 +1,5 @@
 //! Tables are swapped while packets pass: run still equals step, frames are conserved, nothing is handed out twice and
 //! nothing is lost, whatever policies follow one another; and what is revalidated is decided as a first packet would be.
-#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
-
-mod scene;
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv4Addr;
@@ -12,14 +9,15 @@ use dataplane::reload::{PlanError, ReloadPlan};
 use dataplane::replay::Way;
 use dataplane::{Reason, Tables, Verdict};
 use proptest::prelude::*;
-use scene::link::{self, Link};
-use scene::packet::Packets;
-use scene::policy::{Scene, Translation};
-use scene::{Arrival, Gateway, Out, START, check, packet, policy};
 use wire::ethernet::Mac;
 use wire::header::Fragment;
 use wire::random::Random;
 use wire::{Nanos, PortId, build};
+
+use crate::scene::link::{self, Link};
+use crate::scene::packet::Packets;
+use crate::scene::policy::{Scene, Translation};
+use crate::scene::{Arrival, Gateway, Out, START, check, packet, policy};
 
 /// The next policy: some of its bytes differ.
 #[derive(Clone, Debug)]
@@ -116,7 +114,7 @@ fn play(
 ) {
     let mut seed = *seed;
     let mut scene = policy::of(&seed);
-    let tables = || scene::tables(&scene.text);
+    let tables = || crate::scene::tables(&scene.text);
     // As many slots as any of the policies needs.
     let (resolve, slots) =
         if events.is_some() { (Resolve::ByHost, 400 + MOST_WAITING) } else { (Resolve::Assume, 400) };
@@ -352,11 +350,11 @@ fn frames_in_queues_go_by_the_name_of_their_interface() {
 #[test]
 fn a_change_out_of_turn_changes_nothing() {
     let mut gateway = Gateway::new(TWO_WAYS, Way::Run);
-    let (one, two) = (gateway.tables.clone(), scene::tables(&one_way()).after(&gateway.tables));
-    let three = scene::tables(TWO_WAYS).after(&two);
-    let prepare = |old: &Tables, new: &Tables| ReloadPlan::prepare(old, new, scene::setup(START));
+    let (one, two) = (gateway.tables.clone(), crate::scene::tables(&one_way()).after(&gateway.tables));
+    let three = crate::scene::tables(TWO_WAYS).after(&two);
+    let prepare = |old: &Tables, new: &Tables| ReloadPlan::prepare(old, new, crate::scene::setup(START));
     assert!(matches!(prepare(&one, &three), Err(PlanError::NotNext)));
-    assert!(matches!(prepare(&one, &scene::tables(TWO_WAYS)), Err(PlanError::NotNext)));
+    assert!(matches!(prepare(&one, &crate::scene::tables(TWO_WAYS)), Err(PlanError::NotNext)));
     let mut apply =
         |change: ReloadPlan, tables: &Tables| gateway.shard.apply(change, tables, START, &mut Vec::new());
     assert!(apply(prepare(&two, &three).unwrap(), &three).is_err());

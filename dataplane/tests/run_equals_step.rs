@@ -1,22 +1,20 @@
 //! However frames go through the stages, together or one by one, the same comes of them; and what must hold of every
 //! gateway holds. Policies and packets follow from random bytes, aimed at corners.
-#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
-
-mod scene;
 
 use std::collections::{BTreeMap, HashMap};
 
 use dataplane::replay::{Way, Witness};
 use dataplane::{Reason, Replay, Verdict};
 use proptest::prelude::*;
-use scene::link::Link;
-use scene::packet::Packets;
-use scene::{Arrival, Gateway, START, check, link, packet, policy, tables};
 use wire::build::{self, Tcp};
 use wire::ethernet::Mac;
 use wire::random::Random;
 use wire::tcp::Flags;
 use wire::{Frame, Nanos, PortId};
+
+use crate::scene::link::Link;
+use crate::scene::packet::Packets;
+use crate::scene::{Arrival, Gateway, START, check, link, packet, policy, tables};
 
 /// Bytes of the link events after each batch; `None`: neighbours are assumed.
 type Events<'a> = Option<&'a [[u8; link::BYTES]]>;

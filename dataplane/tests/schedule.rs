@@ -7,9 +7,7 @@ use tally::{Count, Region};
 use wire::ethernet::Mac;
 use wire::{Nanos, PortId, build};
 
-mod queues;
-
-use queues::{Packet, SECOND, START, backlog, departures, play, sent_until, tables, traffic, trees};
+use crate::queues::{Packet, SECOND, START, backlog, departures, play, sent_until, tables, traffic, trees};
 
 const THREE: &str = "[[queue]]\nname = \"root\"\non = \"wan\"\nrate = \"10 Mbit/s\"\noverhead = \"ip\"\n";
 

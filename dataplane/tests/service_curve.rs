@@ -14,9 +14,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-mod queues;
-
-use queues::{Outcome, Packet, departures};
+use crate::queues::{Outcome, Packet, departures};
 
 /// Bits a second of the link.
 const RATE: u64 = 10_000_000;

@@ -1,7 +1,4 @@
 //! Declarations of stages verified: the fields that stages write and read, and the packets that they are for.
-#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
-
-mod scene;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,12 +11,13 @@ use dataplane::replay::{Replay, Way};
 use dataplane::shard::Setup;
 use dataplane::stage::{About, Cx, Packets};
 use dataplane::{Pipeline, Shard, Tables};
-use scene::packet::Packets as World;
-use scene::{START, packet, policy};
 use tally::NoTally;
 use wire::meta::Fields;
 use wire::random::Random;
 use wire::{Batch, Frame, Meta, Pool};
+
+use crate::scene::packet::Packets as World;
+use crate::scene::{START, packet, policy};
 
 /// Notes which fields each stage changes, and which stages take a packet of a flow that has been decided.
 #[derive(Default)]
@@ -76,7 +74,7 @@ fn play(tables: &Tables, random: &mut Random, seen: &mut Seen) {
         let mut sent = Vec::new();
         for port in (0..shard.egress.ports() as u16).map(wire::PortId) {
             while let dataplane::egress::Next::Frame(frame, _) = shard.next(port, wire::Nanos::MAX) {
-                sent.push(scene::Sent {
+                sent.push(crate::scene::Sent {
                     port: port.0,
                     number: frame.meta.number,
                     verdict: dataplane::Verdict::of_fate(frame.meta.fate),
@@ -85,7 +83,7 @@ fn play(tables: &Tables, random: &mut Random, seen: &mut Seen) {
                 pool.put(frame);
             }
         }
-        world.learn(&scene::Out { sent, ..scene::Out::default() });
+        world.learn(&crate::scene::Out { sent, ..crate::scene::Out::default() });
     }
     drop(ended);
 }
@@ -97,7 +95,7 @@ fn stages_write_what_they_say_and_take_what_they_are_there_for() {
     for _ in 0..300 {
         let seed: [u8; policy::BYTES] = std::array::from_fn(|_| random.next_u64() as u8);
         let text = policy::of(&seed).text;
-        let tables = scene::tables(&text);
+        let tables = crate::scene::tables(&text);
         let mut seen = Seen::default();
         play(&tables, &mut random, &mut seen);
         for entry in pipeline::stages() {
@@ -150,7 +148,7 @@ fn names_are_verbs_apart() {
 
 /// Stages of a policy's pipeline, by name.
 fn needed(text: &str) -> Vec<&'static str> {
-    let tables = scene::tables(text);
+    let tables = crate::scene::tables(text);
     let needed = pipeline::stages().filter(|entry| (entry.packets)(&tables) != Packets::None);
     needed.map(|entry| entry.about.name).collect()
 }
@@ -205,6 +203,6 @@ fn a_pipeline_has_what_its_policy_needs() {
     let interfaces = INTERFACES.split_once("[default]").unwrap().0;
     assert_eq!(needed(&format!("{open}{interfaces}")), without(&[&stateless[..], &["filter"]].concat()));
     // And it forwards.
-    let tables = scene::tables(&format!("mode = \"stateless\"\n{INTERFACES}"));
+    let tables = crate::scene::tables(&format!("mode = \"stateless\"\n{INTERFACES}"));
     assert!(Replay::new(tables, START, Way::Run).is_ok());
 }

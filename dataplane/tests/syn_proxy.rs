@@ -1,7 +1,4 @@
 //! Connections whose handshake the gateway has made, where its memory changes: they keep their numbers.
-#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
-
-mod scene;
 
 use dataplane::Verdict;
 use dataplane::flow::Handshake;
@@ -12,11 +9,12 @@ use dataplane::replay::Way;
 use dataplane::shard::Setup;
 use dataplane::state::{Cursor, Item};
 use dataplane::{Reason, Shard};
-use scene::pair::{Pair, tcp, v4};
-use scene::policy::web as policy;
-use scene::{Gateway, tables};
 use wire::tcp::Flags;
 use wire::{PortId, ipv4};
+
+use crate::scene::pair::{Pair, tcp, v4};
+use crate::scene::policy::web as policy;
+use crate::scene::{Gateway, tables};
 
 const LAN: PortId = PortId(0);
 const WAN: PortId = PortId(1);
@@ -101,7 +99,7 @@ fn numbers_are_exported_and_imported() {
     });
     goes_on(&mut other, shown);
     // A policy that has the gateway make none has no memory for it.
-    let plain = scene::tables(&policy(""));
+    let plain = crate::scene::tables(&policy(""));
     let setup = Setup { seed: [5, 6], now, resolve: Resolve::Assume, share: Share::WHOLE };
     let mut shard = Shard::new(&plain, setup).unwrap();
     assert_eq!(shard.import(&plain, &record, now), Err(Refused::NameGone));

@@ -6,9 +6,7 @@ use dataplane::egress::Next;
 use dataplane::replay::Way;
 use wire::{Nanos, PortId};
 
-mod queues;
-
-use queues::{Packet, SECOND, START, tables};
+use crate::queues::{Packet, SECOND, START, tables};
 
 const BYTES: usize = 242;
 

@@ -1,0 +1,34 @@
+//! Tests of the data plane as a whole, one file for each subject. `cargo test -p wirerate-dataplane --test pipeline handoff` runs those
+//! of handoff.
+//!
+//! They are one binary, as each would be linked by itself, and compile the scenes anew.
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
+
+mod adverse;
+mod allocation;
+mod bytes;
+mod captures;
+mod classbench;
+mod departure;
+mod diffserv;
+mod flood;
+mod found;
+mod handoff;
+mod import_tc;
+mod itself;
+mod l4s;
+mod log;
+mod neighbour;
+mod oracle;
+mod order;
+mod owner;
+mod program;
+mod queues;
+mod reload;
+mod run_equals_step;
+mod scene;
+mod schedule;
+mod service_curve;
+mod stages;
+mod syn_proxy;
+mod tick;
