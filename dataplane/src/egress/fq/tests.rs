@@ -60,14 +60,24 @@ impl Leaf {
     }
 }
 
-/// Hashes of flows of hosts, each of so many, and the host of each.
-fn hashes(counts: &[usize], seed: u64) -> (Vec<FlowHash>, Vec<usize>) {
+/// Hashes of flows of hosts, each of so many, and the host of each. No more flows are of one set of `queues` than it has room for: those
+/// would share one.
+fn hashes(counts: &[usize], queues: usize, seed: u64) -> (Vec<FlowHash>, Vec<usize>) {
     let mut random = Random(seed);
     let mut all = (Vec::new(), Vec::new());
+    let mut taken = vec![0; queues / WAYS];
     for (number, count) in counts.iter().enumerate() {
         let host = random.next() as u32;
         for _ in 0..*count {
-            all.0.push(FlowHash { flow: random.next() as u32, host });
+            let flow = loop {
+                let flow = random.next() as u32;
+                let set = flow as usize % queues / WAYS;
+                if taken[set] < WAYS {
+                    taken[set] += 1;
+                    break flow;
+                }
+            };
+            all.0.push(FlowHash { flow, host });
             all.1.push(number);
         }
     }
@@ -84,7 +94,7 @@ proptest! {
         counts in prop::collection::vec(prop_oneof![3 => 1_usize..10, 1 => 50_usize..300], 1..24),
         seed: u64,
     ) {
-        let (all, hosts) = hashes(&counts, seed);
+        let (all, hosts) = hashes(&counts, 16_384, seed);
         let mut leaf = Leaf::new(Isolation::Source, 16_384, all);
         let mut random = Random(!seed);
         let mut length = || 40 + (random.next() % u64::from(LONGEST - 39)) as u32;
@@ -109,7 +119,7 @@ proptest! {
     /// Flows that share by themselves do so whatever their hosts.
     #[test]
     fn flows_share_evenly_without_hosts(count in 1_usize..600, seed: u64) {
-        let (all, _) = hashes(&[count], seed);
+        let (all, _) = hashes(&[count], 4_096, seed);
         let mut leaf = Leaf::new(Isolation::Flow, 4_096, all);
         let mut random = Random(!seed);
         let mut length = || 40 + (random.next() % u64::from(LONGEST - 39)) as u32;
@@ -130,7 +140,7 @@ proptest! {
         steps in prop::collection::vec((0_usize..40, 40_u32..1_500, any::<bool>()), 1..800),
         seed: u64,
     ) {
-        let (all, _) = hashes(&[1, 3, 36], seed);
+        let (all, _) = hashes(&[1, 3, 36], 1 << 16, seed);
         // Fewer queues than flows.
         let mut leaf = Leaf::new(if seed % 2 == 0 { Isolation::Source } else { Isolation::Flow }, 16, all);
         let mut due = vec![std::collections::VecDeque::new(); 40];
@@ -160,7 +170,7 @@ proptest! {
 /// A thin flow passes at once, even that of a host with a hundred thick ones; but no host gains by starting flows all the time.
 #[test]
 fn thin_flows_pass_and_floods_of_new_flows_do_not() {
-    let (mut all, mut hosts) = hashes(&[100, 1, 1], 7);
+    let (mut all, mut hosts) = hashes(&[100, 1, 1], 1 << 16, 7);
     // Host 0 has a thin flow, too.
     all.push(FlowHash { flow: 12_345, host: all[0].host });
     hosts.push(0);
