@@ -5,13 +5,11 @@
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
 mod adverse;
-mod allocation;
 mod bytes;
 mod captures;
 mod classbench;
 mod departure;
 mod diffserv;
-mod flood;
 mod found;
 mod handoff;
 mod import_tc;
