@@ -80,6 +80,23 @@ impl Packets {
         }
     }
 
+    /// Asks for the entry of the first packet of a list, for [`Packets::prefetch`] to come.
+    #[inline(always)]
+    pub(super) fn prefetch_entry(&self, list: &List) {
+        if let Some(entry) = self.entries.get(list.head as usize) {
+            wire::prefetch::read(entry);
+        }
+    }
+
+    /// Asks for the entry of the second packet of a list.
+    #[inline(always)]
+    pub(super) fn prefetch_behind(&self, list: &List) {
+        let first = self.entries.get(list.head as usize);
+        if let Some(entry) = first.and_then(|first| self.entries.get(first.next as usize)) {
+            wire::prefetch::read(entry);
+        }
+    }
+
     /// Puts a packet at the end of a list.
     ///
     /// # Errors

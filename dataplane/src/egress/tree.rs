@@ -92,6 +92,8 @@ pub(crate) struct Tree {
     counts: Vec<LeafCounts>,
     /// True if the nodes of all instances are too many to be near all the time.
     is_large: bool,
+    /// Place of the instance whose successor's nodes have been asked for.
+    ahead: u32,
 }
 
 #[derive(Debug)]

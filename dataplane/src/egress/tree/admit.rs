@@ -37,18 +37,26 @@ impl Tree {
         }
     }
 
-    /// Asks for the queues of the first arrivals of this moment, all at once.
+    /// Asks for the queues of the first arrivals of this moment, all at once, and then for the rings that they are put into.
     #[inline]
     fn prefetch_due(&self) {
-        for arrival in self.line.iter().take(AHEAD).take_while(|arrival| arrival.at <= self.now) {
+        let due = || self.line.iter().take(AHEAD).take_while(|arrival| arrival.at <= self.now);
+        let instance = |arrival: &Arrival| {
+            let group = self.kinds.get(arrival.leaf as usize).map_or(NONE, |kind| kind.group);
+            let instances = self.instances.get(group as usize)?;
+            Some((instances.guess(arrival.subscriber.hash), instances.kind))
+        };
+        for arrival in due() {
             let mut place = arrival.leaf;
-            let group = self.kinds.get(place as usize).map_or(NONE, |kind| kind.group);
-            if let Some(instances) = self.instances.get(group as usize) {
-                place = instances.guess(arrival.subscriber.hash) + (place - instances.kind);
+            if let Some((first, kind)) = instance(arrival) {
+                self.nodes.get(first as usize).into_iter().for_each(wire::prefetch::read);
+                place = first + (place - kind);
             }
-            if let Some(node) = self.nodes.get(place as usize) {
-                wire::prefetch::read(node);
-            }
+            self.nodes.get(place as usize).into_iter().for_each(wire::prefetch::read);
+        }
+        for (first, _) in due().filter_map(instance) {
+            let rings = self.nodes.get(first as usize).and_then(|node| self.rings.get(node.inside as usize));
+            rings.into_iter().for_each(wire::prefetch::read);
         }
     }
 

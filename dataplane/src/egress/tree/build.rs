@@ -60,6 +60,7 @@ impl Tree {
             seed,
             counts: settings.nodes.iter().map(|node| LeafCounts::new(node, settings.nodes.len())).collect(),
             is_large: false,
+            ahead: NONE,
             settings: Arc::clone(settings),
         };
         tree.build();

@@ -3,7 +3,7 @@
 use tally::{Op, Region, Tally};
 
 use super::super::kind::{Above, Work};
-use super::super::node::{At, NO_RING, Node};
+use super::super::node::{At, NO_RING, Node, Rings};
 use super::super::packets::{List, NONE, Waiting};
 use super::{DESCRIPTOR, Tree};
 use crate::tables::NodeKind;
@@ -75,6 +75,8 @@ impl Tree {
         self.finish(place, Some(packet.length), tally);
         if self.is_large {
             self.prefetch_next();
+            // The host reads the packet next.
+            packet.frame.bytes().first().into_iter().for_each(wire::prefetch::read);
         }
         Some(packet)
     }
@@ -123,19 +125,49 @@ impl Tree {
         Some(packet)
     }
 
-    /// Asks for the packet that is sent next, if nothing comes between.
+    /// Asks for what the next departures need, if nothing comes between: the frame of the next packet, the entry of the one behind, and
+    /// the nodes of the subscriber whose turn comes next.
     #[inline(always)]
-    fn prefetch_next(&self) {
-        let mut place = 0;
-        loop {
-            let node = &self.nodes[place as usize];
-            if self.kinds[node.kind as usize].work != Work::Drr {
-                return self.packets.prefetch(&node.list);
+    fn prefetch_next(&mut self) {
+        let Tree { nodes, kinds, rings, instances, packets, .. } = self;
+        let (mut place, mut other) = (0, NONE);
+        let leaf = loop {
+            let node = &nodes[place as usize];
+            let kind = &kinds[node.kind as usize];
+            if node.next != place && node.next != NONE {
+                other = node.next;
+            }
+            if let Some(instances) = instances.get(kind.group as usize) {
+                if instances.kind == node.kind && self.ahead != place {
+                    self.ahead = place;
+                    prefetch_instance(node.next, instances.size, nodes, rings);
+                }
+            }
+            if kind.work != Work::Drr {
+                break node;
             }
             if node.sharing == 0 {
                 return;
             }
-            place = self.rings[node.inside as usize].first(node.sharing);
+            let rings = &rings[node.inside as usize];
+            let later = node.sharing & (node.sharing - 1);
+            if later != 0 {
+                other = rings.first(later);
+            }
+            place = rings.first(node.sharing);
+        };
+        packets.prefetch(&leaf.list);
+        if leaf.list.packets > 1 {
+            return packets.prefetch_behind(&leaf.list);
+        }
+        while let Some(node) = nodes.get(other as usize) {
+            if kinds[node.kind as usize].work != Work::Drr {
+                return packets.prefetch_entry(&node.list);
+            }
+            if node.sharing == 0 {
+                return;
+            }
+            other = rings[node.inside as usize].first(node.sharing);
         }
     }
 
@@ -398,6 +430,26 @@ impl Tree {
         }
     }
 }
+
+/// Asks for the nodes of an instance, and of the one behind for its first: its turn comes after the next.
+#[inline(never)]
+fn prefetch_instance(place: u32, size: u32, nodes: &[Node], rings: &[Rings]) {
+    let Some(block) = nodes.get(place as usize..).map(|behind| &behind[..behind.len().min(size as usize)])
+    else {
+        return;
+    };
+    let Some(first) = block.first() else { return };
+    if let Some(rings) = rings.get(first.inside as usize) {
+        wire::prefetch::read(rings);
+    }
+    if let Some(behind) = nodes.get(first.next as usize) {
+        wire::prefetch::read(behind);
+    }
+    block.iter().skip(1).take(MOST_AHEAD).for_each(wire::prefetch::read);
+}
+
+/// Nodes of an instance that are asked for ahead.
+const MOST_AHEAD: usize = 32;
 
 /// Setting of a timer, or its going off: level and slot, 6; its list and the slot's bit, 6; the heap of the first slot, 10.
 const TIMER: u32 = 22;
