@@ -65,6 +65,8 @@ enum Carried {
     Bytes,
     /// Cells of ATM.
     Cells,
+    /// Codewords of PTM.
+    Codewords,
 }
 
 impl Kind {
@@ -102,6 +104,7 @@ impl Kind {
             Overhead::Fixed(beside) => (Carried::Bytes, 0, beside),
             Overhead::Ethernet(beside) => (Carried::Bytes, Overhead::ETHERNET_LEAST, beside),
             Overhead::Atm(beside) => (Carried::Cells, 0, beside),
+            Overhead::Ptm(beside) => (Carried::Codewords, 0, beside),
         };
         Kind {
             quantum: node.quantum,
@@ -125,6 +128,7 @@ impl Kind {
         match self.carried {
             Carried::Bytes => bytes,
             Carried::Cells => bytes.div_ceil(48) * 53,
+            Carried::Codewords => bytes + bytes.div_ceil(64),
         }
     }
 
@@ -161,8 +165,9 @@ mod tests {
     proptest! {
         /// The compiled overhead counts what the policy's does.
         #[test]
-        fn bytes_are_counted_as_the_policy_says(length in 0_u32..65_536, bytes in 0_u64..=256, kind in 0_usize..3) {
-            let overheads: [fn(Bytes) -> Overhead; 3] = [Overhead::Fixed, Overhead::Ethernet, Overhead::Atm];
+        fn bytes_are_counted_as_the_policy_says(length in 0_u32..65_536, bytes in 0_u64..=256, kind in 0_usize..4) {
+            let overheads: [fn(Bytes) -> Overhead; 4] =
+                [Overhead::Fixed, Overhead::Ethernet, Overhead::Atm, Overhead::Ptm];
             let overhead = overheads[kind](Bytes(bytes));
             let node = QueueNode {
                 name: String::new(),

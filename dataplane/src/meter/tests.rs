@@ -137,6 +137,7 @@ fn settings() -> impl Strategy<Value = Settings> {
         Just(Overhead::IP),
         Just(Overhead::ETHERNET),
         (0..64_u64).prop_map(|bytes| Overhead::Atm(Bytes(bytes))),
+        (0..64_u64).prop_map(|bytes| Overhead::Ptm(Bytes(bytes))),
     ];
     (kinds, overhead).prop_flat_map(|((kind, aware, packets), overhead)| {
         let burst = || if packets { 0..20_u64 } else { 0..20_000_u64 };

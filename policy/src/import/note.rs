@@ -281,8 +281,6 @@ pub enum NoteKind {
     },
     /// Tins of CAKE became queues with the same shares.
     Tins,
-    /// A rate was lowered for the coding of the link.
-    LinkCoding,
     /// Dropped packets do not count against a rate.
     DropsDoNotCount,
     /// The queues of several hardware queues became one.
@@ -425,9 +423,6 @@ impl fmt::Display for NoteKind {
             NoteKind::Tins => f.write_str(
                 "tins became queues with their shares; those that a rate bounds within CAKE have it as their guarantee, where these add up",
             ),
-            NoteKind::LinkCoding => {
-                f.write_str("the rate was lowered by 1/65, which the coding of PTM takes; CAKE lengthens the packets")
-            }
             NoteKind::DropsDoNotCount => f.write_str("`ingress`: what is dropped does not count against the rate here"),
             NoteKind::OneQueue { device } => {
                 write!(f, "`{device}` has a queue for each of its hardware queues there, and one in all here")

@@ -316,6 +316,7 @@ fn overhead() -> impl Strategy<Value = Overhead> {
         select(&[Overhead::IP, Overhead::LAYER_2, Overhead::ETHERNET][..]),
         bytes().prop_map(Overhead::Fixed),
         bytes().prop_map(Overhead::Atm),
+        bytes().prop_map(Overhead::Ptm),
     ]
 }
 

@@ -129,6 +129,9 @@ pub enum Overhead {
 }
 
 impl Overhead {
+    /// VDSL2's packet transfer mode: the IP packet and that many bytes of encapsulation, and one byte for each 64 of them or part thereof,
+    /// for its 64/65-octet encapsulation (IEEE 802.3, clause 61), as Linux's CAKE counts.
+    Ptm(Bytes),
     /// The IP packet alone.
     pub const IP: Overhead = Overhead::Fixed(Bytes(0));
     /// The Ethernet header.
@@ -154,6 +157,10 @@ impl Overhead {
         }
     }
 }
+            Overhead::Ptm(Bytes(bytes)) => {
+                let length = length + bytes;
+                length + length.div_ceil(64)
+            }
 
 /// Instances of a meter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -20,7 +20,7 @@ pub(crate) const RATE: Value<MeterRate> = Value {
     },
 };
 
-/// Overhead: a word, a number of bytes, or `atm N`.
+/// Overhead: a word, a number of bytes, `atm N`, or `ptm N`.
 pub(crate) const OVERHEAD: Value<Overhead> = Value { read: overhead, print: overhead_text };
 
 /// Scope of a meter or queue: a word, with prefix lengths for addresses.
@@ -72,7 +72,8 @@ const OVERHEADS: Words<Overhead> =
     &[("ip", Overhead::IP), ("layer2", Overhead::LAYER_2), ("ethernet", Overhead::ETHERNET)];
 
 /// Overheads of access lines, by the words of Linux's CAKE (tc-cake(8)), which counts from the IP packet on, too. Those of ADSL are
-/// ATM: of the IP packet, protocol, bridging or PPP by RFC 2684 and RFC 2364, and the AAL5 trailer.
+/// ATM: of the IP packet, protocol, bridging or PPP by RFC 2684 and RFC 2364, and the AAL5 trailer. Those of VDSL2 are PTM: PPPoE and PPP
+/// (8 bytes), Ethernet's header and check sequence (18), PTM's start, end and check sequence (4).
 const LINES: Words<Overhead> = &[
     ("ipoa-vcmux", Overhead::Atm(Bytes(8))),
     ("ipoa-llcsnap", Overhead::Atm(IP_OVER_ATM)),
@@ -82,6 +83,8 @@ const LINES: Words<Overhead> = &[
     ("pppoa-llc", Overhead::Atm(Bytes(14))),
     ("pppoe-vcmux", Overhead::Atm(Bytes(32))),
     ("pppoe-llcsnap", Overhead::Atm(Bytes(40))),
+    ("pppoe-ptm", Overhead::Ptm(Bytes(30))),
+    ("bridged-ptm", Overhead::Ptm(Bytes(22))),
     ("docsis", Overhead::Fixed(Bytes(18))),
 ];
 
@@ -102,6 +105,7 @@ fn overhead_of(text: &str) -> Read<Overhead> {
     let coded = || match text.split_once(' ').unwrap_or((text, "")) {
         ("atm", "") => Some(Overhead::Atm(IP_OVER_ATM)),
         ("atm", number) => bytes(number).map(Overhead::Atm),
+        ("ptm", number) => bytes(number).map(Overhead::Ptm),
         _ => None,
     };
     named().or_else(coded).ok_or_else(|| {
@@ -109,7 +113,7 @@ fn overhead_of(text: &str) -> Read<Overhead> {
         let words = OVERHEADS.iter().chain(LINES).map(|(word, _)| *word);
         complaint.hint(did_you_mean(text, words, || {
             "write \"ip\", \"layer2\", \"ethernet\", \"docsis\", \"atm\", \"atm 40\" (bytes before the cells), \
-             or a number of bytes, 256 at most"
+             \"ptm 30\" (bytes before the coding of VDSL2), or a number of bytes, 256 at most"
                 .to_owned()
         }))
     })
@@ -121,6 +125,7 @@ fn overhead_text(overhead: &Overhead) -> String {
         (None, Overhead::Fixed(bytes) | Overhead::Ethernet(bytes)) => bytes.0.to_string(),
         (None, Overhead::Atm(IP_OVER_ATM)) => quoted("atm"),
         (None, Overhead::Atm(bytes)) => quoted(&format!("atm {}", bytes.0)),
+        (None, Overhead::Ptm(bytes)) => quoted(&format!("ptm {}", bytes.0)),
     }
 }
 
@@ -157,5 +162,63 @@ fn scope_text(scope: &MeterScope) -> String {
         (32, 128) => word.to_owned(),
         (v4, 128) => format!("{word}/{v4}"),
         (v4, v6) => format!("{word}/{v4}/{v6}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{overhead_of, overhead_text};
+
+    /// The arithmetic of `cake_calc_overhead` in Linux's `sch_cake.c`; `mode` as it numbers them: 0 none, 1 ATM, 2 PTM.
+    fn of_cake(length: u64, overhead: u64, mode: u8) -> u64 {
+        let mut length = length + overhead;
+        if mode == 1 {
+            length += 47;
+            length /= 48;
+            length *= 53;
+        } else if mode == 2 {
+            length += length.div_ceil(64);
+        }
+        length
+    }
+
+    #[test]
+    fn lines_count_as_in_cake() {
+        // Names, overheads and modes as tc-cake(8) has them.
+        for (word, overhead, mode) in [
+            ("ipoa-vcmux", 8, 1),
+            ("ipoa-llcsnap", 16, 1),
+            ("bridged-vcmux", 24, 1),
+            ("bridged-llcsnap", 32, 1),
+            ("pppoa-vcmux", 10, 1),
+            ("pppoa-llc", 14, 1),
+            ("pppoe-vcmux", 32, 1),
+            ("pppoe-llcsnap", 40, 1),
+            ("pppoe-ptm", 30, 2),
+            ("bridged-ptm", 22, 2),
+            ("docsis", 18, 0),
+            ("atm 48", 48, 1),
+            ("ptm 0", 0, 2),
+            ("ptm 256", 256, 2),
+        ] {
+            let read = overhead_of(word).ok().unwrap();
+            for length in 0..=9_000 {
+                assert_eq!(read.count(length), of_cake(length, overhead, mode), "{word}, {length} bytes");
+            }
+            let printed = overhead_text(&read);
+            assert!(overhead_of(printed.trim_matches('"')).ok() == Some(read) || mode == 0, "{printed}");
+        }
+        for text in ["ptm", "ptm 257", "ptm -1", "ptm30", "ptm 30 40", "PTM 30"] {
+            assert!(overhead_of(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_codeword_has_a_byte_more_for_64() {
+        let ptm = overhead_of("ptm 0").ok().unwrap();
+        assert_eq!(
+            [0, 1, 63, 64, 65, 128, 129].map(|length| ptm.count(length)),
+            [0, 2, 64, 65, 67, 130, 132]
+        );
     }
 }

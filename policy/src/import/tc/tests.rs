@@ -225,7 +225,7 @@ fn trees_of_cake() {
     let ptm = whole("tc qdisc add dev eth0 root cake bandwidth 65mbit besteffort pppoe-ptm");
     assert_eq!(
         (queue(&ptm, "eth0").rate, queue(&ptm, "eth0").overhead),
-        (mbit(64), Some(Overhead::Fixed(Bytes(30))))
+        (mbit(65), Some(Overhead::Ptm(Bytes(30))))
     );
     assert_eq!(
         missing("tc qdisc add dev eth0 root cake bandwidth 1mbit docsis ack-filter fwmark 0xf"),

@@ -87,11 +87,7 @@ impl Cake {
                 }
             };
         }
-        let (overhead, coding) = layers(&mut options, header, &mut missing);
-        if coding == Coding::Ptm {
-            ledger.note(Some(qdisc), NoteKind::LinkCoding);
-            rate = rate.map(|rate| (u128::from(rate) * 64 / 65) as u64);
-        }
+        let overhead = layers(&mut options, header, &mut missing);
         let mut trip = 100_000_000;
         let names = TIMES.map(|(name, _)| name);
         for (key, value) in options.all(&[&names[..], &["rtt"]].concat()) {
@@ -147,7 +143,7 @@ impl Cake {
 }
 
 /// Takes what is said of the link layer.
-fn layers(options: &mut Options, header: u64, missing: &mut Vec<Why>) -> (Overhead, Coding) {
+fn layers(options: &mut Options, header: u64, missing: &mut Vec<Why>) -> Overhead {
     let names = LAYERS.map(|(name, ..)| name);
     let keys = [&names[..], &["overhead", "mpu", "raw", "atm", "ptm", "noatm"]].concat();
     let (mut bytes, mut coding, mut minimum, mut is_raw, mut is_said) =
@@ -179,11 +175,14 @@ fn layers(options: &mut Options, header: u64, missing: &mut Vec<Why>) -> (Overhe
     }
     // Without an overhead, or raw, the packet counts as tc sees it; else from the IP header on.
     let header = if is_raw || !is_said { i64::try_from(header).unwrap_or(0) } else { 0 };
-    let layer = if coding == Coding::Atm { Overhead::Atm } else { Overhead::Fixed };
+    let layer = match coding {
+        Coding::Plain => Overhead::Fixed,
+        Coding::Atm => Overhead::Atm,
+        Coding::Ptm => Overhead::Ptm,
+    };
     let found = counted(bytes.saturating_add(header), minimum, layer);
     missing.extend(found.missing);
-    let overhead = found.overhead.unwrap_or(Overhead::IP);
-    (overhead, coding)
+    found.overhead.unwrap_or(Overhead::IP)
 }
 
 /// A tin: its queue, and its number in the table of code points.
