@@ -86,7 +86,7 @@ struct Supply {
 pub struct Arrival {
     /// Bytes of the IP packet.
     pub length: u64,
-    /// Colour that the packet came with.
+    /// Colour that the packet came with, as the meter reads it.
     pub before: Colour,
     /// Time of its arrival.
     pub at: Nanos,
@@ -173,7 +173,7 @@ impl Meter {
             Unit::Bytes => self.overhead.count(length),
             Unit::Packets => 1,
         };
-        let before = if self.colours == ColourMode::Aware { before } else { Colour::Green };
+        let before = if self.colours == ColourMode::Blind { Colour::Green } else { before };
         let Buckets { committed, second, .. } = buckets;
         if before == Colour::Red {
             return Colour::Red;

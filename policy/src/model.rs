@@ -249,6 +249,12 @@ impl Policy {
         zones
     }
 
+    /// True if priorities in the VLAN tags of frames (IEEE 802.1Q) decide on packets: conditions of classes, or colours for meters.
+    pub fn reads_priority(&self) -> bool {
+        self.classes.iter().any(Class::asks_priority)
+            || self.meters.iter().any(|meter| meter.colours == ColourMode::DropEligible)
+    }
+
     /// True if a rule or a default names [`OTHER_ZONE`]; if none does, all packets from it are dropped.
     pub fn admits_other(&self) -> bool {
         self.rules.iter().any(|rule| rule.conditions.names_other())

@@ -84,7 +84,7 @@ pub(crate) const METER_KIND: Words<MeterKind> = &[
 ];
 
 pub(crate) const COLOUR_MODE: Words<ColourMode> =
-    &[("blind", ColourMode::Blind), ("aware", ColourMode::Aware)];
+    &[("blind", ColourMode::Blind), ("aware", ColourMode::Aware), ("dei", ColourMode::DropEligible)];
 
 pub(crate) const NO_INSTANCE: Words<NoInstance> = &[("red", NoInstance::Red), ("share", NoInstance::Share)];
 

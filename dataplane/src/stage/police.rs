@@ -3,9 +3,10 @@
 //! The meter of the packet's class gives the packet a colour, and the meter's action for that colour decides: the packet passes,
 //! is dropped, or is to be marked (RFC 2475, section 2.3.3). Changes no byte: `mark` does.
 
-use policy::model::{Colour, ColourAction, MeterScope};
+use policy::model::{Colour, ColourAction, ColourMode, Meter, MeterScope};
 use tally::{Op, Region, Tally};
 use wire::meta::Fields;
+use wire::vlan::{DropEligible, Priority};
 use wire::{Dscp, Frame};
 
 use super::{About, Cx, Packets, Stage, Step, header};
@@ -51,7 +52,7 @@ impl Stage for Police {
         let subject = subject(frame, meter.per, cx).map(|key| (key, cx.shard.flows.hash(&key, cx.tally)));
         let packet = Arrival {
             length: frame.meta.end.saturating_sub(frame.meta.network).into(),
-            before: Colour::of(Dscp::of_field(frame.meta.ds_field)),
+            before: before(frame, meter.colours, cx.tally),
             at: frame.meta.received,
         };
         let colour = cx.shard.meters.colour(place, packet, subject, cx.tally);
@@ -68,9 +69,27 @@ impl Stage for Police {
         }
     }
 
-    fn program(_: &Tables) -> u32 {
+    fn program(tables: &Tables) -> u32 {
+        let is_of_tag = |meter: &Meter| meter.colours == ColourMode::DropEligible;
         // This stage, 21; subjects of instances, 16; the meter, 54.
-        91
+        91 + if tables.classes.meters.iter().any(is_of_tag) { 8 } else { 0 }
+    }
+}
+
+/// Colour that a packet comes with: by its code point, or by the outer VLAN tag of its frame.
+#[inline(always)]
+fn before<T: Tally>(frame: &Frame, mode: ColourMode, tally: &mut T) -> Colour {
+    match mode {
+        ColourMode::Blind | ColourMode::Aware => Colour::of(Dscp::of_field(frame.meta.ds_field)),
+        ColourMode::DropEligible => {
+            // The mode, 2; the type, two comparisons, 4; the indicator, as a colour, 2.
+            tally.instructions(8);
+            tally.execute(Op::Branch, 3);
+            match Priority::of_frame(frame.bytes()).eligible() {
+                DropEligible::No => Colour::Green,
+                DropEligible::Yes => Colour::Yellow,
+            }
+        }
     }
 }
 

@@ -283,7 +283,7 @@ fn meter() -> impl Strategy<Value = Meter> {
         (rate(), burst(), option::of(rate()), option::of(burst()), option::of(rate()), option::of(burst()));
     let words = (
         select(&[MeterKind::TokenBucket, MeterKind::SingleRate, MeterKind::TwoRate, MeterKind::Rfc4115][..]),
-        select(&[ColourMode::Blind, ColourMode::Aware][..]),
+        select(&[ColourMode::Blind, ColourMode::Aware, ColourMode::DropEligible][..]),
         select(&[NoInstance::Red, NoInstance::Share][..]),
     );
     let actions = (action(), action(), action());

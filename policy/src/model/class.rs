@@ -115,6 +115,9 @@ pub enum ColourMode {
     Blind,
     /// A packet has the drop precedence of its AF code point (RFC 2597), else is green; no meter improves it.
     Aware,
+    /// A packet is yellow if the outer VLAN tag of its frame says that it may be dropped first (IEEE 802.1Q, 9.6), else green, also without
+    /// a tag; no meter improves it.
+    DropEligible,
 }
 
 /// Overhead that is counted with a packet.
@@ -126,12 +129,12 @@ pub enum Overhead {
     Ethernet(Bytes),
     /// ATM: the IP packet and that many bytes of encapsulation, the AAL5 trailer among them, in cells of 48 bytes that count as 53.
     Atm(Bytes),
-}
-
-impl Overhead {
     /// VDSL2's packet transfer mode: the IP packet and that many bytes of encapsulation, and one byte for each 64 of them or part thereof,
     /// for its 64/65-octet encapsulation (IEEE 802.3, clause 61), as Linux's CAKE counts.
     Ptm(Bytes),
+}
+
+impl Overhead {
     /// The IP packet alone.
     pub const IP: Overhead = Overhead::Fixed(Bytes(0));
     /// The Ethernet header.
@@ -154,13 +157,13 @@ impl Overhead {
                 bytes + if length < least { least } else { length }
             }
             Overhead::Atm(Bytes(bytes)) => (length + bytes).div_ceil(48) * 53,
-        }
-    }
-}
             Overhead::Ptm(Bytes(bytes)) => {
                 let length = length + bytes;
                 length + length.div_ceil(64)
             }
+        }
+    }
+}
 
 /// Instances of a meter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -230,6 +233,12 @@ impl Meter {
             when_full: NoInstance::default(),
             actions: [ColourAction::Pass, ColourAction::Pass, ColourAction::Drop],
         }
+    }
+
+    /// Colours that the meter may give, from the best: a token bucket gives yellow to packets alone that come with it.
+    pub fn possible_colours(&self) -> impl Iterator<Item = Colour> {
+        let has_two = self.kind == MeterKind::TokenBucket && self.colours == ColourMode::Blind;
+        Colour::ALL.into_iter().filter(move |colour| !has_two || *colour != Colour::Yellow)
     }
 }
 

@@ -7,7 +7,10 @@ use config::did_you_mean;
 use super::Validator;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::lines::Item;
-use crate::model::{Colour, ColourAction, Interface, Meter, MeterKind, MeterRate, MeterScope};
+use crate::model::{
+    Class, Colour, ColourAction, ColourMode, Conditions, Interface, LinkKind, Meter, MeterKind, MeterRate,
+    MeterScope,
+};
 
 impl Validator<'_> {
     pub(super) fn classes(&mut self) {
@@ -73,6 +76,7 @@ impl Validator<'_> {
             self.rates(item, meter);
             self.bursts(item, meter);
             self.scope(item, meter);
+            self.eligibility(item, meter);
             if !named.contains(meter.name.as_str()) && !self.lines.any_broken(Item::Class(0)) {
                 let message = format!("no class names the meter \"{}\"", meter.name);
                 let hint = format!("write meter = \"{}\" in a [[class]], or leave the meter out", meter.name);
@@ -105,10 +109,11 @@ impl Validator<'_> {
                 self.wrong(Code::BadMeter, item, key, message, "leave it out, or choose another `kind`");
             }
         }
-        if meter.kind == MeterKind::TokenBucket
+        if meter.possible_colours().all(|colour| colour != Colour::Yellow)
             && meter.actions[Colour::Yellow as usize] != ColourAction::Pass
         {
-            let message = "a token bucket gives no packet the colour yellow".to_owned();
+            let message =
+                "a token bucket that is blind to colours gives no packet the colour yellow".to_owned();
             self.wrong(Code::BadMeter, item, "yellow", message, "write `red`: what is past the rate");
         }
         for (key, rate) in [("peak-rate", meter.peak_rate), ("excess-rate", meter.excess_rate)] {
@@ -167,6 +172,32 @@ impl Validator<'_> {
                     format!("write {longest} at least: the largest MTU, with the overhead that is counted");
                 self.wrong(Code::BadMeter, item, key, message, hint);
             }
+        }
+    }
+
+    /// Reports a meter that reads the tags of frames, where all packets of its classes come by interfaces without Ethernet.
+    fn eligibility(&mut self, item: Item, meter: &Meter) {
+        let policy = self.policy;
+        if meter.colours != ColourMode::DropEligible || self.lines.any_broken(Item::Interface(0)) {
+            return;
+        }
+        let named =
+            |names: &[String], name: &str| names.is_empty() || names.iter().any(|known| known == name);
+        let own = |class: &&Class| class.meter.as_deref() == Some(meter.name.as_str());
+        let (mut some, mut is_tagged) = (false, false);
+        for class in policy.classes.iter().filter(own) {
+            let Conditions { from, in_interfaces, .. } = &class.conditions;
+            for interface in &policy.interfaces {
+                if named(from, &interface.zone) && named(in_interfaces, &interface.name) {
+                    some = true;
+                    is_tagged |= interface.link == LinkKind::Ethernet;
+                }
+            }
+        }
+        if some && !is_tagged {
+            let message = "no packet of its classes comes in a frame with a VLAN tag".to_owned();
+            let hint = "write colours = \"aware\" for those of code points, or leave the key out";
+            self.wrong(Code::PcpWithoutTag, item, "colours", message, hint);
         }
     }
 

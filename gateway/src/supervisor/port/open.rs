@@ -1,7 +1,7 @@
 //! Opening of ports on the four kinds of interfaces: port, VLAN of Linux, VLAN of the gateway, TAP.
 
 use policy::Policy;
-use policy::model::{Class, Driver, Interface, Offload};
+use policy::model::{Driver, Interface, Offload};
 use ports::{Copying, Held, OpenError, Opened, Punt, PuntHeld, Spec, Tagged, Tap, TapHeld, Wish};
 use tracing::warn;
 use wire::PoolMemory;
@@ -60,8 +60,7 @@ impl Opener<'_> {
         let mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
         let carries = |interface: &Interface| interface.parent.as_deref() == Some(name);
         let vlans = self.policy.interfaces.iter().any(carries);
-        let priorities = self.policy.classes.iter().any(Class::asks_priority);
-        let tagged = if vlans || priorities { Tagged::Yes } else { Tagged::No };
+        let tagged = if vlans || self.policy.reads_priority() { Tagged::Yes } else { Tagged::No };
         let spec =
             Spec { name: name.to_owned(), mtu, wish, tagged, offload: self.offload, ..Spec::default() };
         // First the way to Linux: what the port takes must not be lost to it meanwhile.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use policy::model::{Class, Colour, ColourAction, Interface, Meter, MeterKind, Queue};
+use policy::model::{Class, ColourAction, Interface, Meter, Queue};
 use policy::{Policy, Setting, Settings, dscp_name};
 
 use super::card;
@@ -215,19 +215,14 @@ fn points(class: &Class, meter: Option<&Meter>) -> u64 {
     };
     let own = class.mark.map_or(came, bit);
     let Some(meter) = meter else { return own };
-    colours(meter)
+    meter
+        .possible_colours()
         .map(|colour| match meter.actions[colour as usize] {
             ColourAction::Pass | ColourAction::Ecn | ColourAction::EcnOrDrop => own,
             ColourAction::Drop => 0,
             ColourAction::Mark(dscp) => bit(dscp),
         })
         .fold(0, |all, points| all | points)
-}
-
-/// Colours that a meter gives.
-fn colours(meter: &Meter) -> impl Iterator<Item = Colour> {
-    let has_two = meter.kind == MeterKind::TokenBucket;
-    Colour::ALL.into_iter().filter(move |colour| !has_two || *colour != Colour::Yellow)
 }
 
 fn class_card(class: &Class) -> Card {
@@ -269,7 +264,7 @@ fn meter_card(meter: &Meter, classes: usize) -> Card {
         }
         text.push(line);
     }
-    let actions = colours(meter).map(|colour| {
+    let actions = meter.possible_colours().map(|colour| {
         let action = match meter.actions[colour as usize] {
             ColourAction::Pass => "pass".to_owned(),
             ColourAction::Drop => "drop".to_owned(),
