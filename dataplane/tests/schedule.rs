@@ -286,6 +286,46 @@ fn as_many_subscribers_as_instances_share_none() {
     }
 }
 
+/// What waits in the queues of 100,000 subscribers is counted by leaf.
+#[test]
+fn what_waits_is_counted_over_all_instances() {
+    let queues = format!(
+        "{THREE}[[queue]]\nname = \"subscriber\"\nin = \"root\"\nper = \"source\"\ninstances = 100000\n\
+         [[queue]]\nname = \"voice\"\nin = \"subscriber\"\nphb = \"ef\"\n\
+         [[queue]]\nname = \"data\"\nin = \"subscriber\"\ndrop = \"codel\"\n\
+         [[queue]]\nname = \"l4s\"\nin = \"subscriber\"\nphb = \"af1\"\ndrop = \"dualpi2\"\n"
+    );
+    let of = |host: u8| {
+        let packet = |field: u8, bytes| Packet { host, field, ..Packet::of(0, 0, bytes) };
+        [packet(46 << 2, 200), packet(0, 1_000), packet(10 << 2, 300), packet(10 << 2 | 1, 400)]
+    };
+    let mut replay = Replay::new(tables(&queues), Nanos(START), Way::Run).expect("memory");
+    for (number, packet) in (0..).zip((10..210).flat_map(of)) {
+        replay.receive(PortId(0), Nanos(START), number, &packet.frame(), &mut ());
+    }
+    // In 100 ms 125,000 bytes are sent: of 200 subscribers not all have had one turn.
+    replay.advance(Nanos(START + SECOND / 10), &mut ());
+    let trees: Vec<_> = replay.shard.egress.trees().collect();
+    let mut left = 200 * 1_900;
+    for (name, counts) in trees[0].leaves() {
+        let bytes = match &*name {
+            "voice" => 200,
+            "data" => 1_000,
+            "l4s" => 300,
+            "l4s/l4s" => 400,
+            _ => panic!("{name}"),
+        };
+        assert_eq!(counts.packets + counts.sent, 200, "{name}");
+        assert_eq!(
+            (counts.bytes, counts.sent_bytes),
+            (counts.packets * bytes, counts.sent * bytes),
+            "{name}"
+        );
+        left -= counts.sent_bytes;
+    }
+    assert!((200 * 1_900 - 125_000_u64).abs_diff(left) <= 1_000, "{left}");
+}
+
 /// A class that is held at its ceiling makes up for the turn that it missed meanwhile, but for what it may not be ahead of its rate.
 #[test]
 fn a_ceiling_costs_little_of_what_may_be_borrowed() {

@@ -170,11 +170,6 @@ impl Dual {
         }
     }
 
-    /// Packets of low latency.
-    pub(super) fn low(&self) -> &List {
-        &self.low
-    }
-
     /// The two queues.
     pub(super) fn lists_mut(&mut self) -> [&mut List; 2] {
         [&mut self.low, &mut self.classic]

@@ -84,14 +84,6 @@ impl Inner {
         }
     }
 
-    /// Packets of the queue of low latency, if there is one.
-    pub(super) fn low(&self) -> Option<&List> {
-        match self {
-            Inner::Flows(..) => None,
-            Inner::Dual(dual) => Some(dual.low()),
-        }
-    }
-
     /// All queues.
     pub(super) fn lists_mut(&mut self) -> Box<dyn Iterator<Item = &mut List> + '_> {
         match self {

@@ -73,6 +73,20 @@ impl LeafCounts {
         }
     }
 
+    /// Counts a packet that waits from now on. The sum over all instances is kept packet by packet: there may be millions of them.
+    #[inline(always)]
+    pub(super) fn count_queued(&mut self, length: u32) {
+        self.packets += 1;
+        self.bytes += u64::from(length);
+    }
+
+    /// Counts a packet that has waited, and is sent or dropped now.
+    #[inline(always)]
+    pub(super) fn count_taken(&mut self, length: u32) {
+        self.packets -= 1;
+        self.bytes -= u64::from(length);
+    }
+
     /// Counts a packet that departs after that delay.
     #[inline]
     pub(super) fn count_sent(&mut self, length: u32, delay: Nanos) {

@@ -94,6 +94,8 @@ pub(crate) struct Tree {
     is_large: bool,
     /// Place of the instance whose successor's nodes have been asked for.
     ahead: u32,
+    /// Bytes of memory, all of it allocated at the start.
+    memory: usize,
 }
 
 #[derive(Debug)]
@@ -272,23 +274,9 @@ impl Tree {
         waiting.chain(self.line.iter_mut().map(|arrival| &mut arrival.frame))
     }
 
-    /// Counters of each leaf, by place of its settings. What waits is counted now, not packet by packet.
+    /// Counters of each leaf, by place of its settings: of work that does not grow with the number of instances.
     pub(crate) fn counts(&self) -> Vec<LeafCounts> {
-        let mut counts = self.counts.clone();
-        for node in &self.nodes {
-            if let Some(count) = counts.get_mut(node.kind as usize) {
-                count.packets += u64::from(node.list.packets);
-                count.bytes += node.list.bytes;
-                let inner = self.inners.get(node.inside as usize).filter(|_| count.low_latency.is_some());
-                if let (Some(low), Some(list)) = (&mut count.low_latency, inner.and_then(Inner::low)) {
-                    low.packets += u64::from(list.packets);
-                    low.bytes += list.bytes;
-                    count.packets -= u64::from(list.packets);
-                    count.bytes -= list.bytes;
-                }
-            }
-        }
-        counts
+        self.counts.clone()
     }
 
     /// Number of subscribers that have had instances.

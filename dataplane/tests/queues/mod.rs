@@ -2,8 +2,9 @@
 // Not every test needs all of it, and nobody else can use it.
 #![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used)]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
+use dataplane::egress::TreeSide;
 use dataplane::replay::{Way, Witness};
 use dataplane::{Reason, Replay, Tables, Verdict};
 use proptest::prelude::*;
@@ -77,6 +78,7 @@ pub fn play(tables: Tables, way: Way, packets: &[Packet], breaks: &[u64]) -> (Ou
     for (number, packet) in (0..).zip(packets) {
         while let Some(at) = breaks.next_if(|at| **at <= packet.at) {
             replay.advance(Nanos(START + at), &mut outcome);
+            assert_waiting(&replay, &outcome, &packets[..number as usize]);
         }
         replay.receive(PortId(0), Nanos(START + packet.at), number, &packet.frame(), &mut outcome);
     }
@@ -90,6 +92,23 @@ pub fn play(tables: Tables, way: Way, packets: &[Packet], breaks: &[u64]) -> (Ou
     }
     assert_eq!(outcome.departed.len() + outcome.dropped.len(), packets.len());
     (outcome, replay)
+}
+
+/// Checks what a tree counts as waiting against packets that have come and not gone. Behind a tree of incoming packets others may wait.
+fn assert_waiting(replay: &Replay, outcome: &Outcome, packets: &[Packet]) {
+    let departed = outcome.departed.iter().map(|(number, ..)| *number);
+    let gone: HashSet<u32> = departed.chain(outcome.dropped.iter().map(|(number, _)| *number)).collect();
+    let stays = (0..).zip(packets).filter(|(number, _)| !gone.contains(number)).map(|(_, packet)| packet);
+    let due = stays.fold((0, 0), |(packets, bytes), packet| (packets + 1, bytes + packet.bytes as u64));
+    for tree in replay.shard.egress.trees() {
+        let counted = tree
+            .leaves()
+            .fold((0, 0), |(packets, bytes), (_, counts)| (packets + counts.packets, bytes + counts.bytes));
+        match tree.side {
+            TreeSide::On => assert_eq!(counted, due),
+            TreeSide::From => assert!(counted <= due, "{counted:?} of {due:?}"),
+        }
+    }
 }
 
 pub fn departures(queues: &str, packets: &[Packet]) -> Outcome {

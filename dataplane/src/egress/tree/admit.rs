@@ -94,6 +94,7 @@ impl Tree {
         let packet = Waiting { frame: arrival.frame, length, since: self.now };
         let pushed = self.packets.push(&mut node.list, packet);
         debug_assert!(pushed.is_ok(), "room was checked");
+        self.counts[node.kind as usize].count_queued(length);
         if node.list.packets == 1 {
             self.activate(place, tally);
         }
@@ -120,6 +121,7 @@ impl Tree {
             if let Some(longest) = inners[node.inside as usize].pop_longest(packets) {
                 node.list.packets -= 1;
                 node.list.bytes -= u64::from(longest.length);
+                counts.count_taken(longest.length);
                 counts.full += 1;
                 self.subscriber(place).into_iter().for_each(|counts| counts.full += 1);
                 self.lose(longest.frame, Reason::QueueFull);
@@ -147,6 +149,7 @@ impl Tree {
             self.lose(frame, Reason::EarlyDrop);
             return Ok(());
         }
+        counts.count_queued(length);
         let packet = Waiting { frame, length, since: now };
         let pushed = if kind.work == Work::Divided {
             node.list.packets += 1;

@@ -61,6 +61,7 @@ impl Tree {
             counts: settings.nodes.iter().map(|node| LeafCounts::new(node, settings.nodes.len())).collect(),
             is_large: false,
             ahead: NONE,
+            memory: 0,
             settings: Arc::clone(settings),
         };
         tree.build();
@@ -92,6 +93,7 @@ impl Tree {
         self.reserve();
         self.is_large = size_of_val(self.nodes.as_slice()) > NEAR;
         self.wheel = Wheel::new(self.shapers.len() * 2);
+        self.memory = self.allocated();
     }
 
     /// Adds a node; one without use, of which there are instances elsewhere, has nothing inside.
@@ -191,6 +193,10 @@ impl Tree {
 
     /// Bytes of memory.
     pub(crate) fn memory_bytes(&self) -> usize {
+        self.memory
+    }
+
+    fn allocated(&self) -> usize {
         size_of_val(self.nodes.as_slice())
             + size_of_val(self.kinds.as_slice())
             + size_of_val(self.shapers.as_slice())

@@ -68,7 +68,9 @@ impl Tree {
             return None;
         };
         let delay = self.now.since(packet.since);
-        self.counts[node.kind as usize].count_sent(packet.length, delay);
+        let counts = &mut self.counts[node.kind as usize];
+        counts.count_taken(packet.length);
+        counts.count_sent(packet.length, delay);
         if let Some(counts) = self.subscriber(place) {
             counts.count_sent(packet.length, delay);
         }
@@ -111,6 +113,7 @@ impl Tree {
             return None;
         };
         let counts = counts[node.kind as usize].of(&packet.frame);
+        counts.count_taken(packet.length);
         if !counts.lets_go(decision, leaf, &mut packet.frame) {
             self.subscriber(place).into_iter().for_each(|counts| counts.early += 1);
             self.finish(place, None, tally);
