@@ -33,6 +33,7 @@ mod node;
 mod others;
 mod packets;
 mod placement;
+pub(crate) mod program;
 mod report;
 mod shaper;
 mod subscriber;

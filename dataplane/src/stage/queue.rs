@@ -9,7 +9,7 @@ use wire::meta::Fields;
 use wire::{Frame, PortId};
 
 use super::{About, Cx, Stage, Step, header};
-use crate::egress::Ends;
+use crate::egress::{Ends, program};
 use crate::flag;
 use crate::flow::FlowId;
 use crate::tables::{Address, LOCAL, Tables};
@@ -58,8 +58,9 @@ impl Stage for Queue {
         if frame.meta.fate == 0 { Step::Forward } else { Step::Next }
     }
 
-    fn program(_: &Tables) -> u32 {
-        19
+    fn program(tables: &Tables) -> u32 {
+        // This stage; the engine that queues the next frame schedules, too.
+        19 + program::size(&tables.queues)
     }
 }
 
