@@ -1,6 +1,7 @@
 //! Selection of the next packet, and what it charges on the way from its leaf to the root.
 
 use tally::{Op, Region, Tally};
+use wire::Nanos;
 
 use super::super::kind::{Above, Work};
 use super::super::node::{At, NO_RING, Node, Rings};
@@ -71,16 +72,22 @@ impl Tree {
         let counts = &mut self.counts[node.kind as usize];
         counts.count_taken(packet.length);
         counts.count_sent(packet.length, delay);
-        if let Some(counts) = self.subscriber(place) {
-            counts.count_sent(packet.length, delay);
-        }
-        self.finish(place, Some(packet.length), tally);
+        self.finish_sent(place, packet.length, delay, tally);
         if self.is_large {
             self.prefetch_next();
             // The host reads the packet next.
             packet.frame.bytes().first().into_iter().for_each(wire::prefetch::read);
         }
         Some(packet)
+    }
+
+    /// Counts a packet that has left its leaf with its subscriber, and charges it.
+    #[inline(always)]
+    fn finish_sent<T: Tally>(&mut self, place: u32, length: u32, delay: Nanos, tally: &mut T) {
+        if let Some(counts) = self.subscriber(place) {
+            counts.count_sent(length, delay);
+        }
+        self.finish(place, Some(length), tally);
     }
 
     /// [`Tree::send`] from a leaf with queues inside, or with active queue management.
@@ -120,11 +127,9 @@ impl Tree {
             self.lose(packet.frame, Reason::EarlyDrop);
             return None;
         }
-        counts.count_sent(packet.length, now.since(packet.since));
-        if let Some(counts) = self.subscriber(place) {
-            counts.count_sent(packet.length, now.since(packet.since));
-        }
-        self.finish(place, Some(packet.length), tally);
+        let delay = now.since(packet.since);
+        counts.count_sent(packet.length, delay);
+        self.finish_sent(place, packet.length, delay, tally);
         Some(packet)
     }
 
