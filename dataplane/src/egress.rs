@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use tally::{NoTally, Tally};
-use wire::{Bytes, Frame, Link, LinkKind, Nanos, PortId};
+use wire::{Frame, Link, Nanos, PortId};
 
 use crate::nat::Share;
 use crate::tables::{LOCAL, NodeKind, QueueTree, Tables, is_linux};
@@ -25,6 +25,7 @@ mod dropper;
 mod dualpi2;
 mod ends;
 mod fq;
+mod incoming;
 mod inner;
 mod instance;
 mod kind;
@@ -42,6 +43,7 @@ mod tree;
 mod wheel;
 
 pub use ends::Ends;
+use incoming::{EndsBehind, Incoming};
 pub(crate) use mark::congestion as mark_congestion;
 pub use others::Handoff;
 use others::Others;
@@ -81,14 +83,6 @@ pub struct Egress {
     from: Vec<Option<Box<Incoming>>>,
     /// Other workers that serve trees; `None` if there are none.
     others: Option<Box<Others>>,
-}
-
-/// Tree of what comes by an interface.
-#[derive(Debug)]
-struct Incoming {
-    tree: Tree,
-    /// A link without a rate: that of the tree's root counts.
-    link: Link,
 }
 
 /// The egress of one port.
@@ -221,9 +215,11 @@ impl Egress {
                 departed: VecDeque::with_capacity(departed),
             }
         };
+        let needs_ends = queues.on.iter().flatten().any(|tree| tree.needs_ends);
+        let behind = if needs_ends { EndsBehind::Needed } else { EndsBehind::Unused };
         let from = |(port, settings): (PortId, &Option<Arc<QueueTree>>)| {
-            let link = Link::new(LinkKind::Ethernet, None, Bytes(0));
-            Some(Box::new(Incoming { tree: tree(port, settings.as_ref()?)?, link }))
+            let settings = settings.as_ref()?;
+            Some(Box::new(Incoming::new(tree(port, settings)?, waiting(settings), behind)))
         };
         let mut from: Vec<_> = (0..).map(PortId).zip(&queues.from).map(from).collect();
         if from.iter().all(Option::is_none) {
@@ -267,9 +263,8 @@ impl Egress {
         loop {
             // Trees take turns by their moments, as packets of several may come to one port.
             let trees = from.iter_mut().flatten().map(Box::as_mut);
-            let moments =
-                trees.filter_map(|incoming| Some((incoming.tree.moment(&incoming.link)?, incoming)));
-            let Some((moment, Incoming { tree, link })) = moments.min_by_key(|(moment, _)| *moment) else {
+            let moments = trees.filter_map(|incoming| Some((incoming.moment()?, incoming)));
+            let Some((moment, incoming)) = moments.min_by_key(|(moment, _)| *moment) else {
                 until = None;
                 break;
             };
@@ -277,11 +272,10 @@ impl Egress {
             if moment > now {
                 break;
             }
-            match tree.next(link, moment, tally) {
+            let (next, ends) = incoming.next(moment, tally);
+            match next {
                 Next::Frame(mut frame, at) => {
                     frame.meta.received = at;
-                    // Of the packet's ends those on the wire are known here.
-                    let ends = crate::stage::queue::ends_on_wire(&frame);
                     let elsewhere = others.as_ref().and_then(|others| others.on(frame.meta.egress));
                     if let (Some(worker), Some(others)) = (elsewhere, &mut *others) {
                         if others.is_full() {
@@ -324,7 +318,7 @@ impl Egress {
         }
         let at = frame.meta.received;
         if let Some(Some(incoming)) = self.from.get_mut(usize::from(ingress.0)) {
-            return incoming.tree.arrive(frame, at, ends, tally);
+            return incoming.arrive(frame, at, ends, tally);
         }
         if let Some(port) = self.port(frame.meta.egress) {
             port.push_in_order(frame, ends, tally);
@@ -539,13 +533,12 @@ impl Egress {
         were: impl Fn(PortId) -> Option<PortId>,
         mut renumber: impl FnMut(&mut Frame) -> Option<PortId>,
     ) {
-        let mut kept: Vec<Frame> = Vec::new();
         for (place, from) in (0..).map(PortId).zip(&mut self.from) {
             let Some(was) = were(place) else { continue };
             let Some(Some(before)) = old.from.get_mut(usize::from(was.0)) else { continue };
             let Some(incoming) = from else { continue };
             if incoming.tree.settings() == before.tree.settings() {
-                std::mem::swap(&mut incoming.tree, &mut before.tree);
+                incoming.take_over(before);
                 // A frame whose port is gone is dropped when its turn comes.
                 incoming.tree.frames_mut().for_each(|frame| {
                     let _ = renumber(frame);
@@ -555,14 +548,11 @@ impl Egress {
             }
         }
         // What waited in other trees goes on to its port.
-        for before in old.from.iter_mut().flatten() {
-            kept.extend(before.tree.drain());
-        }
-        for mut frame in kept {
+        let kept: Vec<_> = old.from.iter_mut().flatten().flat_map(|before| before.drain()).collect();
+        for (mut frame, ends) in kept {
             frame.meta.received = frame.meta.received.max(now);
             match renumber(&mut frame) {
                 Some(_) => {
-                    let ends = crate::stage::queue::ends_on_wire(&frame);
                     self.enter(frame, LOCAL, &ends, &mut NoTally);
                 }
                 None => old.push_lost(frame),
@@ -580,18 +570,18 @@ impl Egress {
     /// Bytes of the descriptors of queues in the memory of a chip.
     pub(crate) fn tallied_bytes(&self) -> usize {
         let trees = self.ports.iter().filter_map(|port| port.tree.as_deref());
-        let from = self.from.iter().flatten().map(|incoming| &incoming.tree);
-        self.ports.len() * 64 + trees.chain(from).map(Tree::tallied_bytes).sum::<usize>()
+        let from = self.from.iter().flatten().map(|incoming| incoming.tallied_bytes());
+        self.ports.len() * 64 + trees.map(Tree::tallied_bytes).chain(from).sum::<usize>()
     }
 
     /// Bytes of memory.
     pub(crate) fn memory_bytes(&self) -> usize {
         let trees = self.ports.iter().filter_map(|port| port.tree.as_deref());
-        let from = self.from.iter().flatten().map(|incoming| &incoming.tree);
+        let from = self.from.iter().flatten().map(|incoming| incoming.memory_bytes());
         let queues = self.ports.iter().map(|port| port.queue.capacity() * size_of::<Frame>());
         size_of_val(self.ports.as_slice())
             + queues.sum::<usize>()
-            + trees.chain(from).map(Tree::memory_bytes).sum::<usize>()
+            + trees.map(Tree::memory_bytes).chain(from).sum::<usize>()
             + self.others.as_ref().map_or(0, |others| others.memory_bytes())
     }
 
@@ -604,7 +594,7 @@ impl Egress {
             frames.extend(port.tree.as_mut().map_or_else(Vec::new, |tree| tree.drain()));
         }
         for incoming in self.from.iter_mut().flatten() {
-            frames.extend(incoming.tree.drain());
+            frames.extend(incoming.drain().into_iter().map(|(frame, _)| frame));
         }
         if let Some(others) = &mut self.others {
             frames.extend(others.out().drain(..).map(|handoff| handoff.frame));

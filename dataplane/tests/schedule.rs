@@ -7,7 +7,9 @@ use tally::{Count, Region};
 use wire::ethernet::Mac;
 use wire::{Nanos, PortId, build};
 
-use crate::queues::{Packet, SECOND, START, backlog, departures, play, sent_until, tables, traffic, trees};
+use crate::queues::{
+    Packet, SECOND, START, backlog, compiled, departures, play, sent_until, tables, traffic, trees,
+};
 
 const THREE: &str = "[[queue]]\nname = \"root\"\non = \"wan\"\nrate = \"10 Mbit/s\"\noverhead = \"ip\"\n";
 
@@ -423,5 +425,21 @@ proptest! {
             prop_assert!(*at >= last);
             last = *at;
         }
+    }
+
+    /// A tree of incoming packets that holds nothing back changes nothing about the tree behind it, which still tells hosts and flows
+    /// behind a masquerade apart.
+    #[test]
+    fn a_tree_behind_another_shares_by_ends_inside(queues in trees(), packets in traffic()) {
+        prop_assume!(queues.contains("on = \"wan\""));
+        let queues = queues.replace("scheduler = \"fq\"\n", "scheduler = \"fq\"\nisolate = \"source\"\n");
+        let queues = format!(
+            "[[nat]]\nname = \"office\"\nkind = \"masquerade\"\nfrom = \"lan\"\nto = \"wan\"\n{queues}"
+        );
+        let before = "[[queue]]\nname = \"inside\"\nfrom = \"lan\"\n";
+        // Some random trees ask for more than they carry.
+        prop_assume!(compiled(&queues).is_ok());
+        let outcome = departures(&queues, &packets);
+        prop_assert_eq!(outcome, departures(&format!("{queues}{before}"), &packets));
     }
 }

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashSet};
 use dataplane::egress::TreeSide;
 use dataplane::replay::{Way, Witness};
 use dataplane::{Reason, Replay, Tables, Verdict};
+use policy::Diagnostic;
 use proptest::prelude::*;
 use wire::build;
 use wire::ethernet::Mac;
@@ -61,14 +62,19 @@ impl Packet {
 }
 
 pub fn tables(queues: &str) -> Tables {
+    compiled(queues).unwrap_or_else(|diagnostics| panic!("{diagnostics:?}"))
+}
+
+/// The tables of a policy with these queues, if it is one.
+pub fn compiled(queues: &str) -> Result<Tables, Vec<Diagnostic>> {
     let text = format!(
         "[interface.lan]\nzone = \"lan\"\naddresses = [\"192.168.1.1/24\"]\n\
          [interface.wan]\nzone = \"wan\"\naddresses = [\"203.0.113.2/24\"]\n\
          [default]\n\"lan > wan\" = \"accept\"\n{queues}"
     );
     let checked = policy::check(&text, "queues.toml");
-    let policy = checked.policy.unwrap_or_else(|| panic!("{:?}", checked.diagnostics));
-    Tables::compile(&policy, 1).expect("tables")
+    let policy = checked.policy.ok_or(checked.diagnostics)?;
+    Ok(Tables::compile(&policy, 1).expect("tables"))
 }
 
 pub fn play(tables: Tables, way: Way, packets: &[Packet], breaks: &[u64]) -> (Outcome, Replay) {
@@ -159,6 +165,9 @@ pub fn trees() -> impl Strategy<Value = String> {
                 }
                 if scheduler == "drr" && most > 1_000 {
                     text += &format!("guarantee = \"{} kbit/s\"\n", (most / 4).min(rate.unwrap_or(u64::MAX)).min(5_000));
+                }
+                if drop == "red" {
+                    text += "red = [\"20-60 10%\", \"10-30 30%\", \"1-20 100%\"]\n";
                 }
                 if is_fair && drop != "dualpi2" {
                     text += "scheduler = \"fq\"\nflows = 16\n";
