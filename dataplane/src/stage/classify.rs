@@ -5,17 +5,19 @@
 //! VLAN tag (IEEE 802.1Q): each packet has its own. A flow remembers the class of each direction's last code point and priority; any
 //! other is searched for. Changes no byte.
 
-use lookup::classify::Header;
+use arrayvec::ArrayVec;
+use lookup::classify::{self, Header, NO_MATCH};
+use policy::model::Mode;
 use tally::{Op, Region, Tally};
 use wire::meta::Fields;
 use wire::vlan::Priority;
-use wire::{Dscp, Frame};
+use wire::{BATCH, Dscp, Frame};
 
 use super::revalidate;
-use super::{About, Cx, Packets, Stage, Step, header};
+use super::{About, Cx, Packets, Stage, Step, header, take};
 use crate::flag;
 use crate::flow::{Direction, FlowId};
-use crate::tables::{Kind, Tables};
+use crate::tables::{ClassSearch, Kind, Tables};
 
 /// The stage.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,21 +38,28 @@ impl Stage for Classify {
     #[inline]
     fn step<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
         let dscp = Dscp::of_field(frame.meta.ds_field);
-        let kind = kind(frame, dscp, cx);
-        // The kind of the code point by a table, 3; what is remembered of it, compared, 6.
-        cx.tally.instructions(9);
-        cx.tally.execute(Op::Branch, 3);
-        frame.meta.class = if frame.meta.flags & flag::HIT != 0 {
+        let kind = kind(frame, cx.tables);
+        tell_kind(cx);
+        let class = if frame.meta.flags & flag::HIT != 0 {
             of_flow(frame, dscp, kind, cx)
         } else {
             of_packet(frame, kind, cx)
         };
-        // What has waited for a neighbour has been counted before.
-        if frame.meta.flags & flag::WAITED == 0 {
-            cx.tally.atomic(Region::Counter, usize::from(frame.meta.class) * 32, 16);
-            cx.shard.counters.count_class(frame);
-        }
+        set(frame, class, cx);
         Step::Next
+    }
+
+    fn run<T: Tally>(frames: &mut [Frame], cx: &mut Cx<'_, T>) {
+        // Of flows most packets have their class already. Without flows all are searched for together.
+        if cx.tables.mode == Mode::Stateful {
+            for frame in frames {
+                take::<Classify, T>(frame, cx);
+            }
+            return;
+        }
+        for frames in frames.chunks_mut(BATCH) {
+            search_together(frames, cx);
+        }
     }
 
     fn program(tables: &Tables) -> u32 {
@@ -58,17 +67,81 @@ impl Stage for Classify {
     }
 }
 
+/// Searches the classes for up to a batch of frames, those together whose kinds have the same search.
+fn search_together<T: Tally>(frames: &mut [Frame], cx: &mut Cx<'_, T>) {
+    const { assert!(BATCH <= 64, "each frame has a bit") };
+    let mut searches = [0_u16; BATCH];
+    let mut left = 0_u64;
+    for (place, frame) in frames.iter().enumerate().filter(|(_, frame)| Classify::takes(frame)) {
+        searches[place] = kind(frame, cx.tables).search();
+        left |= 1 << place;
+    }
+    while left != 0 {
+        let number = searches[left.trailing_zeros() as usize];
+        let same =
+            places(left).filter(|place| searches[*place] == number).fold(0, |same, place| same | 1 << place);
+        left &= !same;
+        search(frames, same, cx.tables.classes.searches.get(usize::from(number)), cx);
+    }
+}
+
+/// Searches the classes for the frames at the places in `same`.
+fn search<T: Tally>(frames: &mut [Frame], same: u64, among: Option<&ClassSearch>, cx: &mut Cx<'_, T>) {
+    let headers: ArrayVec<Header, BATCH> = places(same).map(|place| header::of(&frames[place], cx)).collect();
+    let mut positions = [NO_MATCH; BATCH];
+    if let Some(among) = among {
+        among.search.classifier.classify_bulk(&headers, &mut positions[..headers.len()]);
+    }
+    for ((place, header), position) in places(same).zip(&headers).zip(positions) {
+        tell_kind(cx);
+        let mut class = 0;
+        if let Some(ClassSearch { search, numbers }) = among {
+            classify::tell(search.classifier.as_ref(), header, cx.tally);
+            class = numbers.get(position as usize).copied().unwrap_or(0);
+        }
+        set(&mut frames[place], class, cx);
+    }
+}
+
+/// Places of the bits that are set.
+fn places(mut bits: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let place = (bits != 0).then(|| bits.trailing_zeros() as usize)?;
+        bits &= bits - 1;
+        Some(place)
+    })
+}
+
+/// Notes the class of a packet, and counts it.
+#[inline(always)]
+fn set<T: Tally>(frame: &mut Frame, class: u16, cx: &mut Cx<'_, T>) {
+    frame.meta.class = class;
+    // What has waited for a neighbour has been counted before.
+    if frame.meta.flags & flag::WAITED == 0 {
+        cx.tally.atomic(Region::Counter, usize::from(frame.meta.class) * 32, 16);
+        cx.shard.counters.count_class(frame);
+    }
+}
+
 /// The kind of a packet, by its code point and the priority in its frame's outer tag.
 #[inline(always)]
-fn kind<T: Tally>(frame: &Frame, dscp: Dscp, cx: &mut Cx<'_, T>) -> Kind {
-    let classes = &cx.tables.classes;
-    if !classes.asks_priority() {
-        return classes.kind(dscp, Priority::DEFAULT);
+fn kind(frame: &Frame, tables: &Tables) -> Kind {
+    let asks_priority = tables.classes.asks_priority();
+    let priority = if asks_priority { Priority::of_frame(frame.bytes()) } else { Priority::DEFAULT };
+    tables.classes.kind(Dscp::of_field(frame.meta.ds_field), priority)
+}
+
+/// Tells what it took to find the kind of a packet, and to use it.
+#[inline(always)]
+fn tell_kind<T: Tally>(cx: &mut Cx<'_, T>) {
+    if cx.tables.classes.asks_priority() {
+        // The type, two comparisons, 4; the priority, its kind, and both kinds together, 4.
+        cx.tally.instructions(8);
+        cx.tally.execute(Op::Branch, 2);
     }
-    // The type, two comparisons, 4; the priority, its kind, and both kinds together, 4.
-    cx.tally.instructions(8);
-    cx.tally.execute(Op::Branch, 2);
-    classes.kind(dscp, Priority::of_frame(frame.bytes()))
+    // The kind of the code point by a table, 3; what is remembered of it, compared, 6.
+    cx.tally.instructions(9);
+    cx.tally.execute(Op::Branch, 3);
 }
 
 /// The class of a packet of a decided flow.

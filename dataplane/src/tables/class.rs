@@ -42,6 +42,12 @@ impl Kind {
         self.0
     }
 
+    /// Number of the search among the classes that packets of the kind may be of.
+    #[inline(always)]
+    pub(crate) const fn search(self) -> u16 {
+        self.0 >> 6
+    }
+
     /// Number of no kind.
     pub(crate) const NONE: u16 = u16::MAX;
 }
@@ -82,7 +88,7 @@ impl Classes {
     /// The number of the first class whose conditions a packet meets, or 0. `kind` is the packet's.
     #[inline]
     pub(crate) fn find<T: Tally>(&self, header: &Header, kind: Kind, tally: &mut T) -> u16 {
-        let Some(ClassSearch { search, numbers }) = self.searches.get(usize::from(kind.0 >> 6)) else {
+        let Some(ClassSearch { search, numbers }) = self.searches.get(usize::from(kind.search())) else {
             return 0;
         };
         classify::tell(search.classifier.as_ref(), header, tally);
