@@ -175,7 +175,10 @@ impl<'a> Reader<'a> {
             self.skip(self.at + gap);
             let rest = &self.text[self.at..];
             if !rest.starts_with('{') {
-                if is_list && !rest.is_empty() {
+                if is_list && rest.is_empty() {
+                    // Cut off: who knows what came after.
+                    self.miss(self.line, "[", Why::Syntax);
+                } else if is_list {
                     self.strange();
                 }
                 return;

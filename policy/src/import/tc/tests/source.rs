@@ -246,3 +246,16 @@ fn json_of_newer_and_older_versions() {
     let import = import(&broken);
     assert_eq!((import.untranslated.len(), queue(&import.policy, "e").limit), (1, Some(5)));
 }
+
+/// Wherever a listing is cut off within an array, also between two objects.
+#[test]
+fn json_that_is_cut_off_is_listed() {
+    let before = "tc qdisc add dev e root handle 1: htb default 20\ntc class show dev e\n";
+    let classes = "[{\"class\":\"htb\",\"handle\":\"1:1\",\"root\":true,\"rate\":1250000,\"ceil\":1250000},\n\
+         {\"class\":\"htb\",\"handle\":\"1:20\",\"parent\":\"1:1\",\"rate\":125000,\"ceil\":1250000} ]";
+    let missing = |end: usize| import(&format!("{before}{}", &classes[..end])).untranslated;
+    assert_eq!(missing(classes.len()), []);
+    for end in 1..classes.len() {
+        assert!(!missing(end).is_empty(), "{}", &classes[..end]);
+    }
+}
