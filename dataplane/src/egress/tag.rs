@@ -1,11 +1,13 @@
 //! Children of a node that are served by start tags: start-time fair queueing (Goyal, Vin and Cheng 1996).
 //!
-//! Virtual time is the start tag of the packet sent last. When all children of a priority have been served, time goes on to the last
-//! finish tag, as the paper has it: whoever comes then begins with the others, and nobody is held back for what was sent before the
-//! pause. Tags count modulo 2^64, and are compared by their distance.
+//! Virtual time is the start tag of the packet that is sent. When all children of a priority have been served and the last packet has
+//! gone, time goes on to the last finish tag, as the paper has it: whoever comes then begins with the others, and nobody is held back
+//! for what was sent before the pause. Tags count modulo 2^64, and are compared by their distance.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
+
+use wire::Nanos;
 
 use super::node::{NO_RING, Node, PRIORITIES};
 
@@ -24,6 +26,24 @@ struct Times {
     now: u64,
     /// Last of the finish tags.
     last: u64,
+    /// Moment at which that packet began.
+    began: Nanos,
+}
+
+/// Packet that a tree is sending, or has sent last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Service {
+    /// Moment at which it begins.
+    pub(super) began: Nanos,
+    /// Moment at which the next may begin.
+    pub(super) until: Nanos,
+}
+
+impl Service {
+    /// True if it is being sent at `now`: what comes at the very end finds no pause.
+    fn is_at(&self, now: Nanos) -> bool {
+        now <= self.until
+    }
 }
 
 /// A child's start tag. Of a heap the first is the greatest: the one with the lowest tag, of the same tag the lowest place.
@@ -65,7 +85,26 @@ impl Tagged {
         self.heaps[usize::from(priority) % PRIORITIES].reserve_exact(children);
     }
 
-    /// Adds a child of a priority that has something to send.
+    /// Adds a child of a priority that has something to send at `now`; virtual time goes on first, where all others have been served and
+    /// their last packet, if it is `service`, has gone.
+    pub(super) fn offer(
+        &mut self,
+        place: u32,
+        priority: u8,
+        nodes: &mut [Node],
+        service: &Service,
+        now: Nanos,
+    ) {
+        let number = usize::from(priority) % PRIORITIES;
+        let times = &mut self.times[number];
+        let is_served = times.began == service.began && service.is_at(now);
+        if self.heaps[number].is_empty() && !is_served {
+            times.now = times.last;
+        }
+        self.insert(place, priority, nodes);
+    }
+
+    /// Adds a child of a priority that has something to send, at once after it has sent.
     #[inline]
     pub(super) fn insert(&mut self, place: u32, priority: u8, nodes: &mut [Node]) {
         let (number, now) = (usize::from(priority) % PRIORITIES, self.now(priority));
@@ -77,13 +116,13 @@ impl Tagged {
         nodes[parent as usize].sharing |= 1 << number;
     }
 
-    /// Takes out the first child of a priority, which has sent so many bytes.
+    /// Takes out the first child of a priority, which sends so many bytes from `now` on.
     #[inline]
-    pub(super) fn take(&mut self, priority: u8, bytes: u32, weight: u32, nodes: &mut [Node]) {
+    pub(super) fn take(&mut self, priority: u8, bytes: u32, weight: u32, nodes: &mut [Node], now: Nanos) {
         let number = usize::from(priority) % PRIORITIES;
         let Some(Start { tag, place }) = self.heaps[number].pop() else { return };
         let times = &mut self.times[number];
-        times.now = tag;
+        (times.now, times.began) = (tag, now);
         let node = &mut nodes[place as usize];
         node.ring = NO_RING;
         node.finish = tag.wrapping_add((u64::from(bytes) << FRACTION) / u64::from(weight.max(1)));
@@ -93,15 +132,6 @@ impl Tagged {
         if self.heaps[number].is_empty() {
             let parent = node.parent;
             nodes[parent as usize].sharing &= !(1 << number);
-        }
-    }
-
-    /// Lets time go on to the last finish tag where no child of a priority has anything to send.
-    #[inline]
-    pub(super) fn pause(&mut self, priority: u8) {
-        let number = usize::from(priority) % PRIORITIES;
-        if self.heaps[number].is_empty() {
-            self.times[number].now = self.times[number].last;
         }
     }
 
@@ -126,14 +156,14 @@ mod tests {
         let mut nodes = vec![Node::new(NONE, 0, 0, NONE)];
         nodes.extend(weights.iter().map(|_| Node { finish: from, ..Node::new(0, 0, 0, NONE) }));
         let mut tagged = Tagged::default();
-        tagged.times[0] = Times { now: from, last: from };
+        tagged.times[0] = Times { now: from, last: from, began: Nanos(0) };
         (1..nodes.len() as u32).for_each(|place| tagged.insert(place, 0, &mut nodes));
         let mut sent = vec![0; weights.len()];
         for _ in 0..packets {
             let place = tagged.first(nodes[0].sharing).unwrap();
             let child = place as usize - 1;
             sent[child] += 1_500;
-            tagged.take(0, 1_500, weights[child], &mut nodes);
+            tagged.take(0, 1_500, weights[child], &mut nodes, Nanos(0));
             tagged.insert(place, 0, &mut nodes);
         }
         sent
@@ -156,7 +186,7 @@ mod tests {
             let mut nodes =
                 vec![Node::new(NONE, 0, 0, NONE), Node::new(0, 0, 0, NONE), Node::new(0, 0, 0, NONE)];
             let mut tagged = Tagged::default();
-            tagged.times[0] = Times { now: since, last: since };
+            tagged.times[0] = Times { now: since, last: since, began: Nanos(0) };
             nodes[1].finish = since.wrapping_add(5);
             tagged.insert(1, 0, &mut nodes);
             tagged.insert(2, 0, &mut nodes);

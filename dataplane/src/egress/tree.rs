@@ -30,7 +30,7 @@ use super::node::{Node, Rings, Shaping};
 use super::packets::{NONE, Packets};
 use super::report::LeafCounts;
 use super::shaper::Pace;
-use super::tag::Tagged;
+use super::tag::{Service, Tagged};
 use super::wheel::Wheel;
 use crate::stage::header;
 use crate::tables::{NodeKind, QueueTree};
@@ -85,6 +85,8 @@ pub(crate) struct Tree {
     /// True if the root has a packet that its ceiling lets go.
     is_ready: bool,
     now: Nanos,
+    /// Packet that is being sent, or was sent last.
+    service: Service,
     random: Random,
     /// Key of hashes of flows and hosts.
     seed: u64,
@@ -217,6 +219,10 @@ impl Tree {
                     if let Some(packet) = self.send(tally) {
                         // The opportunity has come.
                         let start = link.take(at, Nanos::MAX, packet.frame.len()).unwrap_or(at);
+                        if !self.tagged.is_empty() {
+                            let until = link.opportunity().max(self.root_ready());
+                            self.service = Service { began: at, until };
+                        }
                         return Next::Frame(packet.frame, start);
                     }
                 }
@@ -259,6 +265,14 @@ impl Tree {
             }
         }
         first
+    }
+
+    /// Moment from which the root's ceiling lets the next packet go.
+    #[inline(always)]
+    fn root_ready(&self) -> Nanos {
+        let pace = self.paces.first().and_then(|paces| paces.ceiling.as_ref());
+        let shaping = self.nodes.first().and_then(|root| self.shapers.get(root.shaper as usize));
+        pace.zip(shaping).map_or(Nanos(0), |(pace, shaping)| pace.ready(&shaping.ceiling))
     }
 
     /// Sets a packet aside that is dropped now.

@@ -14,7 +14,7 @@ use super::super::node::{Node, PRIORITIES, Rings, Shaping};
 use super::super::packets::{NONE, Packets};
 use super::super::report::LeafCounts;
 use super::super::shaper::Pace;
-use super::super::tag::Tagged;
+use super::super::tag::{Service, Tagged};
 use super::super::wheel::Wheel;
 use super::{Arrival, Paces, Tree};
 use crate::tables::{NO_NODE, NodeKind, QueueNode, QueueTree};
@@ -56,6 +56,7 @@ impl Tree {
             lost: None,
             is_ready: false,
             now: Nanos(0),
+            service: Service::default(),
             random: Random(seed),
             seed,
             counts: settings.nodes.iter().map(|node| LeafCounts::new(node, settings.nodes.len())).collect(),
@@ -137,6 +138,8 @@ impl Tree {
     pub(crate) fn set_back(&mut self, span: Nanos) {
         let back = |at: &mut Nanos| *at = Nanos(at.0.saturating_sub(span.0));
         back(&mut self.now);
+        // Over, by then.
+        self.service = Service::default();
         self.lost.iter_mut().for_each(|lost| back(&mut lost.at));
         for arrival in &mut self.line {
             back(&mut arrival.at);

@@ -241,6 +241,7 @@ impl Tree {
     fn finish_shaped<T: Tally>(&mut self, place: u32, sent: Option<u32>, tally: &mut T) -> bool {
         let charged = self.charge(place, sent, tally);
         let bytes = sent.unwrap_or(0);
+        let now = self.now;
         let Tree { nodes, kinds, tagged, .. } = self;
         let node = &mut nodes[place as usize];
         let kind = &kinds[node.kind as usize];
@@ -264,11 +265,9 @@ impl Tree {
                 tally.instructions(40);
                 let parent = node.parent;
                 let tagged = &mut tagged[nodes[parent as usize].inside as usize];
-                tagged.take(kind.priority, bytes, kind.weight, nodes);
+                tagged.take(kind.priority, bytes, kind.weight, nodes, now);
                 if stays {
                     tagged.insert(place, kind.priority, nodes);
-                } else {
-                    tagged.pause(kind.priority);
                 }
             }
         }
@@ -386,7 +385,8 @@ impl Tree {
             let above = &self.nodes[parent as usize];
             let (was_active, inside) = (above.is_active(), above.inside);
             if kind.above == Above::Wfq {
-                self.tagged[inside as usize].insert(place, kind.priority, &mut self.nodes);
+                let Tree { tagged, nodes, service, now, .. } = self;
+                tagged[inside as usize].offer(place, kind.priority, nodes, service, *now);
             } else {
                 self.rings[inside as usize].insert(place, kind.priority, at, &mut self.nodes);
                 if self.nodes[place as usize].shaper != NONE {
