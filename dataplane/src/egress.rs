@@ -49,7 +49,7 @@ pub use others::Handoff;
 use others::Others;
 pub use placement::{LeafPlace, Placement, ip_length, is_marked};
 pub use report::{Delays, LeafCounts};
-pub use subscriber::{SubscriberCounts, SubscriberReport};
+pub use subscriber::{RecentDelays, SubscriberCounts, SubscriberReport};
 use tree::Tree;
 
 /// The answer to an opportunity to send.

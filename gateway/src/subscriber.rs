@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use dataplane::Tables;
-use dataplane::egress::{SubscriberCounts, SubscriberReport, TreeSide};
+use dataplane::egress::{RecentDelays, SubscriberCounts, SubscriberReport, TreeSide};
 use dataplane::tables::Address;
 use policy::model::MeterScope;
 use serde::{Deserialize, Serialize};
@@ -61,6 +61,19 @@ pub struct SubscriberView {
     pub dropped_early: u64,
     /// Delay of the last packets sent, in nanoseconds: a mean in which each later one counts one eighth.
     pub delay_ns: u64,
+    /// Delays of the last packets sent.
+    pub delay: SubscriberDelays,
+}
+
+/// Delays that so many of the last packets did not exceed, of one in sixteen, in nanoseconds, to a power of two; null without packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SubscriberDelays {
+    /// Half of the packets.
+    pub p50: Option<u64>,
+    /// Nine of ten.
+    pub p90: Option<u64>,
+    /// All but one of a hundred.
+    pub p99: Option<u64>,
 }
 
 /// Subscribers of all workers at one moment.
@@ -83,6 +96,7 @@ struct Sum {
     packets: u64,
     bytes: u64,
     counts: SubscriberCounts,
+    delays: RecentDelays,
 }
 
 impl Snapshot {
@@ -102,11 +116,8 @@ impl Snapshot {
         let sum = self.subscribers.entry(key).or_default();
         sum.packets += found.packets;
         sum.bytes += found.bytes;
-        sum.counts.sent += found.counts.sent;
-        sum.counts.sent_bytes += found.counts.sent_bytes;
-        sum.counts.full += found.counts.full;
-        sum.counts.early += found.counts.early;
-        sum.counts.delay = sum.counts.delay.max(found.counts.delay);
+        sum.counts.add(&found.counts);
+        sum.delays.add(&found.delays);
     }
 
     /// The first `most` in that order, with their rates since `before`, which was so long ago.
@@ -146,8 +157,16 @@ impl Snapshot {
             dropped_full: sum.counts.full.into(),
             dropped_early: sum.counts.early.into(),
             delay_ns: sum.counts.delay.0,
+            delay: SubscriberDelays::of(&sum.delays),
         };
         all.into_iter().map(view).collect()
+    }
+}
+
+impl SubscriberDelays {
+    fn of(delays: &RecentDelays) -> SubscriberDelays {
+        let percentile = |per_mille| delays.percentile(per_mille).map(|delay| delay.0);
+        SubscriberDelays { p50: percentile(500), p90: percentile(900), p99: percentile(990) }
     }
 }
 

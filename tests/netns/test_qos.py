@@ -124,6 +124,7 @@ def test_subscribers_are_listed_by_rate_and_by_backlog(net):
             assert 6e6 < first["rate_bps"] < 10e6, first
             assert first["waiting"] > 0 and first["waiting_bytes"] == BYTES * first["waiting"]
             assert first["sent"]["packets"] > 0 and first["delay_ns"] > 10_000_000
+            assert 10_000_000 < first["delay"]["p50"] <= first["delay"]["p99"] <= 2**32
         receive(remote, 2_000)
     refused = net.office.ask("queues", "--subscribers", "5", "--of", "uplink", check=False)
     assert refused.returncode != 0 and "no queue" in refused.stdout, refused.stdout

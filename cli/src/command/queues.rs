@@ -39,7 +39,8 @@ sent (packets, bytes), dropped_full, dropped_early, marked, delay (nanoseconds);
 `now`, over the seconds watched: rate_bps, packets, full, early and marked a second, and delay.
 With --subscribers it is an array of subscribers: subscriber (address or prefix), \
 queue, interface, side, rate_bps, waiting, waiting_bytes, sent, dropped_full, \
-dropped_early, and delay_ns, a mean in which each packet counts one eighth."))]
+dropped_early, delay_ns, a mean in which each packet counts one eighth, and delay (p50, p90, \
+p99, in nanoseconds), of one in sixteen of the last packets, to a power of two."))]
 pub(crate) struct Arguments {
     /// Time over which rates, drops and delays are taken; 0: since the start
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
@@ -191,6 +192,8 @@ impl Arguments {
             "full",
             "early",
             "delay ms",
+            "p50",
+            "p99",
         ]);
         for view in found {
             table.row([
@@ -205,6 +208,8 @@ impl Arguments {
                 view.dropped_full.to_string(),
                 view.dropped_early.to_string(),
                 millis_text(view.delay_ns),
+                view.delay.p50.map_or_else(String::new, millis_text),
+                view.delay.p99.map_or_else(String::new, millis_text),
             ]);
         }
         table.print().map(|()| Exit::Done)

@@ -5,10 +5,11 @@
 //! half full at most.
 
 use policy::model::MeterScope;
+use wire::Nanos;
 
 use super::ends::Subscriber;
 use super::packets::NONE;
-use super::subscriber::SubscriberCounts;
+use super::subscriber::{RecentDelays, SubscriberCounts};
 use crate::tables::Address;
 
 /// Instances of one node.
@@ -30,6 +31,8 @@ pub(super) struct Instances {
     owners: Vec<Subscriber>,
     /// Counters of each instance; last those of the shared one.
     counts: Vec<SubscriberCounts>,
+    /// Delays of each instance likewise.
+    delays: Vec<RecentDelays>,
     hand: u32,
 }
 
@@ -58,6 +61,7 @@ impl Instances {
             slots: vec![Slot { hash: 0, number: NONE }; slots],
             owners: Vec::with_capacity(most as usize),
             counts: vec![SubscriberCounts::default(); most as usize + 1],
+            delays: vec![RecentDelays::default(); most as usize + 1],
             hand: 0,
         }
     }
@@ -101,7 +105,31 @@ impl Instances {
     /// Counters of the instance that a node is in.
     #[inline]
     pub(super) fn counts_of(&mut self, node: u32) -> Option<&mut SubscriberCounts> {
-        self.counts.get_mut((node.wrapping_sub(self.base) / self.size.max(1)) as usize)
+        let number = self.number_of(node);
+        self.counts.get_mut(number)
+    }
+
+    /// Counts a packet that a node has sent after that delay.
+    #[inline]
+    pub(super) fn count_sent(&mut self, node: u32, length: u32, delay: Nanos) {
+        let number = self.number_of(node);
+        let Some(counts) = self.counts.get_mut(number) else { return };
+        counts.count_sent(length, delay);
+        if counts.is_sample() {
+            if let Some(delays) = self.delays.get_mut(number) {
+                delays.count(delay);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn number_of(&self, node: u32) -> usize {
+        (node.wrapping_sub(self.base) / self.size.max(1)) as usize
+    }
+
+    /// Delays of an instance, by number.
+    pub(super) fn delays(&self, number: u32) -> RecentDelays {
+        self.delays.get(number as usize).copied().unwrap_or_default()
     }
 
     /// Counters of an instance, by number.
@@ -123,6 +151,7 @@ impl Instances {
     pub(super) fn memory_bytes(&self) -> usize {
         size_of_val(self.slots.as_slice())
             + size_of_val(self.counts.as_slice())
+            + size_of_val(self.delays.as_slice())
             + self.owners.capacity() * size_of::<Subscriber>()
     }
 
@@ -166,6 +195,7 @@ impl Instances {
                 self.forget(number);
                 self.owners[number as usize] = *subscriber;
                 self.counts[number as usize] = SubscriberCounts::default();
+                self.delays[number as usize] = RecentDelays::default();
                 return Some(number);
             }
         }

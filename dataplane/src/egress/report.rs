@@ -139,18 +139,22 @@ impl Delays {
 
     /// The delay that so many thousandths of the packets did not exceed, to an eighth; `None` without packets.
     pub fn percentile(&self, per_mille: u64) -> Option<Nanos> {
-        let total: u64 = self.counts.iter().sum();
-        if total == 0 {
-            return None;
-        }
-        let rank = (u128::from(total) * u128::from(per_mille)).div_ceil(1_000).max(1) as u64;
-        let mut seen = 0;
-        let place = self.counts.iter().position(|count| {
-            seen += count;
-            seen >= rank
-        });
-        place.map(|place| Nanos(upper(place)))
+        percentile(self.counts.iter().copied(), per_mille).map(|place| Nanos(upper(place)))
     }
+}
+
+/// Bucket of the packet that so many thousandths of all do not exceed; `None` without packets.
+pub(super) fn percentile(mut counts: impl Iterator<Item = u64> + Clone, per_mille: u64) -> Option<usize> {
+    let total: u64 = counts.clone().sum();
+    if total == 0 {
+        return None;
+    }
+    let rank = (u128::from(total) * u128::from(per_mille)).div_ceil(1_000).max(1) as u64;
+    let mut seen = 0;
+    counts.position(|count| {
+        seen += count;
+        seen >= rank
+    })
 }
 
 /// Bucket of a delay.

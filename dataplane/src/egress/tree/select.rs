@@ -84,8 +84,8 @@ impl Tree {
     /// Counts a packet that has left its leaf with its subscriber, and charges it.
     #[inline(always)]
     fn finish_sent<T: Tally>(&mut self, place: u32, length: u32, delay: Nanos, tally: &mut T) {
-        if let Some(counts) = self.subscriber(place) {
-            counts.count_sent(length, delay);
+        if let Some(instances) = self.instances_of(place) {
+            instances.count_sent(place, length, delay);
         }
         self.finish(place, Some(length), tally);
     }

@@ -7,6 +7,7 @@ use policy::model::MeterScope;
 use wire::PortId;
 
 use super::super::TreeSide;
+use super::super::instance::Instances;
 use super::super::subscriber::{SubscriberCounts, SubscriberReport};
 use super::Tree;
 
@@ -14,9 +15,15 @@ impl Tree {
     /// Counters of the subscriber that a node belongs to.
     #[inline]
     pub(super) fn subscriber(&mut self, place: u32) -> Option<&mut SubscriberCounts> {
+        self.instances_of(place)?.counts_of(place)
+    }
+
+    /// Instances that a node is in.
+    #[inline(always)]
+    pub(super) fn instances_of(&mut self, place: u32) -> Option<&mut Instances> {
         let kind = self.nodes.get(place as usize)?.kind;
         let group = self.kinds.get(kind as usize)?.group;
-        self.instances.get_mut(group as usize)?.counts_of(place)
+        self.instances.get_mut(group as usize)
     }
 
     /// Number of instances that have been made, and of those that are shared.
@@ -60,6 +67,7 @@ impl Tree {
                     packets,
                     bytes,
                     counts,
+                    delays: instances.delays(number),
                 });
             }
             before += made + 1;
