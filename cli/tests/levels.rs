@@ -18,6 +18,7 @@ const FLOORS: &[(&str, u64)] = &[
     ("wire", 1),
     ("ciphers", 1),
     ("lookup", 2),
+    ("esp", 2),
     ("policy", 2),
     ("ports", 2),
     ("traffic", 3),

@@ -1,4 +1,14 @@
-//! The cleartext part of ESP (RFC 4303, section 2): security parameters index and sequence number.
+//! ESP on the wire (RFC 4303): the part in clear (section 2: security parameters index and sequence number), algorithms with their
+//! lengths, and keys.
+
+mod secret;
+mod suite;
+
+pub use secret::{BadHex, Secret};
+pub use suite::{
+    Cipher, Direction, Esn, Integrity, Mode, NAT_PORT, SUITES, Standing, Suite, SuiteName, TRAILER_LEN, Tfc,
+    Udp,
+};
 
 use crate::header::{be32, put};
 

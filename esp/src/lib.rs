@@ -1,0 +1,16 @@
+//! ESP (RFC 4303) by itself: packets are laid out ([`format`]), sealed and opened ([`Transform`]), their numbers judged ([`Window`]).
+//!
+//! Cryptography is that of libraries, each behind [`Transform`] in a file of its own (`library/`). Keys are expanded once for an SA
+//! ([`expand`]); from there on nothing is allocated, and no input panics: what is not genuine is [`Forged`], without a reason.
+//! SAs, their lifetimes and their selectors are the data plane's.
+
+pub mod format;
+mod library;
+mod packet;
+pub mod sequence;
+mod transform;
+mod window;
+
+pub use packet::Packet;
+pub use transform::{Forged, KeyError, Keys, Transform, expand};
+pub use window::{Place, Window};

@@ -1,0 +1,103 @@
+//! The combined ciphers of `ring`: AES-GCM (RFC 4106) and ChaCha20-Poly1305 (RFC 7634).
+
+use std::hint::black_box;
+
+use ring::aead::{self, Algorithm, LessSafeKey, NONCE_LEN, Nonce, Tag, UnboundKey};
+use wire::esp::{Cipher, Direction, Suite};
+use zeroize::Zeroize;
+
+use crate::packet::{Aad, Packet};
+use crate::transform::{Forged, Keys, Transform};
+
+/// Bytes of the salt.
+const SALT: usize = 4;
+
+pub(super) fn has(suite: &Suite) -> bool {
+    algorithm(suite).is_some()
+}
+
+fn algorithm(suite: &Suite) -> Option<&'static Algorithm> {
+    match (suite.cipher, suite.key) {
+        (Cipher::Gcm, 16) => Some(&aead::AES_128_GCM),
+        (Cipher::Gcm, 32) => Some(&aead::AES_256_GCM),
+        (Cipher::ChaCha20Poly1305, 32) => Some(&aead::CHACHA20_POLY1305),
+        _ => None,
+    }
+}
+
+pub(super) fn expand(suite: &'static Suite, keys: &Keys, _: Direction) -> Box<dyn Transform> {
+    let algorithm = algorithm(suite).expect("asked for a suite that `has` has");
+    Box::new(Aead { suite, key: Key::new(algorithm, keys.cipher.expose()) })
+}
+
+struct Aead {
+    suite: &'static Suite,
+    key: Key,
+}
+
+impl Transform for Aead {
+    fn suite(&self) -> &'static Suite {
+        self.suite
+    }
+
+    fn seal(&self, packet: Packet<'_>) {
+        let Packet { number, esn, .. } = packet;
+        let fields = match packet.fields(self.suite) {
+            Ok(fields) => fields,
+            Err(bytes) => return bytes.fill(0),
+        };
+        fields.iv.copy_from_slice(&number.to_be_bytes());
+        let aad = aead::Aad::from(Aad::of(fields.header, number, esn));
+        match self.key.expanded.seal_in_place_separate_tag(self.key.nonce(fields.iv), aad, fields.text) {
+            Ok(tag) => fields.icv.copy_from_slice(tag.as_ref()),
+            // For texts of gigabytes only.
+            Err(_) => fields.text.fill(0),
+        }
+    }
+
+    fn open(&self, packet: Packet<'_>) -> Result<(), Forged> {
+        let Packet { number, esn, .. } = packet;
+        let fields = packet.fields(self.suite).map_err(|_| Forged)?;
+        let aad = aead::Aad::from(Aad::of(fields.header, number, esn));
+        let tag = Tag::try_from(&*fields.icv).map_err(|_| Forged)?;
+        let nonce = self.key.nonce(fields.iv);
+        let opened = self.key.expanded.open_in_place_separate_tag(nonce, aad, tag, fields.text, 0..);
+        opened.map(|_| ()).map_err(|_| Forged)
+    }
+}
+
+/// An expanded key with its salt, cleared when dropped. `ring` does not clear its keys; so this one lies on the heap, is never
+/// moved, and is overwritten in place. Copies that its making may leave on the stack are not cleared.
+struct Key {
+    expanded: Box<LessSafeKey>,
+    salt: [u8; SALT],
+}
+
+impl Key {
+    /// Expands key and salt, of the lengths that [`expand`] of the crate has checked.
+    fn new(algorithm: &'static Algorithm, key_and_salt: &[u8]) -> Key {
+        let (key, salt) = key_and_salt.split_last_chunk().expect("salt behind the key");
+        let key = UnboundKey::new(algorithm, key).expect("a key of the algorithm's length");
+        Key { expanded: Box::new(LessSafeKey::new(key)), salt: *salt }
+    }
+
+    /// The nonce of RFC 4106, section 4: salt, then IV.
+    fn nonce(&self, iv: &[u8]) -> Nonce {
+        let mut nonce = [0; NONCE_LEN];
+        nonce[..SALT].copy_from_slice(&self.salt);
+        nonce[SALT..].copy_from_slice(iv);
+        Nonce::assume_unique_for_key(nonce)
+    }
+}
+
+impl Drop for Key {
+    fn drop(&mut self) {
+        self.salt.zeroize();
+        let algorithm = self.expanded.algorithm();
+        if let Ok(zeros) = UnboundKey::new(algorithm, &[0; 32][..algorithm.key_len()]) {
+            *self.expanded = LessSafeKey::new(zeros);
+            // Somebody might look: the store has to happen.
+            black_box(&*self.expanded);
+        }
+    }
+}

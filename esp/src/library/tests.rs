@@ -1,0 +1,152 @@
+//! All suites: against published packets, and each for itself.
+
+use proptest::prelude::*;
+use wire::esp::{Direction, Esn, HEADER_LEN, HeaderMut, SUITES, Secret, Suite};
+
+use super::*;
+use crate::packet::{Packet, SPARE};
+use crate::transform::{Forged, KeyError, expand};
+
+mod vector;
+
+/// What lies in front of an ESP header.
+const IN_FRONT: [u8; SPARE] = [0xa1, 0xb2, 0xc3, 0xd4];
+
+/// Suites that a library of this build has.
+fn suites() -> Vec<&'static Suite> {
+    SUITES.iter().filter(|suite| LIBRARIES.iter().any(|library| (library.has)(suite))).collect()
+}
+
+fn hex(digits: &str) -> Vec<u8> {
+    Secret::of_hex(digits).unwrap().expose().to_vec()
+}
+
+fn keys(cipher: &str, auth: &str) -> Keys {
+    Keys { cipher: Secret::of_hex(cipher).unwrap(), auth: Secret::of_hex(auth).unwrap() }
+}
+
+/// Keys of the right lengths, of bytes that follow from a seed.
+fn made_up(suite: &Suite, seed: u8) -> Keys {
+    let key =
+        |len: usize, step: u8| Secret::new((0..len).map(|at| (at as u8).wrapping_mul(step) ^ seed).collect());
+    Keys {
+        cipher: key(usize::from(suite.key) + usize::from(suite.salt), 37),
+        auth: key(usize::from(suite.auth_key), 59),
+    }
+}
+
+fn both_ways(suite: &'static Suite, keys: &Keys) -> (Box<dyn Transform>, Box<dyn Transform>) {
+    (expand(suite, keys, Direction::Out).unwrap(), expand(suite, keys, Direction::In).unwrap())
+}
+
+/// A packet with its header and text, yet unsealed, and the place of its text.
+fn unsealed(suite: &Suite, spi: u32, number: u64, text: &[u8]) -> (Vec<u8>, std::ops::Range<usize>) {
+    let at = SPARE + HEADER_LEN + usize::from(suite.iv);
+    let mut bytes = vec![0x55; at + text.len() + usize::from(suite.icv)];
+    bytes[..SPARE].copy_from_slice(&IN_FRONT);
+    let mut header = HeaderMut::of(&mut bytes[SPARE..]).unwrap();
+    header.set_spi(spi);
+    header.set_sequence(number as u32);
+    bytes[at..at + text.len()].copy_from_slice(text);
+    (bytes, at..at + text.len())
+}
+
+fn esn() -> impl Strategy<Value = Esn> {
+    prop_oneof![Just(Esn::Off), Just(Esn::On)]
+}
+
+proptest! {
+    /// What is sealed is opened, by the same key and number only, and any changed bit is noticed. Spare bytes stay.
+    #[test]
+    fn what_is_sealed_is_opened(
+        suite in prop::sample::select(suites()),
+        seed in any::<u8>(),
+        number in any::<u64>(),
+        esn in esn(),
+        blocks in 1..100_usize,
+        flip in any::<prop::sample::Index>(),
+        bit in 0..8_u32,
+    ) {
+        let text: Vec<u8> = (0..blocks * usize::from(suite.align)).map(|at| (at as u8) ^ seed).collect();
+        let (seal, open) = both_ways(suite, &made_up(suite, seed));
+        let (mut bytes, place) = unsealed(suite, 0x1234_5678, number, &text);
+        let header = bytes[..SPARE + HEADER_LEN].to_vec();
+        seal.seal(Packet { bytes: &mut bytes, number, esn });
+        prop_assert_eq!(&bytes[..SPARE + HEADER_LEN], &header[..]);
+        let sealed = bytes.clone();
+
+        prop_assert_eq!(open.open(Packet { bytes: &mut bytes, number, esn }), Ok(()));
+        prop_assert_eq!(&bytes[..SPARE + HEADER_LEN], &header[..]);
+        prop_assert_eq!(&bytes[place], &text[..]);
+
+        if suite.icv > 0 {
+            let mut changed = sealed.clone();
+            let at = SPARE + flip.index(sealed.len() - SPARE);
+            changed[at] ^= 1 << bit;
+            prop_assert_eq!(open.open(Packet { bytes: &mut changed, number, esn }), Err(Forged));
+            prop_assert_eq!(&changed[..SPARE], &IN_FRONT);
+            // The upper half counts with extended numbers, and only then.
+            let other = number ^ 1 << (32 + bit);
+            let opened = open.open(Packet { bytes: &mut sealed.clone(), number: other, esn });
+            prop_assert_eq!(opened.is_ok(), esn == Esn::Off);
+            let (_, stranger) = both_ways(suite, &made_up(suite, seed ^ 1));
+            prop_assert_eq!(stranger.open(Packet { bytes: &mut sealed.clone(), number, esn }), Err(Forged));
+        }
+    }
+
+    /// Bytes of any length are no packet, and do no harm; what cannot be sealed does not stay in clear.
+    #[test]
+    fn any_bytes_are_forged_or_wiped(
+        suite in prop::sample::select(suites()),
+        bytes in prop::collection::vec(any::<u8>(), 0..200),
+        number in any::<u64>(),
+        esn in esn(),
+    ) {
+        let (seal, open) = both_ways(suite, &made_up(suite, 3));
+        let around = SPARE + HEADER_LEN + usize::from(suite.iv) + usize::from(suite.icv);
+        let text = bytes.len().checked_sub(around);
+        let is_packet = text.is_some_and(|len| len > 0 && len % usize::from(suite.align) == 0);
+        let opened = open.open(Packet { bytes: &mut bytes.clone(), number, esn });
+        prop_assert!(opened == Err(Forged) || is_packet && suite.icv == 0);
+        let mut sealed = bytes.clone();
+        seal.seal(Packet { bytes: &mut sealed, number, esn });
+        if !is_packet {
+            prop_assert!(sealed.iter().all(|byte| *byte == 0));
+        }
+    }
+}
+
+/// Two numbers never give one IV.
+#[test]
+fn ivs_differ() {
+    for suite in suites().into_iter().filter(|suite| suite.iv > 0) {
+        let (seal, _) = both_ways(suite, &made_up(suite, 9));
+        let iv = |number| {
+            let (mut bytes, place) = unsealed(suite, 1000, number, &[0; 16]);
+            seal.seal(Packet { bytes: &mut bytes, number, esn: Esn::On });
+            bytes[SPARE + HEADER_LEN..place.start].to_vec()
+        };
+        let numbers = [1, 2, 255, 256, 1 << 31, 1 << 32, (1 << 32) + 1, u64::MAX];
+        let ivs: std::collections::BTreeSet<Vec<u8>> = numbers.into_iter().map(iv).collect();
+        assert_eq!(ivs.len(), numbers.len(), "{}", suite.name());
+    }
+}
+
+#[test]
+fn keys_of_other_lengths_are_refused() {
+    let refused = |suite, keys: Keys| expand(suite, &keys, Direction::Out).err();
+    for suite in suites() {
+        let right = made_up(suite, 0);
+        let shorter =
+            |secret: &Secret| secret.expose().split_last().map(|(_, rest)| Secret::new(rest.into()));
+        let (wanted, name) = (right.cipher.len(), suite.name());
+        if let Some(cipher) = shorter(&right.cipher) {
+            let error = refused(suite, Keys { cipher, ..right.clone() });
+            assert_eq!(error, Some(KeyError::Cipher { suite: name, wanted, given: wanted - 1 }));
+        }
+        let longer = Secret::new([right.auth.expose(), &[1]].concat().into());
+        let wanted = right.auth.len();
+        let error = refused(suite, Keys { auth: longer, ..right });
+        assert_eq!(error, Some(KeyError::Auth { suite: name, wanted, given: wanted + 1 }));
+    }
+}

@@ -1,0 +1,81 @@
+//! An ESP packet in memory, as transforms take it.
+
+use wire::esp::{Esn, HEADER_LEN, Suite};
+
+/// Bytes in front of the ESP header that a transform may use meanwhile; it leaves them as they were.
+pub(crate) const SPARE: usize = 4;
+
+/// An ESP packet in memory.
+#[derive(Debug)]
+pub struct Packet<'a> {
+    /// Four spare bytes, SPI and sequence number, IV, text with padding and trailer, ICV; nothing else. What lies in the spare bytes,
+    /// as the end of the outer header, is the same before and after.
+    pub bytes: &'a mut [u8],
+    /// The whole sequence number; its lower half stands in the header.
+    pub number: u64,
+    /// Whether the upper half of the number is authenticated.
+    pub esn: Esn,
+}
+
+/// The parts of a packet.
+#[derive(Debug)]
+pub(crate) struct Fields<'a> {
+    /// The ESP header.
+    pub(crate) header: &'a mut [u8; HEADER_LEN],
+    pub(crate) iv: &'a mut [u8],
+    pub(crate) text: &'a mut [u8],
+    pub(crate) icv: &'a mut [u8],
+}
+
+impl<'a> Packet<'a> {
+    /// Splits the packet by the lengths of `suite`. Returns its bytes undivided where they cannot be a packet of that suite: too
+    /// short, or the text no multiple of the alignment.
+    pub(crate) fn fields(self, suite: &Suite) -> Result<Fields<'a>, &'a mut [u8]> {
+        let around = SPARE + HEADER_LEN + usize::from(suite.iv) + usize::from(suite.icv);
+        let text_len = self.bytes.len().saturating_sub(around);
+        if text_len == 0 || text_len % usize::from(suite.align) != 0 {
+            return Err(self.bytes);
+        }
+        let (front, rest) = self.bytes.split_at_mut(SPARE + HEADER_LEN);
+        let (iv, rest) = rest.split_at_mut(usize::from(suite.iv));
+        let (text, icv) = rest.split_at_mut(text_len);
+        let header = front.last_chunk_mut().expect("the front ends with the header");
+        Ok(Fields { header, iv, text, icv })
+    }
+}
+
+/// Additional authenticated data of the combined ciphers: SPI, upper half of an extended number, lower half (RFC 4106, section 5).
+#[derive(Clone, Copy)]
+pub(crate) struct Aad {
+    bytes: [u8; HEADER_LEN + 4],
+    len: usize,
+}
+
+impl Aad {
+    pub(crate) fn of(header: &[u8; HEADER_LEN], number: u64, esn: Esn) -> Aad {
+        let mut bytes = [0; HEADER_LEN + 4];
+        bytes[..4].copy_from_slice(&header[..4]);
+        match esn {
+            Esn::Off => {
+                bytes[4..8].copy_from_slice(&header[4..]);
+                Aad { bytes, len: HEADER_LEN }
+            }
+            Esn::On => {
+                bytes[4..8].copy_from_slice(&high(number));
+                bytes[8..].copy_from_slice(&header[4..]);
+                Aad { bytes, len: HEADER_LEN + 4 }
+            }
+        }
+    }
+}
+
+impl AsRef<[u8]> for Aad {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// The upper half of a number, as authenticated.
+pub(crate) fn high(number: u64) -> [u8; 4] {
+    ((number >> 32) as u32).to_be_bytes()
+}

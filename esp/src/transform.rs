@@ -1,0 +1,82 @@
+//! One direction of one SA with its keys expanded: the narrow trait in front of all libraries.
+
+use wire::esp::{Direction, Secret, Suite, SuiteName};
+
+use crate::library::LIBRARIES;
+use crate::packet::Packet;
+
+/// One direction of one SA, keys expanded. Immutable, so that workers share it.
+pub trait Transform: Send + Sync {
+    /// Algorithms and lengths.
+    fn suite(&self) -> &'static Suite;
+
+    /// Encrypts the text, padding and trailer included, and writes IV and ICV. SPI and number stand in the header already.
+    ///
+    /// The IV follows from the number: none may be used twice under a key. Cannot fail, as [`format`](crate::format) made the lengths;
+    /// bytes that are no packet of this suite are overwritten with zeros, so that nothing ever leaves in clear.
+    fn seal(&self, packet: Packet<'_>);
+
+    /// Verifies the packet and decrypts its text in place. On `Err` the bytes of text are unspecified; the frame is dropped.
+    fn open(&self, packet: Packet<'_>) -> Result<(), Forged>;
+}
+
+/// A packet that is not the sender's, or has been changed. Carries no reason, so that no answer can tell one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not genuine")]
+pub struct Forged;
+
+/// Keys of one direction of an SA.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keys {
+    /// Key of the cipher, with its salt behind it (RFC 4106, section 8.1).
+    pub cipher: Secret,
+    /// Key of the integrity algorithm; empty where the cipher authenticates.
+    pub auth: Secret,
+}
+
+/// Reason why keys cannot be expanded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// The key of the cipher has another length.
+    #[error("{suite} takes a key of {wanted} bytes, salt included, not of {given}")]
+    Cipher {
+        /// Name of the algorithms.
+        suite: SuiteName,
+        /// Bytes of key and salt.
+        wanted: usize,
+        /// Bytes given.
+        given: usize,
+    },
+    /// The key of the integrity algorithm has another length.
+    #[error("{suite} takes an integrity key of {wanted} bytes, not of {given}")]
+    Auth {
+        /// Name of the algorithms.
+        suite: SuiteName,
+        /// Bytes of the key.
+        wanted: usize,
+        /// Bytes given.
+        given: usize,
+    },
+    /// No library of this build has the algorithms.
+    #[error("no library of this build has {0}")]
+    NoLibrary(SuiteName),
+}
+
+/// Expands keys for one direction, by the first library that has the suite. Takes longer than a packet (some 200 ns), and allocates.
+pub fn expand(
+    suite: &'static Suite,
+    keys: &Keys,
+    direction: Direction,
+) -> Result<Box<dyn Transform>, KeyError> {
+    let name = suite.name();
+    let (wanted, given) = (usize::from(suite.key) + usize::from(suite.salt), keys.cipher.len());
+    if given != wanted {
+        return Err(KeyError::Cipher { suite: name, wanted, given });
+    }
+    let (wanted, given) = (usize::from(suite.auth_key), keys.auth.len());
+    if given != wanted {
+        return Err(KeyError::Auth { suite: name, wanted, given });
+    }
+    let library = LIBRARIES.iter().find(|library| (library.has)(suite)).ok_or(KeyError::NoLibrary(name))?;
+    Ok((library.expand)(suite, keys, direction))
+}
