@@ -4,6 +4,7 @@ use wire::esp::{Direction, Suite};
 
 use crate::transform::{Keys, Transform};
 
+mod composed;
 mod ring;
 
 /// A library, as [`expand`](crate::expand) uses it.
@@ -15,7 +16,10 @@ pub(crate) struct Library {
 }
 
 /// All libraries. The first one that has a suite carries it out.
-pub(crate) const LIBRARIES: &[Library] = &[Library { has: ring::has, expand: ring::expand }];
+pub(crate) const LIBRARIES: &[Library] = &[
+    Library { has: ring::has, expand: ring::expand },
+    Library { has: composed::has, expand: composed::expand },
+];
 
 #[cfg(test)]
 mod tests;

@@ -17,9 +17,9 @@ pub struct Packet<'a> {
     pub esn: Esn,
 }
 
-/// The parts of a packet.
+/// A packet, taken apart.
 #[derive(Debug)]
-pub(crate) struct Fields<'a> {
+pub(crate) struct Parts<'a> {
     /// The ESP header.
     pub(crate) header: &'a mut [u8; HEADER_LEN],
     pub(crate) iv: &'a mut [u8],
@@ -30,17 +30,21 @@ pub(crate) struct Fields<'a> {
 impl<'a> Packet<'a> {
     /// Splits the packet by the lengths of `suite`. Returns its bytes undivided where they cannot be a packet of that suite: too
     /// short, or the text no multiple of the alignment.
-    pub(crate) fn fields(self, suite: &Suite) -> Result<Fields<'a>, &'a mut [u8]> {
-        let around = SPARE + HEADER_LEN + usize::from(suite.iv) + usize::from(suite.icv);
-        let text_len = self.bytes.len().saturating_sub(around);
+    pub(crate) fn parts(self, suite: &Suite) -> Result<Parts<'a>, &'a mut [u8]> {
+        let (body, icv) = self.body(suite)?;
+        let (header, rest) = body[SPARE..].split_first_chunk_mut().expect("`body` leaves the header");
+        let (iv, text) = rest.split_at_mut(usize::from(suite.iv));
+        Ok(Parts { header, iv, text, icv })
+    }
+
+    /// Splits the packet into all up to its text, spare bytes too, and its ICV. Refuses what [`Packet::parts`] does.
+    pub(crate) fn body(self, suite: &Suite) -> Result<(&'a mut [u8], &'a mut [u8]), &'a mut [u8]> {
+        let in_front = SPARE + HEADER_LEN + usize::from(suite.iv);
+        let text_len = self.bytes.len().saturating_sub(in_front + usize::from(suite.icv));
         if text_len == 0 || text_len % usize::from(suite.align) != 0 {
             return Err(self.bytes);
         }
-        let (front, rest) = self.bytes.split_at_mut(SPARE + HEADER_LEN);
-        let (iv, rest) = rest.split_at_mut(usize::from(suite.iv));
-        let (text, icv) = rest.split_at_mut(text_len);
-        let header = front.last_chunk_mut().expect("the front ends with the header");
-        Ok(Fields { header, iv, text, icv })
+        Ok(self.bytes.split_at_mut(in_front + text_len))
     }
 }
 

@@ -1,12 +1,14 @@
-//! The combined ciphers of `ring`: AES-GCM (RFC 4106) and ChaCha20-Poly1305 (RFC 7634).
+//! The combined ciphers of `ring`: AES-GCM (RFC 4106), ChaCha20-Poly1305 (RFC 7634), and AES-GMAC (RFC 4543), which is AES-GCM without
+//! text.
 
 use std::hint::black_box;
+use std::ops::Range;
 
 use ring::aead::{self, Algorithm, LessSafeKey, NONCE_LEN, Nonce, Tag, UnboundKey};
-use wire::esp::{Cipher, Direction, Suite};
+use wire::esp::{Cipher, Direction, Esn, HEADER_LEN, Suite};
 use zeroize::Zeroize;
 
-use crate::packet::{Aad, Packet};
+use crate::packet::{Aad, Packet, SPARE, high};
 use crate::transform::{Forged, Keys, Transform};
 
 /// Bytes of the salt.
@@ -18,8 +20,8 @@ pub(super) fn has(suite: &Suite) -> bool {
 
 fn algorithm(suite: &Suite) -> Option<&'static Algorithm> {
     match (suite.cipher, suite.key) {
-        (Cipher::Gcm, 16) => Some(&aead::AES_128_GCM),
-        (Cipher::Gcm, 32) => Some(&aead::AES_256_GCM),
+        (Cipher::Gcm | Cipher::Gmac, 16) => Some(&aead::AES_128_GCM),
+        (Cipher::Gcm | Cipher::Gmac, 32) => Some(&aead::AES_256_GCM),
         (Cipher::ChaCha20Poly1305, 32) => Some(&aead::CHACHA20_POLY1305),
         _ => None,
     }
@@ -27,7 +29,11 @@ fn algorithm(suite: &Suite) -> Option<&'static Algorithm> {
 
 pub(super) fn expand(suite: &'static Suite, keys: &Keys, _: Direction) -> Box<dyn Transform> {
     let algorithm = algorithm(suite).expect("asked for a suite that `has` has");
-    Box::new(Aead { suite, key: Key::new(algorithm, keys.cipher.expose()) })
+    let key = Key::new(algorithm, keys.cipher.expose());
+    match suite.cipher {
+        Cipher::Gmac => Box::new(Gmac { suite, key }),
+        _ => Box::new(Aead { suite, key }),
+    }
 }
 
 struct Aead {
@@ -42,27 +48,92 @@ impl Transform for Aead {
 
     fn seal(&self, packet: Packet<'_>) {
         let Packet { number, esn, .. } = packet;
-        let fields = match packet.fields(self.suite) {
-            Ok(fields) => fields,
+        let parts = match packet.parts(self.suite) {
+            Ok(parts) => parts,
             Err(bytes) => return bytes.fill(0),
         };
-        fields.iv.copy_from_slice(&number.to_be_bytes());
-        let aad = aead::Aad::from(Aad::of(fields.header, number, esn));
-        match self.key.expanded.seal_in_place_separate_tag(self.key.nonce(fields.iv), aad, fields.text) {
-            Ok(tag) => fields.icv.copy_from_slice(tag.as_ref()),
+        parts.iv.copy_from_slice(&number.to_be_bytes());
+        let aad = aead::Aad::from(Aad::of(parts.header, number, esn));
+        match self.key.expanded.seal_in_place_separate_tag(self.key.nonce(parts.iv), aad, parts.text) {
+            Ok(tag) => parts.icv.copy_from_slice(tag.as_ref()),
             // For texts of gigabytes only.
-            Err(_) => fields.text.fill(0),
+            Err(_) => parts.text.fill(0),
         }
     }
 
     fn open(&self, packet: Packet<'_>) -> Result<(), Forged> {
         let Packet { number, esn, .. } = packet;
-        let fields = packet.fields(self.suite).map_err(|_| Forged)?;
-        let aad = aead::Aad::from(Aad::of(fields.header, number, esn));
-        let tag = Tag::try_from(&*fields.icv).map_err(|_| Forged)?;
-        let nonce = self.key.nonce(fields.iv);
-        let opened = self.key.expanded.open_in_place_separate_tag(nonce, aad, tag, fields.text, 0..);
+        let parts = packet.parts(self.suite).map_err(|_| Forged)?;
+        let aad = aead::Aad::from(Aad::of(parts.header, number, esn));
+        let tag = Tag::try_from(&*parts.icv).map_err(|_| Forged)?;
+        let nonce = self.key.nonce(parts.iv);
+        let opened = self.key.expanded.open_in_place_separate_tag(nonce, aad, tag, parts.text, 0..);
         opened.map(|_| ()).map_err(|_| Forged)
+    }
+}
+
+/// Integrity of AES-GCM, over a text that stays in clear.
+struct Gmac {
+    suite: &'static Suite,
+    key: Key,
+}
+
+impl Transform for Gmac {
+    fn suite(&self) -> &'static Suite {
+        self.suite
+    }
+
+    fn seal(&self, packet: Packet<'_>) {
+        let Packet { number, esn, .. } = packet;
+        let (body, icv) = match packet.body(self.suite) {
+            Ok(split) => split,
+            Err(bytes) => return bytes.fill(0),
+        };
+        body[IV].copy_from_slice(&number.to_be_bytes());
+        let nonce = self.key.nonce(&body[IV]);
+        let tag = covered(body, number, esn, |covered| {
+            self.key.expanded.seal_in_place_separate_tag(nonce, aead::Aad::from(covered), &mut [])
+        });
+        match tag {
+            Ok(tag) => icv.copy_from_slice(tag.as_ref()),
+            // For texts of gigabytes only.
+            Err(_) => body.fill(0),
+        }
+    }
+
+    fn open(&self, packet: Packet<'_>) -> Result<(), Forged> {
+        let Packet { number, esn, .. } = packet;
+        let (body, icv) = packet.body(self.suite).map_err(|_| Forged)?;
+        let tag = Tag::try_from(&*icv).map_err(|_| Forged)?;
+        let nonce = self.key.nonce(&body[IV]);
+        covered(body, number, esn, |covered| {
+            let aad = aead::Aad::from(covered);
+            self.key
+                .expanded
+                .open_in_place_separate_tag(nonce, aad, tag, &mut [], 0..)
+                .map(|_| ())
+                .map_err(|_| Forged)
+        })
+    }
+}
+
+/// Place of the IV in a packet.
+const IV: Range<usize> = SPARE + HEADER_LEN..SPARE + HEADER_LEN + 8;
+
+/// Hands over the authenticated bytes in one slice (RFC 4543, section 3.3): SPI, upper half of an extended number, lower half, IV, text.
+///
+/// The upper half is not on the wire. Where it counts, SPI and number move to the front by the spare bytes, and back.
+fn covered<R>(body: &mut [u8], number: u64, esn: Esn, f: impl FnOnce(&[u8]) -> R) -> R {
+    match esn {
+        Esn::Off => f(&body[SPARE..]),
+        Esn::On => {
+            let before: [u8; SPARE * 2] = *body.first_chunk().expect("spare bytes and SPI");
+            body.copy_within(SPARE..SPARE * 2, 0);
+            body[SPARE..SPARE * 2].copy_from_slice(&high(number));
+            let result = f(body);
+            body[..SPARE * 2].copy_from_slice(&before);
+            result
+        }
     }
 }
 

@@ -132,6 +132,16 @@ fn ivs_differ() {
     }
 }
 
+/// An IV of CBC must not be known beforehand. This one is E(0, 1), the tag of the first test case of the GCM specification.
+#[test]
+fn an_iv_of_cbc_is_an_encrypted_number() {
+    let suite = Suite::named("aes128-cbc", Some("none")).unwrap();
+    let seal = expand(suite, &keys(&"00".repeat(16), ""), Direction::Out).unwrap();
+    let (mut bytes, place) = unsealed(suite, 1000, 1, &[0; 16]);
+    seal.seal(Packet { bytes: &mut bytes, number: 1, esn: Esn::Off });
+    assert_eq!(bytes[SPARE + HEADER_LEN..place.start], hex("58e2fccefa7e3061367f1d57a4e7455a"));
+}
+
 #[test]
 fn keys_of_other_lengths_are_refused() {
     let refused = |suite, keys: Keys| expand(suite, &keys, Direction::Out).err();
