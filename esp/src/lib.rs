@@ -1,9 +1,11 @@
-//! ESP (RFC 4303) by itself: packets are laid out ([`format`]), sealed and opened ([`Transform`]), their numbers judged ([`Window`]).
+//! ESP (RFC 4303) by itself: packets are laid out ([`format`]), sealed and opened ([`Transform`]), their numbers judged ([`Window`]), their
+//! congestion marks carried across ([`ecn`]).
 //!
 //! Cryptography is that of libraries, each behind [`Transform`] in a file of its own (`library/`). Keys are expanded once for an SA
 //! ([`expand`]); from there on nothing is allocated, and no input panics: what is not genuine is [`Forged`], without a reason.
 //! SAs, their lifetimes and their selectors are the data plane's.
 
+pub mod ecn;
 pub mod format;
 mod library;
 mod packet;

@@ -6,8 +6,8 @@ mod suite;
 
 pub use secret::{BadHex, Secret};
 pub use suite::{
-    Cipher, Direction, Esn, Integrity, Mode, NAT_PORT, SUITES, Standing, Suite, SuiteName, TRAILER_LEN, Tfc,
-    Udp,
+    Cipher, Direction, EcnUse, Esn, Integrity, Mode, NAT_PORT, SUITES, Standing, Suite, SuiteName,
+    TRAILER_LEN, Tfc, Udp,
 };
 
 use crate::header::{be32, put};

@@ -110,6 +110,16 @@ pub enum Tfc {
     Mtu,
 }
 
+/// Congestion notification across a tunnel (RFC 6040).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum EcnUse {
+    /// Copied outwards, and what routers marked outside taken in.
+    #[default]
+    Copy,
+    /// Nothing goes across: outer packets say that they are not capable of it.
+    Off,
+}
+
 /// Cipher and integrity algorithm, with the lengths of all that they put on the wire or need, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Suite {
