@@ -19,7 +19,7 @@ pub struct Layout {
     pub pad: u8,
     /// Padding for traffic flow confidentiality (RFC 4303, section 2.7).
     pub tfc: u16,
-    /// What is encrypted: inner packet, all padding, trailer.
+    /// Bytes that are encrypted: inner packet, all padding, trailer.
     pub text: u16,
     /// ESP header, IV, text and ICV.
     pub total: u16,

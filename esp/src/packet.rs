@@ -13,7 +13,7 @@ pub struct Packet<'a> {
     pub bytes: &'a mut [u8],
     /// The whole sequence number; its lower half stands in the header.
     pub number: u64,
-    /// Whether the upper half of the number is authenticated.
+    /// Extended numbers: with them the upper half is authenticated too.
     pub esn: Esn,
 }
 

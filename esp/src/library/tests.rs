@@ -9,7 +9,7 @@ use crate::transform::{Forged, KeyError, expand};
 
 mod vector;
 
-/// What lies in front of an ESP header.
+/// Bytes in front of an ESP header.
 const IN_FRONT: [u8; SPARE] = [0xa1, 0xb2, 0xc3, 0xd4];
 
 /// Suites that a library of this build has.
@@ -56,7 +56,7 @@ fn esn() -> impl Strategy<Value = Esn> {
 }
 
 proptest! {
-    /// What is sealed is opened, by the same key and number only, and any changed bit is noticed. Spare bytes stay.
+    /// Sealed packets are opened, by the same key and number only, and any changed bit is noticed. Spare bytes stay.
     #[test]
     fn what_is_sealed_is_opened(
         suite in prop::sample::select(suites()),

@@ -75,7 +75,7 @@ pub enum Mode {
     /// A whole IP packet is carried, behind an outer IP header.
     #[default]
     Tunnel,
-    /// What follows the IP header is carried; the header stays.
+    /// The payload of the IP header is carried; the header stays.
     Transport,
 }
 
