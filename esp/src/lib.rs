@@ -1,4 +1,4 @@
-//! ESP (RFC 4303) by itself: packets are laid out ([`format`]), sealed and opened ([`Transform`]), their numbers judged ([`Window`]), their
+//! ESP (RFC 4303) by itself: packets are laid out ([`format`](mod@format)), sealed and opened ([`Transform`]), their numbers judged ([`Window`]), their
 //! congestion marks carried across ([`ecn`]).
 //!
 //! Cryptography is that of libraries, each behind [`Transform`] in a file of its own (`library/`). Keys are expanded once for an SA
