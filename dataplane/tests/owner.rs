@@ -348,7 +348,7 @@ drop = "pie"
 limit = 64
 "#;
 
-/// What has come by the LAN waits in one tree, and then, behind the masquerade, in another, where each host inside has a queue.
+/// Packets that have come by the LAN wait in one tree, and then, behind the masquerade, in another, where each host inside has a queue.
 const TRANSLATED: &str = r#"
 [[nat]]
 name = "office"

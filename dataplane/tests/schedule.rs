@@ -288,7 +288,7 @@ fn as_many_subscribers_as_instances_share_none() {
     }
 }
 
-/// What waits in the queues of 100,000 subscribers is counted by leaf.
+/// Packets in the queues of 100,000 subscribers are counted by leaf.
 #[test]
 fn what_waits_is_counted_over_all_instances() {
     let queues = format!(
