@@ -162,7 +162,8 @@ impl Wiring {
         let mut free = (0..=u16::MAX).filter(|port| plugs.iter().all(|plug| plug.port != *port));
         let mut roots: Vec<Option<u16>> = vec![None; tables.interfaces.len()];
         for (place, interface) in tables.interfaces.iter().enumerate() {
-            if usize::from(interface.root.0) == place {
+            // A tunnel's packets come and go by other interfaces.
+            if usize::from(interface.root.0) == place && interface.tunnel.is_none() {
                 let plug = plugs.iter().find(|plug| root(plug.interface) == interface.root);
                 roots[place] = plug.map(|plug| plug.port).or_else(|| free.next());
             }

@@ -150,6 +150,18 @@ impl Renderer<'_> {
         let mut says = Vec::new();
         match visit.stage {
             "parse" => self.parse(visit, bytes, &mut says),
+            "decap" => {
+                if let Some(inner) = &visit.bytes {
+                    let tunnel = self.interface(visit.after.ingress);
+                    says.push(format!("out of the tunnel {tunnel}: {}", self.describe(inner).headline));
+                }
+            }
+            "encap" => {
+                if let Some(outer) = &visit.bytes {
+                    let tunnel = self.interface(visit.before.egress);
+                    says.push(format!("into the tunnel {tunnel}: {}", self.describe(outer).headline));
+                }
+            }
             "track" => self.track(visit, &mut says),
             "dnat" => self.dnat(visit, &mut says),
             "route" => self.route(visit, bytes, &mut says),

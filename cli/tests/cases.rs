@@ -13,6 +13,7 @@ const WITHOUT_CASE: &[(Reason, &str)] = &[
     (Reason::NeighbourQueueFull, "only a live host asks for neighbours"),
     (Reason::HandedOff, "a replay has one worker"),
     (Reason::HandoffFull, "a replay has one worker"),
+    (Reason::EspSequence, "a security association has 2^32 numbers: unit test of dataplane/src/sa.rs"),
     (Reason::FramePoolEmpty, "more than 65,536 frames have to wait: dataplane/tests/departure.rs"),
 ];
 

@@ -23,6 +23,7 @@ mod nat;
 mod pattern;
 mod queue;
 mod route;
+mod tunnel;
 
 use names::Names;
 pub use pattern::{met, patterns, patterns_by};
@@ -77,6 +78,7 @@ impl Tables {
             epoch: epoch.max(1),
             mode: policy.mode,
             interfaces,
+            tunnels: tunnel::compile(policy)?,
             itself: itself(),
             filter: filter(policy, &names, source_macs.as_ref(), wanted, before)?,
             queues: queue::compile(policy, &names, &classes.list)?,
@@ -119,6 +121,7 @@ fn wanted(policy: &Policy) -> Option<&'static Algorithm> {
 
 fn interfaces(policy: &Policy, names: &Names, ct_zones: &[u16]) -> Result<Vec<Interface>, CompileError> {
     let mut interfaces = Vec::with_capacity(policy.interfaces.len());
+    let mut tunnels = 0..;
     for (place, interface) in policy.interfaces.iter().enumerate() {
         let root = match &interface.parent {
             None => PortId(place as u16),
@@ -134,10 +137,14 @@ fn interfaces(policy: &Policy, names: &Names, ct_zones: &[u16]) -> Result<Vec<In
             _ => {}
         }
         let first = |v6: bool| interface.addresses.iter().map(|net| net.addr()).find(|a| a.is_ipv6() == v6);
+        let mtu = match &interface.esp {
+            Some(tunnel) => policy::tunnel::mtu(policy, place, tunnel).max(policy::tunnel::LEAST_MTU),
+            None => interface.mtu,
+        };
         // IPv4 and TCP headers take 40 bytes of a packet, IPv6 and TCP 60 (RFC 6691).
         let clamp = |headers: u16| match interface.mss {
             MssClamp::Off => u16::MAX,
-            MssClamp::Mtu => interface.mtu.saturating_sub(headers),
+            MssClamp::Mtu => mtu.saturating_sub(headers),
             MssClamp::Bytes(bytes) => bytes,
         };
         let parent_mac = policy.interfaces.get(usize::from(root.0)).and_then(|parent| parent.mac);
@@ -157,7 +164,7 @@ fn interfaces(policy: &Policy, names: &Names, ct_zones: &[u16]) -> Result<Vec<In
             mac,
             mac_bits: mac.to_bits(),
             hearing: if given.is_some() { Hearing::Own } else { Hearing::All },
-            mtu: interface.mtu,
+            mtu,
             egress: link(interface),
             ct_zone: ct_zones.get(place).copied().unwrap_or(0),
             source_check: interface.source_check,
@@ -174,6 +181,7 @@ fn interfaces(policy: &Policy, names: &Names, ct_zones: &[u16]) -> Result<Vec<In
             }),
             answered: Vec::new(),
             priorities: Priorities::of(interface),
+            tunnel: interface.esp.as_ref().and_then(|_| tunnels.next()),
         });
     }
     for (place, interface) in policy.interfaces.iter().enumerate() {
@@ -229,6 +237,7 @@ fn itself() -> Interface {
         address6: None,
         answered: Vec::new(),
         priorities: Priorities::default(),
+        tunnel: None,
     }
 }
 

@@ -16,6 +16,7 @@
 use wire::{Meta, Nanos, PortId};
 
 use crate::flag;
+use crate::tunnel;
 use crate::verdict::{Reason, Verdict};
 
 /// Largest number of handoffs of one frame.
@@ -63,6 +64,7 @@ pub fn arrived(given: &Meta, ingress: PortId, received: Nanos) -> Meta {
         sport: given.sport,
         dport: given.dport,
         flags: given.flags,
+        tunnel: given.tunnel & tunnel::IN,
         ..Meta::default()
     }
 }

@@ -21,6 +21,7 @@ use wire::{LinkKind, Meta, PortId};
 
 use crate::flow::FlowTable;
 use crate::tables::{Address, Tables};
+use crate::tunnel;
 
 mod waiting;
 
@@ -83,6 +84,8 @@ pub struct Hop {
     pub mtu: u16,
     /// The interface whose link the hop is on.
     pub interface: PortId,
+    /// [`tunnel::OUT`] where that is a tunnel, else 0.
+    pub tunnel: u8,
 }
 
 /// Knowledge of a hop's link-layer address.
@@ -400,5 +403,6 @@ fn made(tables: &Tables, interface: PortId, mac: Option<Mac>) -> Hop {
         known: if mac.is_some() { Known::Yes } else { Known::No },
         mtu,
         interface,
+        tunnel: if tables.tunnel_of(interface).is_some() { tunnel::OUT } else { 0 },
     }
 }

@@ -29,10 +29,12 @@ pub mod opening;
 pub mod pipeline;
 pub mod reload;
 pub mod replay;
+pub mod sa;
 pub mod shard;
 pub mod stage;
 pub mod state;
 pub mod tables;
+pub mod tunnel;
 pub mod verdict;
 
 pub use hop::Delivery;

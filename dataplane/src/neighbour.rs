@@ -16,6 +16,7 @@ use crate::hop::{NO_HOP, Recycled, TooMany, Wanted};
 use crate::shard::Shard;
 use crate::state::Plan;
 use crate::tables::{Address, Neighbour, Tables};
+use crate::tunnel;
 use crate::verdict::{Reason, Verdict};
 
 impl Shard {
@@ -104,5 +105,6 @@ fn renew(frame: &mut Frame) {
     meta.hop = NO_HOP;
     meta.nat = 0;
     meta.class = 0;
+    meta.tunnel &= tunnel::IN;
     meta.fate = 0;
 }

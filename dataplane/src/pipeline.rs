@@ -23,7 +23,9 @@ use crate::flag;
 use crate::hop::leaves;
 use crate::stage::answer::Answer;
 use crate::stage::classify::Classify;
+use crate::stage::decap::Decap;
 use crate::stage::dnat::Dnat;
+use crate::stage::encap::{self, Encap};
 use crate::stage::filter::Filter;
 use crate::stage::fragment::Fragment;
 use crate::stage::mark::Mark;
@@ -38,6 +40,7 @@ use crate::stage::{About, Cx, Packets, Stage, Step, take};
 use crate::tables::selection::ROOM;
 pub use crate::tables::selection::Selection;
 use crate::tables::{LOCAL, Tables};
+use crate::tunnel;
 use crate::verdict::{Reason, Verdict};
 
 /// Stages of each side, in their order. A new one is a file and a line here (`docs/add/stage.md`).
@@ -47,6 +50,7 @@ impl<T: Tally + 'static> Stages<T> {
     /// Ingress: from the receipt of a frame until its egress port and its final bytes are known.
     pub const INGRESS: &'static [Entry<T>] = &[
         Entry::of::<Parse>(),
+        Entry::of::<Decap>(),
         Entry::of::<Track>(),
         Entry::of::<Dnat>(),
         Entry::of::<Route>(),
@@ -57,6 +61,7 @@ impl<T: Tally + 'static> Stages<T> {
         Entry::of::<Snat>(),
         Entry::of::<Rewrite>(),
         Entry::of::<Answer>(),
+        Entry::of::<Encap>(),
     ];
 
     /// Egress: up to the queue before a port, where the frame waits for an opportunity to send
@@ -153,6 +158,7 @@ impl Selection {
         let mut selection = Selection::default();
         let track = stages().position(|stage| stage.about.name == Track::ABOUT.name).unwrap_or(0);
         let snat = stages().position(|stage| stage.about.name == Snat::ABOUT.name).unwrap_or(0);
+        let answer = stages().position(|stage| stage.about.name == Answer::ABOUT.name).unwrap_or(0);
         let is_tracked = Track::packets(tables) != Packets::None;
         for (place, stage) in stages().enumerate() {
             let packets = (stage.packets)(tables);
@@ -164,6 +170,10 @@ impl Selection {
             if packets == Packets::Answered || place >= ingress().len() {
                 selection.leaving.push(number);
                 continue;
+            }
+            if place > answer {
+                // For answers, which are made as frames leave.
+                selection.leaving.push(number);
             }
             if place < track || !is_tracked {
                 selection.front.push(number);
@@ -452,7 +462,8 @@ const IS_QUEUED_AT_ONCE: bool = Stages::<NoTally>::EGRESS.len() == 2;
 /// Queues a frame as it is, or answers, fragments or ends the frame, after all decisions.
 #[inline(always)]
 fn leave<T: Tally + 'static>(mut frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
-    if frame.meta.fate != 0 || Fragment::takes(&frame) || !IS_QUEUED_AT_ONCE {
+    let waits_for_encap = frame.meta.tunnel & tunnel::OUT != 0;
+    if frame.meta.fate != 0 || Fragment::takes(&frame) || waits_for_encap || !IS_QUEUED_AT_ONCE {
         return leave_otherwise(frame, ended, cx);
     }
     take::<Queue, T>(&mut frame, cx);
@@ -552,12 +563,13 @@ fn enter<T: Tally>(frame: Frame, further: u8, cx: &mut Cx<'_, T>) {
     let (mut ends, mut ingress) = (queue::ends(&frame, cx), queue::ingress(&frame));
     cx.shard.egress.enter(frame, ingress, &ends, cx.tally);
     for _ in 0..further {
-        let Some(part) = cx.shard.parts.pop_front() else { return };
+        let Some(mut part) = cx.shard.parts.pop_front() else { return };
         if part.meta.ingress == LOCAL && ingress != LOCAL {
             // What completes a handshake on the other side is no part of this packet, but the gateway's own.
             (ends, ingress) = (queue::ends(&part, cx), LOCAL);
         }
-        if cx.shard.egress.refusal(ingress, part.meta.egress).is_some() {
+        let is_ready = encap::part(&mut part, cx);
+        if !is_ready || cx.shard.egress.refusal(ingress, part.meta.egress).is_some() {
             cx.pool.put(part);
             cx.shard.counters.parts_lost += 1;
         } else {
@@ -568,8 +580,9 @@ fn enter<T: Tally>(frame: Frame, further: u8, cx: &mut Cx<'_, T>) {
 
 /// Queues a further fragment of the packet just queued, or a packet sent to the other side along with it.
 fn queue_part<T: Tally>(cx: &mut Cx<'_, T>) {
-    let Some(part) = cx.shard.parts.pop_front() else { return };
-    match cx.shard.egress.port(part.meta.egress).filter(|queue| !queue.is_full()) {
+    let Some(mut part) = cx.shard.parts.pop_front() else { return };
+    let is_ready = encap::part(&mut part, cx);
+    match cx.shard.egress.port(part.meta.egress).filter(|queue| is_ready && !queue.is_full()) {
         Some(queue) => queue.push(part),
         None => {
             cx.pool.put(part);

@@ -24,6 +24,7 @@ use crate::log::{Cause, Log};
 use crate::meter::Meters;
 use crate::nat::{Capacity, ConfigError, MappingId, Mappings, Share};
 use crate::opening::{Opening, Openings};
+use crate::sa::Sas;
 use crate::tables::{Address, LOCAL, Tables, is_linux};
 use crate::verdict::Reason;
 
@@ -36,6 +37,8 @@ pub struct Shard {
     pub flows: FlowTable,
     /// Translations that source NAT has chosen.
     pub mappings: Mappings,
+    /// Security associations of tunnels.
+    pub sas: Sas,
     /// Next hops.
     pub hops: Hops,
     /// Buckets and counts.
@@ -111,6 +114,7 @@ impl Shard {
             flows,
             mappings: Mappings::new(most_mappings(tables), &tables.nat.pools, setup.seed, setup.share)
                 .map_err(ShardError::Nat)?,
+            sas: Sas::new(tables),
             hops: Hops::new(tables, setup.resolve, NEIGHBOURS).map_err(ShardError::Memory)?,
             limiter: Limiter::new(tables, setup.share),
             meters: Meters::new(tables, setup.share, setup.now),

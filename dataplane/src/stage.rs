@@ -10,9 +10,12 @@ use crate::tables::Tables;
 use crate::verdict::{Reason, Verdict};
 
 pub mod answer;
+mod cipher;
 pub mod classify;
 mod create;
+pub mod decap;
 pub mod dnat;
+pub mod encap;
 pub mod filter;
 pub mod fragment;
 mod handoff;
@@ -32,6 +35,7 @@ pub mod rewrite;
 pub mod route;
 pub mod snat;
 pub mod track;
+mod underlay;
 
 /// One step of the pipeline: a type without values, whose file says all that the rest of the program knows of it. The lists of
 /// stages are in [`pipeline`](crate::pipeline); `docs/add/stage.md` adds one.

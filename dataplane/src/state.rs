@@ -34,6 +34,7 @@ mod names;
 mod neighbour;
 mod own;
 mod queue;
+mod sa;
 
 pub use filter::FlowFilter;
 pub use flow::Ended;
@@ -46,7 +47,7 @@ pub use names::{Names, Places};
 ///
 /// Counters come before what ends frames. Queues and fragments come after neighbours, whose frames are released with the
 /// numbers of the new tables.
-pub(crate) const PARTS: [&dyn Part; 9] = [
+pub(crate) const PARTS: [&dyn Part; 10] = [
     &flow::Flows,
     &mapping::Translations,
     &limiter::Limits,
@@ -56,6 +57,7 @@ pub(crate) const PARTS: [&dyn Part; 9] = [
     &queue::Queues,
     &fragment::Datagrams,
     &own::Own,
+    &sa::Associations,
 ];
 
 /// A part of a shard's state.

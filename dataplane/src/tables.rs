@@ -20,6 +20,7 @@ mod priority;
 mod queue;
 mod renumbering;
 pub(crate) mod selection;
+mod tunnel;
 
 pub use class::{ClassEntry, Classes};
 pub(crate) use class::{ClassSearch, Kind};
@@ -38,6 +39,7 @@ pub use priority::Priorities;
 pub use queue::{FqSettings, LeafSettings, NO_NODE, NodeKind, QueueNode, QueueTree, QueueTrees};
 pub(crate) use renumbering::Renumbering;
 use selection::Selection;
+pub use tunnel::{SaSpec, Tunnel, Tunnels};
 
 /// The zone of the gateway itself.
 pub const SELF: u8 = 0;
@@ -70,6 +72,8 @@ pub struct Tables {
     pub itself: Interface,
     /// Names of zones; [`SELF`] is the first.
     pub zones: Vec<String>,
+    /// Tunnels.
+    pub tunnels: Tunnels,
     /// Longest-prefix match; values are places in `targets`.
     pub fib4: Fib4,
     /// Likewise for IPv6.
@@ -161,6 +165,8 @@ pub struct Interface {
     pub answered: Vec<AddressRange>,
     /// Priorities in the VLAN tags of its frames.
     pub priorities: Priorities,
+    /// Number of the tunnel that the interface is.
+    pub tunnel: Option<u16>,
 }
 
 impl Interface {

@@ -152,6 +152,7 @@ fn office(way: Way, seconds: u64) -> (u64, u64, u64) {
     let wan = gateway.tables.interface_named("wan").unwrap();
     let lan = gateway.tables.interface_named("lan").unwrap();
     let scene = crate::scene::policy::Scene {
+        has_tunnel: false,
         text: String::new(),
         translation: crate::scene::policy::Translation::None,
         is_stateful: true,

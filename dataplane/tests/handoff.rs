@@ -120,6 +120,8 @@ fn seed(random: &mut Random) -> [u8; policy::BYTES] {
     let mut seed: [u8; policy::BYTES] = std::array::from_fn(|_| random.next_u64() as u8);
     // Stateful; all ports, no quota; 1024 flows.
     seed[0] |= 1;
+    // No tunnel: each worker would number its packets by itself.
+    seed[0] &= !0x18;
     seed[1] &= !0x0c;
     seed[2] = seed[2] & 1 | 6 << 1;
     // No bound on a rule's connections as a whole, on errors, fragments or queues.

@@ -10,6 +10,7 @@ mod captures;
 mod classbench;
 mod departure;
 mod diffserv;
+mod esp;
 mod found;
 mod handoff;
 mod import_tc;

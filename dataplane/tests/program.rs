@@ -189,6 +189,8 @@ fn owner(file: &str) -> Option<&'static str> {
         ("/flow/", "track"),
         ("/fragment/", "track"),
         ("/nat/", "snat"),
+        ("/fragmentation.rs", "fragment"),
+        ("/underlay.rs", "encap"),
     ];
     owners.iter().find(|(part, _)| file.contains(part)).map(|(_, stage)| *stage)
 }

@@ -71,6 +71,7 @@ fn shaped(scene: &Scene, shape: u8) -> String {
         (4, "name = \"web-out\"", "name = \"surfing\""),
         (5, "[interface.guest]", "[interface.visitor]"),
         (6, "[\"203.0.113.2/24\"", "[\"203.0.113.3/24\""),
+        (6, "local = \"203.0.113.2\"", "local = \"203.0.113.3\""),
         (7, "name = \"one\"", "name = \"same\""),
     ] {
         if shape >> bit & 1 != 0 {

@@ -265,9 +265,23 @@ impl Compilation {
         let tables = if asked.is_none() && effective.policy == before.policy {
             Ok(None)
         } else {
-            Tables::compile_after(&effective.policy, &old).map(|tables| Some(Arc::new(tables)))
+            compile(&effective.policy, Some(&old)).map(|tables| Some(Arc::new(tables)))
         };
         Built { asked, effective, tables }
+    }
+}
+
+/// Compiles the tables of a live gateway, which take the place of `old` if there are any.
+///
+/// # Errors
+/// Those of any compilation, and a policy with a tunnel: numbers of its security associations would begin anew with each start.
+pub(crate) fn compile(policy: &Policy, old: Option<&Tables>) -> Result<Tables, CompileError> {
+    if let Some(tunnel) = policy.interfaces.iter().find(|interface| interface.esp.is_some()) {
+        return Err(CompileError::LiveTunnel(tunnel.name.clone()));
+    }
+    match old {
+        Some(old) => Tables::compile_after(policy, old),
+        None => Tables::compile(policy, 1),
     }
 }
 
@@ -278,4 +292,23 @@ pub(crate) fn log_classifier(tables: &Tables) {
     }
     let (algorithm, rules) = (tables.filter.search.algorithm.name, tables.filter.rules.len());
     info!(algorithm, rules, bytes = tables.filter.search.classifier.memory_bytes(), "classifier built");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_with_a_tunnel_is_refused_at_the_start_and_later() {
+        let text = include_str!("../../tests/cases/esp/site.toml");
+        let policy = policy::check(text, "site.toml").policy.expect("a sound policy");
+        let plain =
+            Policy { interfaces: policy.interfaces[..2].to_vec(), routes: Vec::new(), ..Policy::default() };
+        let old = compile(&plain, None).expect("no tunnel");
+        assert!(compile(&plain, Some(&old)).is_ok());
+        for before in [None, Some(&old)] {
+            let error = compile(&policy, before).err();
+            assert_eq!(error, Some(CompileError::LiveTunnel("site-b".to_owned())));
+        }
+    }
 }

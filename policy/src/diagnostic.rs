@@ -150,6 +150,25 @@ pub enum Code {
     /// Rates or guarantees that what is above them cannot carry.
     OversubscribedQueue,
 
+    /// Ends of a tunnel that are no address of this gateway, of two IP versions, or nobody else's.
+    TunnelEnds,
+    /// A route to a tunnel's peer that leads into a tunnel.
+    TunnelLoop,
+    /// A tunnel's peer that no route leads to.
+    TunnelUnrouted,
+    /// A tunnel that no route leads into.
+    UnusedTunnel,
+    /// A tunnel with too little room for what is routed into it.
+    TunnelMtu,
+    /// A tunnel without a security association each way, or with several out.
+    TunnelSas,
+    /// A reserved security parameters index, or one of two inbound security associations.
+    BadSpi,
+    /// A key that is not hexadecimal, or of another length than its algorithm's.
+    BadKey,
+    /// Two security associations with one key.
+    SameKey,
+
     /// A bound out of its range.
     BadLimit,
     /// An invalid destination for logs.
@@ -231,6 +250,15 @@ impl Code {
         (Code::AmbiguousQueue, "ambiguous-queue", Severity::Error),
         (Code::NoQueue, "no-queue", Severity::Error),
         (Code::OversubscribedQueue, "oversubscribed-queue", Severity::Error),
+        (Code::TunnelEnds, "tunnel-ends", Severity::Error),
+        (Code::TunnelLoop, "tunnel-loop", Severity::Error),
+        (Code::TunnelUnrouted, "tunnel-unrouted", Severity::Warning),
+        (Code::UnusedTunnel, "unused-tunnel", Severity::Warning),
+        (Code::TunnelMtu, "tunnel-mtu", Severity::Error),
+        (Code::TunnelSas, "tunnel-sas", Severity::Error),
+        (Code::BadSpi, "bad-spi", Severity::Error),
+        (Code::BadKey, "bad-key", Severity::Error),
+        (Code::SameKey, "same-key", Severity::Error),
         (Code::BadLimit, "bad-limit", Severity::Error),
         (Code::BadLogOutput, "bad-log-output", Severity::Error),
         (Code::NotLoopback, "not-loopback", Severity::Error),

@@ -22,6 +22,7 @@ mod queue;
 mod route;
 mod rule;
 mod shape;
+mod tunnel;
 
 pub(crate) use class::{class, meter};
 pub(crate) use limit::times;

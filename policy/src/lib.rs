@@ -14,6 +14,7 @@ pub mod nat;
 pub mod parse;
 pub mod plan;
 pub mod print;
+pub mod tunnel;
 pub mod validate;
 mod value;
 mod word;

@@ -19,6 +19,7 @@ mod metrics;
 mod nat;
 mod queue;
 mod rule;
+mod tunnel;
 
 pub use class::{
     Class, Colour, ColourAction, ColourMode, Meter, MeterKind, MeterRate, MeterScope, NoInstance, Overhead,
@@ -37,6 +38,7 @@ pub use rule::{
     Logging, MacRange, Macs, PortRange, Protocol, Rate, RejectWith, Rule, Scope, State, SynAnswer,
     TcpFlagsMatch,
 };
+pub use tunnel::{StaticSa, Tunnel};
 
 /// Zone of the gateway itself: the destination of traffic to the gateway's own addresses.
 pub const SELF_ZONE: &str = "self";

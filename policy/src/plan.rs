@@ -63,7 +63,16 @@ pub fn plan(old: &Policy, new: &Policy) -> Vec<Change> {
     for (kind, order, things) in KINDS {
         compare(kind, *order, &things(old), &things(new), &mut changes);
     }
+    changes.iter_mut().for_each(hide_keys);
     changes
+}
+
+/// Hides the keys of security associations: a plan goes to terminals and logs.
+fn hide_keys(change: &mut Change) {
+    if change.thing.starts_with("interface ") {
+        let lines = change.old.iter_mut().chain(&mut change.new);
+        lines.filter(|line| line.starts_with("key = ")).for_each(|line| "key = (not shown)".clone_into(line));
+    }
 }
 
 /// An item by itself.
@@ -271,6 +280,22 @@ mod tests {
                 "change rule a\n  + log = true",
                 "add rule dddd\n  + name = \"dddd\"\n  + from = \"lan\"\n  + dscp = 4\n  + action = \"drop\"",
             ]
+        );
+    }
+
+    #[test]
+    fn keys_are_not_shown() {
+        let text = include_str!("../../tests/cases/esp/site.toml");
+        let with = crate::check(text, "site.toml").policy.expect("a sound policy");
+        let other = text
+            .replace("000102030405060708090a0b0c0d0e0f10111213", "c0ffee030405060708090a0b0c0d0e0f10111213");
+        let other = crate::check(&other, "other.toml").policy.expect("a sound policy");
+        let changed: Vec<String> = plan(&with, &other).iter().map(Change::to_string).collect();
+        assert_eq!(changed, ["change interface site-b\n  - key = (not shown)\n  + key = (not shown)"]);
+        let added: String = plan(&Policy::default(), &with).iter().map(Change::to_string).collect();
+        assert!(
+            added.contains("spi = 4096") && !added.contains("000102") && !added.contains("202122"),
+            "{added}"
         );
     }
 

@@ -10,8 +10,10 @@ use crate::diagnostic::{Code, Diagnostic};
 use crate::lines::{Item, Lines};
 use crate::model::{Mode, Policy};
 
-use reach::Reach;
+pub(crate) use reach::hop_interface;
 pub use reach::interface_of;
+
+use reach::Reach;
 use space::{Space, Spaces};
 
 mod class;
@@ -28,6 +30,7 @@ mod route;
 mod rule;
 mod shape;
 mod space;
+mod tunnel;
 
 /// Reports errors in `policy`, and parts without effect or unwise. `lines` has the positions of items; `Lines::default()`
 /// for a policy that came from no text.
@@ -46,6 +49,7 @@ pub fn validate(policy: &Policy, lines: &Lines) -> Vec<Diagnostic> {
     };
     validator.names();
     validator.interfaces();
+    validator.tunnels();
     validator.routes();
     validator.defaults();
     validator.rules();

@@ -22,6 +22,7 @@ pub(crate) mod packet;
 pub(crate) mod queue;
 pub(crate) mod shape;
 pub(crate) mod time;
+pub(crate) mod tunnel;
 
 pub(crate) type Complaint = config::Complaint<Code>;
 

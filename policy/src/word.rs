@@ -1,6 +1,7 @@
 //! Keywords of the policy file and their values. Reading and printing share these tables.
 
 use wire::Dscp;
+use wire::esp::Direction;
 
 use crate::model::{
     Action, Checksum, ColourMode, Driver, Dropper, Fairness, FamilyMatch, IcmpMatch, Isolation, LinkKind,
@@ -24,6 +25,8 @@ pub(crate) const SEARCH_ALGORITHM: Words<SearchAlgorithm> = &[
     // Its former name.
     ("diagram", SearchAlgorithm::Bdd),
 ];
+
+pub(crate) const DIRECTION: Words<Direction> = &[("in", Direction::In), ("out", Direction::Out)];
 
 pub(crate) const LINK: Words<LinkKind> = &[("ethernet", LinkKind::Ethernet), ("ip", LinkKind::Ip)];
 

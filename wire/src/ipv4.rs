@@ -376,15 +376,20 @@ impl<'a> HeaderMut<'a> {
     /// Sets "congestion experienced" (RFC 3168, section 5), and adjusts the checksum. False, and unchanged, if the transport is
     /// not capable of ECN.
     pub fn mark_congestion(&mut self) -> bool {
-        let old = be16(self.0, 0);
-        if old & 0x0003 == 0 {
+        if be16(self.0, 0) & 0x0003 == 0 {
             return false;
         }
-        let new = old | 0x0003;
+        self.set_congestion(3);
+        true
+    }
+
+    /// Sets the field of congestion notification (RFC 3168, section 5), the lower two bits of `ecn`, and adjusts the checksum.
+    pub fn set_congestion(&mut self, ecn: u8) {
+        let old = be16(self.0, 0);
+        let new = old & !0x0003 | u16::from(ecn & 3);
         put(self.0, 0, new.to_be_bytes());
         let checksum = checksum::update16(self.view().checksum(), old, new);
         self.set_checksum(checksum);
-        true
     }
 }
 

@@ -383,12 +383,17 @@ impl<'a> HeaderMut<'a> {
 
     /// Sets "congestion experienced" (RFC 3168, section 5). False, and unchanged, if the transport is not capable of ECN.
     pub fn mark_congestion(&mut self) -> bool {
-        let old = be16(self.0, 0);
-        if old & 0x0030 == 0 {
+        if be16(self.0, 0) & 0x0030 == 0 {
             return false;
         }
-        put(self.0, 0, (old | 0x0030).to_be_bytes());
+        self.set_congestion(3);
         true
+    }
+
+    /// Sets the field of congestion notification (RFC 3168, section 5): the lower two bits of `ecn`.
+    pub fn set_congestion(&mut self, ecn: u8) {
+        let old = be16(self.0, 0);
+        put(self.0, 0, (old & !0x0030 | u16::from(ecn & 3) << 4).to_be_bytes());
     }
 }
 

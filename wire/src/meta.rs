@@ -85,6 +85,8 @@ pub struct Meta {
     /// `track`: for a packet that opens a flow, index of its opening, where the stages write their decisions on that flow; else
     /// [`Meta::NO_OPENING`].
     pub opening: u8,
+    /// `decap`, `route`, `answer`, `encap`: bits of their own (in or out of a tunnel).
+    pub tunnel: u8,
     /// `rewrite`: number of further parts of this packet that follow it.
     pub parts: u8,
     /// Any stage: the verdict, encoded by the dataplane; 0 while none has been given.
@@ -125,6 +127,7 @@ impl Default for Meta {
             colour: 0,
             flags: 0,
             opening: Meta::NO_OPENING,
+            tunnel: 0,
             parts: 0,
             fate: 0,
         }
@@ -170,6 +173,8 @@ impl Fields {
 
     /// [`Meta::colour`].
     pub const COLOUR: Fields = Fields(1 << 14);
+    /// [`Meta::tunnel`].
+    pub const TUNNEL: Fields = Fields(1 << 15);
 
     /// Fields known after `parse`: packet, headers, ingress port and flags.
     pub const SEEN: Fields = Fields::PACKET.and(Fields::HEADERS).and(Fields::INGRESS).and(Fields::FLAGS);
@@ -178,9 +183,9 @@ impl Fields {
     pub const HOST: Fields =
         Fields::PACKET.and(Fields::RECEIVED).and(Fields::NUMBER).and(Fields::INGRESS).and(Fields::EGRESS);
 
-    const NAMES: [&str; 15] = [
+    const NAMES: [&str; 16] = [
         "packet", "received", "number", "ingress", "egress", "headers", "flow", "hop", "rule", "nat",
-        "class", "flags", "parts", "opening", "colour",
+        "class", "flags", "parts", "opening", "colour", "tunnel",
     ];
 
     /// Returns the union with `others`.
@@ -227,6 +232,7 @@ impl Meta {
             (self.parts != other.parts, Fields::PARTS),
             (self.opening != other.opening, Fields::OPENING),
             (self.colour != other.colour, Fields::COLOUR),
+            (self.tunnel != other.tunnel, Fields::TUNNEL),
         ]
         .into_iter()
         .filter(|(is_changed, _)| *is_changed)

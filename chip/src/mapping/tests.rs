@@ -30,7 +30,7 @@ fn a_mapping_is_what_its_text_says() {
     let names: Vec<&str> = mapping.pools.iter().map(|pool| pool.name.as_str()).collect();
     assert_eq!(names, ["receive", "transmit", "pre-routing", "routing", "core", "firewall", "post-routing"]);
     assert_eq!(mapping.pools[0].tasks[0].work, Work::Receive);
-    assert_eq!(mapping.pools[2].tasks[0].work, Work::Stages(0..3));
+    assert_eq!(mapping.pools[2].tasks[0].work, Work::Stages(0..4));
     let ring = |name| mapping.rings.iter().position(|ring| ring.name == name).unwrap();
     let exits = [Exit { who: Who::New, ring: ring("new") }, Exit { who: Who::Known, ring: ring("routed") }];
     assert_eq!(mapping.pools[3].tasks[0].to, exits);
@@ -126,7 +126,7 @@ fn what_is_too_long_for_a_store_is_told_how_to_be_spread() {
     assert_eq!(hint([2_000, 2_000, 96]), "");
     let spread = hint([2_000, 2_000, 97]);
     assert!(spread.ends_with("parse to dnat 4000, route 97"), "{spread}");
-    assert!(hint([2_000, 2_097, 4_000]).ends_with("parse 2000, track to dnat 2097, route 4000"));
+    assert!(hint([2_000, 2_097, 4_000]).ends_with("parse to decap 2000, track to dnat 2097, route 4000"));
     assert!(hint([1, 4_097, 1]).starts_with("track alone has 4097"));
 }
 

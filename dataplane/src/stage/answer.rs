@@ -26,6 +26,7 @@ use crate::flag;
 use crate::hop::{LOCAL_HOP, Wanted};
 use crate::limiter::{self, ErrorBounds, ErrorKind};
 use crate::tables::{Address, LOCAL, SELF, Tables};
+use crate::tunnel;
 use crate::verdict::{Reason, Verdict};
 
 /// The stage.
@@ -49,7 +50,7 @@ impl Stage for Answer {
             .and(Fields::EGRESS)
             .and(Fields::FLOW)
             .and(Fields::RULE),
-        writes: Fields::PACKET.and(Fields::HEADERS).and(Fields::HOP).and(Fields::EGRESS),
+        writes: Fields::PACKET.and(Fields::HEADERS).and(Fields::HOP).and(Fields::EGRESS).and(Fields::TUNNEL),
     };
 
     fn packets(_: &Tables) -> Packets {
@@ -112,7 +113,8 @@ fn build<T: Tally>(frame: &mut Frame, reason: Reason, cx: &mut Cx<'_, T>) -> Opt
         return None;
     }
     let hop = back(frame, sender, 0, cx).ok().filter(|hop| *hop != LOCAL_HOP)?;
-    let Some(interface) = cx.shard.hops.get(hop).filter(|hop| hop.is_known()).map(|hop| hop.interface) else {
+    let known = cx.shard.hops.get(hop).filter(|hop| hop.is_known());
+    let Some((interface, by)) = known.map(|hop| (hop.interface, hop.tunnel)) else {
         // Nor does an answer wait; but the next one shall find its way.
         let asked = Wanted { interface: frame.meta.egress, address: sender };
         let wanted = cx.shard.hops.owner(hop).unwrap_or(asked);
@@ -131,6 +133,9 @@ fn build<T: Tally>(frame: &mut Frame, reason: Reason, cx: &mut Cx<'_, T>) -> Opt
     }
     frame.meta.hop = hop;
     frame.meta.egress = interface;
+    // What shall be encrypted is the answer, whatever the packet was to leave by.
+    let out = if by == 0 { 0 } else { tunnel::ANSWER_OUT };
+    frame.meta.tunnel = frame.meta.tunnel & tunnel::IN | out;
     link::replace(frame, cx).then_some(())
 }
 

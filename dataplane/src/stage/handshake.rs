@@ -257,13 +257,13 @@ fn complete<T: Tally>(
         window: (offers >> scale).min(u16::MAX.into()) as u16,
         options: ArrayVec::new(),
     };
-    let egress = cx.shard.hops.get(onward).filter(|hop| leaves(onward) && hop.is_known())?.interface;
+    let way = *cx.shard.hops.get(onward).filter(|hop| leaves(onward) && hop.is_known())?;
     if cx.shard.parts.len() == cx.shard.parts.capacity() {
         return None;
     }
     let mut beside = cx.pool.take()?;
     beside.meta = frame.meta.clone();
-    (beside.meta.hop, beside.meta.egress) = (onward, egress);
+    (beside.meta.hop, beside.meta.egress, beside.meta.tunnel) = (onward, way.interface, way.tunnel);
     // The gateway's own, which goes the way of the client's packets, as one of their class.
     beside.meta.ingress = LOCAL;
     beside.meta.flags &= !flag::REPLY;

@@ -172,6 +172,18 @@ fn own(bytes: &[u8], meta: &mut Meta, tables: &Tables) -> Result<Carried, Reason
     Ok(Carried::LinkControl)
 }
 
+/// Reads a packet that came out of the tunnel whose interface is `interface`, behind a link-layer header of 14 bytes, as if it were
+/// fresh from that interface. Control traffic of a link has no business in a tunnel.
+pub(super) fn inner(frame: &mut Frame, interface: PortId, tables: &Tables) -> Result<(), Reason> {
+    let (bytes, meta) = frame.view();
+    meta.ingress = interface;
+    (meta.flags, meta.part, meta.tcp_flags, meta.sport, meta.dport) = (0, Part::Whole, 0, 0, 0);
+    match link(bytes, meta, tables)? {
+        Carried::Packet => Ok(()),
+        Carried::LinkControl => Err(Reason::LinkLocal),
+    }
+}
+
 /// Finds the interface of a frame with VLAN tags, and goes on.
 #[inline(never)]
 fn tagged(

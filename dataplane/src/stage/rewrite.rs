@@ -11,13 +11,14 @@ use wire::meta::Fields;
 use wire::tcp::Flags;
 use wire::{Family, Frame, Part, ipv4, ipv6, tcp};
 
-use super::{About, Cx, Stage, Step, handshake, link, option};
+use super::{About, Cx, Stage, Step, handshake, link, option, underlay};
 use crate::flag;
 use crate::flow::{Direction, FlowId, Key};
 use crate::hop::{leaves, waits};
 use crate::nat::Endpoint;
 use crate::nat::rewrite::{self as nat, EndsV4, EndsV6, Transport};
 use crate::tables::{Address, Interface, Tables};
+use crate::tunnel;
 use crate::verdict::Reason;
 
 /// The stage.
@@ -34,7 +35,8 @@ impl Stage for Rewrite {
             .and(Fields::EGRESS)
             .and(Fields::FLOW)
             .and(Fields::CLASS)
-            .and(Fields::COLOUR),
+            .and(Fields::COLOUR)
+            .and(Fields::TUNNEL),
         writes: Fields::PACKET.and(Fields::HEADERS).and(Fields::FLAGS).and(Fields::PARTS),
     };
 
@@ -46,6 +48,11 @@ impl Stage for Rewrite {
             }
             translate_for_itself(frame, cx);
             return Step::Deliver;
+        }
+        if frame.meta.tunnel & tunnel::OUT != 0 {
+            if let Err(step) = underlay::ready(frame.meta.egress, cx) {
+                return step;
+            }
         }
         if frame.meta.flags & flag::TRANSLATED != 0 {
             translate(frame, cx);

@@ -9,11 +9,12 @@ use tally::{Branch, Op, Region, Tally};
 use wire::meta::Fields;
 use wire::{BATCH, Family, Frame, PortId, ipv4, ipv6};
 
-use super::{About, Cx, Stage, Step, header, take};
+use super::{About, Cx, Stage, Step, header, take, underlay};
 use crate::flag;
 use crate::flow::{Direction, FlowId};
 use crate::hop::{LINK_HOP, LOCAL_HOP, NO_HOP, WAITING, Wanted, leaves, waits};
 use crate::tables::{Address, LOCAL, Tables, Target, is_linux};
+use crate::tunnel;
 use crate::verdict::Reason;
 
 /// The stage.
@@ -25,7 +26,7 @@ impl Stage for Route {
         name: "route",
         asks: "By which interface and next hop does it leave?",
         reads: Fields::SEEN.and(Fields::OPENING).and(Fields::FLOW).and(Fields::HOP),
-        writes: Fields::HOP.and(Fields::EGRESS).and(Fields::FLAGS),
+        writes: Fields::HOP.and(Fields::EGRESS).and(Fields::FLAGS).and(Fields::TUNNEL),
     };
 
     #[inline(always)]
@@ -123,13 +124,14 @@ fn ordinary(frame: &Frame) -> Option<ipv4::Header<'_>> {
 /// Checks time to live and size against the hop, and names the interface.
 #[inline(always)]
 fn fits<T: Tally>(frame: &mut Frame, ttl: u8, cx: &mut Cx<'_, T>) -> Step {
-    // Time to live, 3; the hop's place and bound, 3; sizes, 3; interface, 2; whether a hop was chosen, and which, 3.
-    cx.tally.instructions(14);
+    // Time to live, 3; the hop's place and bound, 3; sizes, 3; interface, 2; tunnel, 1; whether a hop was chosen, and which, 3.
+    cx.tally.instructions(15);
     cx.tally.execute(Op::Branch, 6);
     cx.tally.branch(Branch::Taken);
     cx.tally.read(Region::HopTable, frame.meta.hop as usize * 32, 32);
     let Some(hop) = cx.shard.hops.get(frame.meta.hop) else { return Step::Drop(Reason::NeighbourUnknown) };
     frame.meta.egress = hop.interface;
+    frame.meta.tunnel |= hop.tunnel;
     // Nobody has lowered that of what the gateway itself sends.
     if ttl <= 1 && frame.meta.flags & flag::OWN == 0 {
         return Step::Answer(Reason::TtlExpired);
@@ -303,7 +305,12 @@ pub(super) fn back<T: Tally>(
 }
 
 /// The neighbour that a packet waits for.
-pub(crate) fn awaited<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Wanted {
+pub(crate) fn awaited<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Wanted {
+    if frame.meta.tunnel & tunnel::OUT != 0 {
+        if let Some(wanted) = underlay::awaited(frame.meta.egress, cx) {
+            return wanted;
+        }
+    }
     if let Some(owner) = cx.shard.hops.owner(frame.meta.hop) {
         return owner;
     }

@@ -47,6 +47,25 @@ pub enum CompileError {
         /// Source translations.
         sources: usize,
     },
+    /// A tunnel has no security association out, or several.
+    #[error("the tunnel `{0}` has not one security association out")]
+    TunnelSas(String),
+    /// A security association cannot be carried out.
+    #[error("tunnel `{tunnel}`, SPI {spi:#x}: {error}")]
+    Sa {
+        /// Interface of the tunnel.
+        tunnel: String,
+        /// Security parameters index.
+        spi: u32,
+        /// Reason.
+        error: esp::KeyError,
+    },
+    /// A tunnel in the policy of a live gateway.
+    #[error(
+        "`{0}` is a tunnel, and a live gateway carries out no tunnels yet: leave the interface out; `replay`, `chip`, `explain` and \
+         `test` take it"
+    )]
+    LiveTunnel(String),
     /// The routes do not fit.
     #[error("routes: {0}")]
     Fib(FibError),

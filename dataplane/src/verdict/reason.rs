@@ -152,6 +152,26 @@ pub enum Reason {
     SlotTooSmall,
     /// No slot was free for a frame that came in.
     FramePoolEmpty,
+    /// ESP for the gateway's end of a tunnel has an SPI that no security association has.
+    SpiUnknown,
+    /// ESP is too short for what its algorithm puts around a packet, or no multiple of its block.
+    EspLength,
+    /// The integrity check of an ESP packet failed.
+    IcvWrong,
+    /// Padding or next header of an ESP packet cannot be, or what it carries is of neither IP version. Its integrity is right.
+    EspTrailer,
+    /// The sequence number of an ESP packet was received before, or is older than the last 64.
+    Replayed,
+    /// A fragment of an ESP packet came for the gateway's end of a tunnel.
+    TunnelFragment,
+    /// What came out of a tunnel is ESP for the gateway's end of a tunnel once more.
+    TunnelNested,
+    /// A dummy packet of the peer (RFC 4303, section 2.6), which is to be dropped.
+    TunnelDummy,
+    /// Congestion was marked on an outer packet, and the inner one cannot carry the mark (RFC 6040).
+    TunnelCongestion,
+    /// All 2^32 sequence numbers of a security association have been used.
+    EspSequence,
 }
 
 /// Description of a reason, for operators.
@@ -169,7 +189,7 @@ pub struct Entry {
 
 impl Reason {
     /// Every reason with its name, cause and remedy, in the order of the enum.
-    pub const ALL: [Entry; 72] = [
+    pub const ALL: [Entry; 82] = [
         Entry {
             reason: Reason::LinkTruncated,
             name: "link-truncated",
@@ -601,6 +621,66 @@ impl Reason {
             name: "frame-pool-empty",
             cause: "No slot was free for a frame that came in: more than 65,536 frames wait before the ports.",
             remedy: "A shorter `queue` under [limit], or a higher `rate` of the interface that they wait for.",
+        },
+        Entry {
+            reason: Reason::SpiUnknown,
+            name: "spi-unknown",
+            cause: "ESP for the gateway's end of a tunnel has an SPI that no security association has.",
+            remedy: "The peer's SPI out must be one in of the tunnel here, for the address that the packet is sent to.",
+        },
+        Entry {
+            reason: Reason::EspLength,
+            name: "esp-length",
+            cause: "ESP is too short for what its algorithm puts around a packet, or no multiple of its block.",
+            remedy: "Both ends must have one algorithm; else a link on the way truncates packets.",
+        },
+        Entry {
+            reason: Reason::IcvWrong,
+            name: "icv-wrong",
+            cause: "The integrity check of an ESP packet failed.",
+            remedy: "Keys or algorithms of both ends differ, or the packet was changed on its way.",
+        },
+        Entry {
+            reason: Reason::EspTrailer,
+            name: "esp-trailer",
+            cause: "Padding or next header of an ESP packet cannot be, or what it carries is of neither IP version. Its integrity is right.",
+            remedy: "The peer's implementation is at fault, or does not use tunnel mode.",
+        },
+        Entry {
+            reason: Reason::Replayed,
+            name: "replayed",
+            cause: "The sequence number of an ESP packet was received before, or is older than the last 64.",
+            remedy: "Packets are repeated or much reordered on their way, or somebody replays them. Expected after the peer began its numbers anew.",
+        },
+        Entry {
+            reason: Reason::TunnelFragment,
+            name: "tunnel-fragment",
+            cause: "A fragment of an ESP packet came for the gateway's end of a tunnel.",
+            remedy: "The peer's tunnel needs a smaller MTU, so that its packets cross the way whole.",
+        },
+        Entry {
+            reason: Reason::TunnelNested,
+            name: "tunnel-nested",
+            cause: "What came out of a tunnel is ESP for the gateway's end of a tunnel once more.",
+            remedy: "A tunnel within another ends on another gateway.",
+        },
+        Entry {
+            reason: Reason::TunnelDummy,
+            name: "tunnel-dummy",
+            cause: "A dummy packet of the peer (RFC 4303, section 2.6), which is to be dropped.",
+            remedy: "None needed: it hides how much the peer sends.",
+        },
+        Entry {
+            reason: Reason::TunnelCongestion,
+            name: "tunnel-congestion",
+            cause: "Congestion was marked on an outer packet, and the inner one cannot carry the mark (RFC 6040).",
+            remedy: "None needed: the loss tells the sender.",
+        },
+        Entry {
+            reason: Reason::EspSequence,
+            name: "esp-sequence",
+            cause: "All 2^32 sequence numbers of a security association have been used.",
+            remedy: "New keys and SPIs at both ends.",
         },
     ];
 

@@ -3,7 +3,10 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use esp::Packet;
+use esp::format::{layout, trailer};
 use wire::build::{self, Icmp, Tcp};
+use wire::esp::{Direction, Esn, HeaderMut, Secret, Suite, Tfc};
 use wire::ethernet::{EtherType, Mac};
 use wire::header::{Fragment, Protocol};
 use wire::tcp::Flags;
@@ -12,7 +15,7 @@ use wire::{Nanos, PortId, ethernet, icmpv4, icmpv6, ipv4, ipv6, tcp, udp};
 
 use dataplane::tables::{LOCAL, OTHER};
 
-use super::policy::{LAN, WAN, WAN2};
+use super::policy::{LAN, PEERS, SAS, WAN, WAN2};
 use super::{Arrival, Out, START};
 
 /// Bytes that a packet is made of.
@@ -86,6 +89,8 @@ pub struct Packets {
     number: u32,
     received: Vec<(PortId, Vec<u8>)>,
     sent: Vec<(PortId, Vec<u8>)>,
+    /// Last sequence number of the tunnel's peer.
+    sealed: u32,
 }
 
 impl Packets {
@@ -102,7 +107,10 @@ impl Packets {
             None if span == 63 => Nanos(self.now.0 - 2_000_000_000),
             None => self.now + Nanos(1_000),
         };
-        let (port, mut frame) = self.made(bytes);
+        let (port, mut frame) = match bytes[0] % 16 {
+            12 | 13 => self.sealed(bytes),
+            _ => self.made(bytes),
+        };
         spoil(&mut frame, bytes);
         remember(&mut self.received, port, &frame);
         self.number += 1;
@@ -122,6 +130,28 @@ impl Packets {
         for local in &out.local {
             remember(&mut self.sent, LOCAL, &local.bytes);
         }
+    }
+
+    /// A packet of the tunnel's peer: sealed, with the next number or one that has been.
+    fn sealed(&mut self, bytes: &[u8; BYTES]) -> (PortId, Vec<u8>) {
+        let mut inwards = *bytes;
+        inwards[1] |= 3;
+        let (port, frame) = if bytes[0] & 16 == 0 { fresh(&inwards) } else { self.made(bytes) };
+        let at = ethernet::parse(&frame).map_or(0, |layer| layer.payload_at);
+        let number = match bytes[13] % 8 {
+            0 => self.sealed.saturating_sub(u32::from(bytes[13] >> 3)),
+            step => {
+                self.sealed += u32::from(step / 7 * (bytes[13] >> 3)) + 1;
+                self.sealed
+            }
+        };
+        let sealed = seal(&frame[at..], number, bytes);
+        if bytes[14] >> 3 == 2 {
+            // Once more: ESP within ESP.
+            self.sealed += 1;
+            return (port, seal(&sealed[14..], self.sealed, &[0; BYTES]));
+        }
+        (port, sealed)
     }
 
     fn made(&self, bytes: &[u8; BYTES]) -> (PortId, Vec<u8>) {
@@ -149,6 +179,36 @@ fn remember(list: &mut Vec<(PortId, Vec<u8>)>, port: PortId, frame: &[u8]) {
         list.remove(0);
     }
     list.push((port, frame.to_vec()));
+}
+
+/// Seals an IP packet as the tunnel's peer would.
+fn seal(inner: &[u8], number: u32, bytes: &[u8; BYTES]) -> Vec<u8> {
+    let (spi, key) = SAS[1];
+    let suite = Suite::named("aes128-gcm", None).unwrap();
+    let keys = esp::Keys { cipher: Secret::of_hex(key).unwrap(), auth: Secret::new(Box::default()) };
+    let transform = esp::expand(suite, &keys, Direction::Out).unwrap();
+    let tfc = if bytes[14] & 7 == 0 { Tfc::Multiple(64) } else { Tfc::Off };
+    let layout = layout(inner.len(), suite, tfc, 1_400).unwrap();
+    // Four bytes in front are the sealer's.
+    let mut packet = vec![0; 4 + usize::from(layout.total)];
+    packet[20..20 + inner.len()].copy_from_slice(inner);
+    let next = match inner.first().map(|byte| byte >> 4) {
+        Some(6) => Protocol::IPV6,
+        _ if bytes[14] >> 3 == 1 => Protocol::NO_NEXT,
+        _ if bytes[14] >> 3 == 3 => Protocol::UDP,
+        _ => Protocol::IPV4,
+    };
+    trailer(&mut packet[20..20 + usize::from(layout.text)], &layout, next);
+    let mut header = HeaderMut::of(&mut packet[4..]).unwrap();
+    header.set_spi(spi + u32::from(bytes[14] == 0xff));
+    header.set_sequence(number);
+    transform.seal(Packet { bytes: &mut packet, number: number.into(), esn: Esn::Off });
+    let link = link(bytes[10] & 0x3f);
+    let outer = match PEERS[usize::from(bytes[2] >> 6)].parse().unwrap() {
+        std::net::IpAddr::V4(peer) => link.ipv4(peer, Ipv4Addr::from(OUTSIDE[6])),
+        std::net::IpAddr::V6(peer) => link.ipv6(peer, OUTSIDE6[3].parse().unwrap()),
+    };
+    outer.ds_field(bytes[15] & 3).protocol(Protocol::ESP).payload(&packet[4..]).to_vec()
 }
 
 /// A packet that has nothing to do with those before it.

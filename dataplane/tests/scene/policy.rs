@@ -22,6 +22,8 @@ pub struct Scene {
     pub text: String,
     pub translation: Translation,
     pub is_stateful: bool,
+    /// True if there is a tunnel.
+    pub has_tunnel: bool,
     /// True if queues never fill, so that it does not matter how frames are put into batches.
     pub has_room: bool,
 }
@@ -33,6 +35,7 @@ pub const BYTES: usize = 12;
 pub fn of(bytes: &[u8; BYTES]) -> Scene {
     let [mode, nat, flows, sizes, mtu, strict, rules, limits, ecmp, fragments, times, queue] = *bytes;
     let is_stateful = mode % 8 != 0;
+    let has_tunnel = mode >> 3 & 3 == 3;
     let translation = match nat % 4 {
         _ if !is_stateful => Translation::None,
         0 => Translation::None,
@@ -66,6 +69,9 @@ pub fn of(bytes: &[u8; BYTES]) -> Scene {
         ["", "\"other > wan\" = \"accept\"\n", "\"other > any\" = \"reject\"\n", ""]
             [usize::from(limits >> 6)],
     );
+    if has_tunnel {
+        tunnel(&mut text, mode >> 5, rules, mtu);
+    }
     let via = if ecmp & 1 == 0 {
         "\"203.0.113.1\"".to_owned()
     } else {
@@ -107,7 +113,40 @@ pub fn of(bytes: &[u8; BYTES]) -> Scene {
         text.push_str("[timeout]\ntcp-half-open = \"1s\"\ntcp-established = \"3s\"\ntcp-closing = \"1s\"\n");
         text.push_str("tcp-reset = \"1s\"\nudp = \"2s\"\nicmp = \"1s\"\nother = \"2s\"\nfragment = \"1s\"\n");
     }
-    Scene { text, translation, is_stateful, has_room: queue_len == 1024 }
+    Scene { text, translation, is_stateful, has_tunnel, has_room: queue_len == 1024 }
+}
+
+/// Outer address of the tunnel's peer, which the second byte of a packet chooses among, too.
+pub const PEERS: [&str; 4] = ["203.0.113.9", "8.8.4.4", "2001:db8:ffff::1", "2001:db8:beef::2"];
+
+/// Keys and SPIs of the tunnel: out, and in.
+pub const SAS: [(u32, &str); 2] = [
+    (0x1000, "000102030405060708090a0b0c0d0e0f10111213"),
+    (0x2000, "202122232425262728292a2b2c2d2e2f30313233"),
+];
+
+/// A tunnel to one of the peers, on the link or behind the router, for some of the hosts outside. The text is in the midst of
+/// `[default]`.
+fn tunnel(text: &mut String, which: u8, rules: u8, mtu: u16) {
+    let peer = PEERS[usize::from(which % 4)];
+    let local = if which & 2 == 0 { "203.0.113.2" } else { "2001:db8:ffff::2" };
+    let mss = if which & 4 == 0 { "" } else { "mss = \"mtu\"\nmtu = 1300\n" };
+    // What is left of a smaller link carries no IPv6.
+    let six = match mtu {
+        1_500.. => "[[route]]\nto = \"2001:db8:beef::1\"\ninterface = \"tun\"\n",
+        _ => "",
+    };
+    let [(out, out_key), (inward, in_key)] = SAS;
+    let _ = write!(
+        text,
+        "\"lan > vpn\" = \"{}\"\n\"vpn > lan\" = \"{}\"\n\"vpn > wan\" = \"accept\"\n\"vpn > vpn\" = \"accept\"\n\
+         [interface.tun]\nzone = \"vpn\"\n{mss}[interface.tun.esp]\nlocal = \"{local}\"\nremote = \"{peer}\"\n\
+         [[interface.tun.esp.sa]]\ndirection = \"out\"\nspi = {out}\nalgorithm = \"aes128-gcm\"\nkey = \"{out_key}\"\n\
+         [[interface.tun.esp.sa]]\ndirection = \"in\"\nspi = {inward}\nalgorithm = \"aes128-gcm\"\nkey = \"{in_key}\"\n\
+         [[route]]\nto = \"8.8.8.8\"\ninterface = \"tun\"\n{six}",
+        ["accept", "accept", "accept", "reject"][usize::from(rules >> 5 & 3)],
+        ["accept", "reject"][usize::from(rules >> 1 & 1)],
+    );
 }
 
 fn nats(text: &mut String, translation: Translation, nat: u8) {

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Instant;
 
-use dataplane::Tables;
 use policy::Policy;
 
 use super::Supervisor;
@@ -23,7 +22,7 @@ use crate::guard::Guards;
 use crate::history::History;
 use crate::linux::State;
 use crate::privilege::{self, Places, Restriction};
-use crate::reload::{Reload, log_classifier};
+use crate::reload::{Reload, compile, log_classifier};
 use crate::server::{Public, Server};
 use crate::{log, signal};
 
@@ -77,7 +76,7 @@ impl Supervisor {
         let (sender, events) = channel();
         let kernel = Kernel::follow(sender.clone())?;
         let first = Arc::new(effective(&policy, &kernel.state));
-        let tables = Arc::new(Tables::compile(&first.policy, 1).map_err(StartError::Compile)?);
+        let tables = Arc::new(compile(&first.policy, None).map_err(StartError::Compile)?);
         log_classifier(&tables);
         let log = log::Writer::start(&policy.gateway.log, clock)
             .map_err(|error| system("start a thread", error))?;

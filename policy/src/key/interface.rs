@@ -3,8 +3,9 @@
 use config::{Entry, section};
 use wire::vlan::DropEligible;
 
+use super::tunnel::esp;
 use super::{Keys, Table};
-use crate::model::{Interface, PriorityTag};
+use crate::model::{Interface, LinkKind, PriorityTag};
 use crate::value::address::{INTERFACE_ADDRESS, MAC};
 use crate::value::packet::PCP_MAP;
 use crate::value::{BIT_RATE, Flag, MSS, NUMBER16, STRING, key};
@@ -13,19 +14,39 @@ use crate::word;
 /// Keys of `[interface.NAME]`.
 pub(super) fn interface(keys: &mut Keys<'_, '_>, interface: &mut Interface) {
     keys.required("zone", "\"lan\"", STRING, &mut interface.zone);
+    let is_tunnel = keys.is_tunnel(interface);
+    if is_tunnel {
+        keys.misplaced(&OF_LINKS, "a tunnel has no link of its own: leave the key out");
+        interface.link = LinkKind::Ip;
+    } else {
+        tags(keys, interface);
+    }
+    keys.items("addresses", INTERFACE_ADDRESS, &mut interface.addresses);
+    if !is_tunnel {
+        keys.key("link", word::LINK, &mut interface.link);
+    }
+    keys.key_or("mtu", NUMBER16, &mut interface.mtu, Interface::MTU);
+    if !is_tunnel {
+        keys.optional("rate", BIT_RATE, &mut interface.rate);
+        keys.optional("overhead", NUMBER16, &mut interface.overhead);
+        keys.optional("mac", MAC, &mut interface.mac);
+    }
+    keys.key("source-check", word::SOURCE_CHECK, &mut interface.source_check);
+    keys.key("mss", MSS, &mut interface.mss);
+    esp(keys, interface);
+}
+
+/// Keys of an interface that has a link of its own.
+const OF_LINKS: [&str; 9] =
+    ["parent", "vlan", "pcp", "dei", "priority-tag", "link", "rate", "overhead", "mac"];
+
+/// Keys of an interface's VLAN, and of the tags of its frames.
+fn tags(keys: &mut Keys<'_, '_>, interface: &mut Interface) {
     keys.optional("parent", STRING, &mut interface.parent);
     keys.list("vlan", NUMBER16, &mut interface.vlans);
     keys.key("pcp", PCP_MAP, &mut interface.pcp);
     keys.key("dei", Flag(DropEligible::Yes, DropEligible::No), &mut interface.dei);
     keys.key("priority-tag", Flag(PriorityTag::Yes, PriorityTag::No), &mut interface.priority_tag);
-    keys.items("addresses", INTERFACE_ADDRESS, &mut interface.addresses);
-    keys.key("link", word::LINK, &mut interface.link);
-    keys.key_or("mtu", NUMBER16, &mut interface.mtu, Interface::MTU);
-    keys.optional("rate", BIT_RATE, &mut interface.rate);
-    keys.optional("overhead", NUMBER16, &mut interface.overhead);
-    keys.optional("mac", MAC, &mut interface.mac);
-    keys.key("source-check", word::SOURCE_CHECK, &mut interface.source_check);
-    keys.key("mss", MSS, &mut interface.mss);
 }
 
 /// `[interface]`: the tables of all interfaces.

@@ -8,6 +8,7 @@ use super::queue::queue;
 use super::route::{NEW_NEIGHBOUR, neighbour, new_route, next_hop, route};
 use super::rule::rule;
 use super::shape::shape;
+use super::tunnel::{new_sa, new_tunnel, sa, tunnel};
 use super::{names, policy};
 use crate::lines::Lines;
 use crate::model::{
@@ -22,6 +23,10 @@ fn all() -> Vec<&'static str> {
     let mut all = names(|keys| policy(keys, &mut Policy::default(), &mut Lines::default()));
     all.extend(names(|keys| search(keys, &mut Search::default())));
     all.extend(names(|keys| interface(keys, &mut Interface::new("", ""))));
+    all.extend(names(|keys| tunnel(keys, &mut new_tunnel())));
+    all.extend(names(|keys| {
+        sa(keys, &mut new_sa());
+    }));
     all.extend(names(|keys| {
         route(keys, &mut new_route());
     }));
@@ -71,6 +76,7 @@ fn the_manual_has_every_key_and_word() {
         words(word::MODE),
         words(word::SEARCH_ALGORITHM),
         words(word::LINK),
+        words(word::DIRECTION),
         words(word::SOURCE_CHECK),
         words(word::NOWHERE),
         words(word::FAMILY),

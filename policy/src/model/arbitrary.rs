@@ -23,6 +23,7 @@ use super::{
 };
 
 mod queue;
+mod tunnel;
 
 /// Any policy.
 pub(crate) fn policy() -> impl Strategy<Value = Policy> {
@@ -37,7 +38,8 @@ pub(crate) fn policy() -> impl Strategy<Value = Policy> {
     let shapes = vec(queue::shape(), 0..3).prop_map(|all| unique(all, |shape| &shape.interface));
     let things = (
         select(&[Mode::Stateful, Mode::Stateless][..]),
-        vec(interface(), 0..4).prop_map(|all| unique(all, |interface| &interface.name)),
+        vec(prop_oneof![4 => interface(), 1 => tunnel::interface()], 0..4)
+            .prop_map(|all| unique(all, |interface| &interface.name)),
         vec(set(), 0..3).prop_map(|all| unique(all, |set| &set.name)),
         vec(route(), 0..4),
         vec(neighbour(), 0..3),
@@ -162,6 +164,7 @@ pub(crate) fn interface() -> impl Strategy<Value = Interface> {
                 priority_tag,
                 source_check,
                 mss,
+                esp: None,
             }
         },
     )

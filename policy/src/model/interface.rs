@@ -7,6 +7,8 @@ use wire::link::ETHERNET_OVERHEAD;
 use wire::vlan::DropEligible;
 use wire::{BitRate, Bytes, Dscp, Pcp};
 
+use super::Tunnel;
+
 pub use wire::LinkKind;
 pub use wire::ethernet::Mac;
 
@@ -47,6 +49,8 @@ pub struct Interface {
     pub source_check: SourceCheck,
     /// Clamping of the MSS of TCP connections across the interface.
     pub mss: MssClamp,
+    /// Tunnel that is the interface's link; then the kind of link is [`LinkKind::Ip`].
+    pub esp: Option<Box<Tunnel>>,
 }
 
 impl Interface {
@@ -72,6 +76,7 @@ impl Interface {
             priority_tag: PriorityTag::No,
             source_check: SourceCheck::Strict,
             mss: MssClamp::Off,
+            esp: None,
         }
     }
 

@@ -1,4 +1,5 @@
 use wire::Nanos;
+use wire::esp::Direction;
 
 use super::parse;
 use crate::diagnostic::Code;
@@ -20,8 +21,18 @@ fn every_key_of_the_format_is_read() {
     assert_eq!(lan.mss, MssClamp::Bytes(1452));
     assert_eq!(policy.interface("cpe").unwrap().vlans, [100, 20]);
     assert_eq!(policy.interface("tun").unwrap().link, LinkKind::Ip);
+    let tunnel = policy.interface("site-b").unwrap();
+    assert_eq!(tunnel.link, LinkKind::Ip);
+    let esp = tunnel.esp.as_ref().unwrap();
+    assert_eq!(
+        (esp.local.to_string(), esp.remote.to_string()),
+        ("203.0.113.2".to_owned(), "198.51.100.1".to_owned())
+    );
+    let sas = esp.sas.iter().map(|sa| (sa.direction, sa.spi, sa.suite.name().algorithm(), sa.key.len()));
+    let expected = [(Direction::Out, 0x1000, "aes128-gcm", 20), (Direction::In, 0x2000, "aes256-gcm", 36)];
+    assert_eq!(sas.collect::<Vec<_>>(), expected);
     let names: Vec<&str> = policy.interfaces.iter().map(|interface| interface.name.as_str()).collect();
-    assert_eq!(names, ["wan", "lan", "tun", "cpe"]);
+    assert_eq!(names, ["wan", "lan", "tun", "site-b", "cpe"]);
     assert_eq!(policy.set("servers").unwrap().items.len(), 3);
     assert_eq!(policy.default_action("lan", "wan"), Action::Accept);
     let RouteTarget::Via(hops) = &policy.routes[1].target else { panic!("{:?}", policy.routes[1]) };

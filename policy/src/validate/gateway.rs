@@ -24,6 +24,12 @@ impl Validator<'_> {
             if !self.known_interface(at, &own.interface) {
                 continue;
             }
+            if self.policy.interface(&own.interface).is_some_and(|known| known.esp.is_some()) {
+                let message = format!("\"{}\" has no driver: it is a tunnel", own.interface);
+                let hint = "its packets come and go by the interface that leads to the peer: name that";
+                self.wrong_in(Code::DriverOfVlan, at, message, hint);
+                continue;
+            }
             let parent = self.policy.interface(&own.interface).and_then(|known| known.parent.as_ref());
             if let Some(parent) = parent {
                 let message = format!("\"{}\" has no driver of its own", own.interface);

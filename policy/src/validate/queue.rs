@@ -160,6 +160,14 @@ impl Validator<'_> {
                 if !self.known_interface(at, name) {
                     continue;
                 }
+                if key == "on" && self.policy.interface(name).is_some_and(|own| own.esp.is_some()) {
+                    let message = format!("\"{name}\" has no queue of its own: it is a tunnel");
+                    let hint = format!(
+                        "its packets wait at the interface that leads to the peer: write a [[class]] with out = \"{name}\""
+                    );
+                    self.wrong_in(Code::BadQueueTree, at, message, hint);
+                    continue;
+                }
                 if let Some(port) = self.port_of(name).filter(|_| key == "on") {
                     let message =
                         format!("\"{name}\" has no queue of its own: its frames leave by \"{port}\"");

@@ -90,7 +90,7 @@ fn routed(policy: &Policy) -> HashMap<&str, Space> {
 }
 
 /// Outgoing interface of `hop`: its own, or the one whose longest prefix contains the router's address.
-fn hop_interface(policy: &Policy, hop: &NextHop) -> Option<usize> {
+pub(crate) fn hop_interface(policy: &Policy, hop: &NextHop) -> Option<usize> {
     let named = |name: &String| policy.interfaces.iter().position(|interface| interface.name == *name);
     match (&hop.interface, hop.via) {
         (Some(name), _) => named(name),

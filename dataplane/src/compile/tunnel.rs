@@ -1,0 +1,43 @@
+//! Compilation of tunnels.
+
+use std::sync::Arc;
+
+use policy::Policy;
+use policy::model::{self, StaticSa};
+use wire::PortId;
+use wire::esp::{Direction, SUITES, Secret};
+
+use crate::tables::{CompileError, SaSpec, Tunnel, Tunnels};
+
+/// Compiles the tunnels of a policy.
+pub(super) fn compile(policy: &Policy) -> Result<Tunnels, CompileError> {
+    let mut list = Vec::new();
+    for (place, interface) in policy.interfaces.iter().enumerate() {
+        let Some(tunnel) = &interface.esp else { continue };
+        let mut out = specs(&interface.name, tunnel, Direction::Out)?;
+        let (Some(last), true) = (out.pop(), out.is_empty()) else {
+            return Err(CompileError::TunnelSas(interface.name.clone()));
+        };
+        list.push(Tunnel {
+            interface: PortId(place as u16),
+            local: tunnel.local.into(),
+            remote: tunnel.remote.into(),
+            out: last,
+            inward: specs(&interface.name, tunnel, Direction::In)?,
+        });
+    }
+    Ok(Tunnels::new(list))
+}
+
+fn specs(name: &str, tunnel: &model::Tunnel, direction: Direction) -> Result<Vec<SaSpec>, CompileError> {
+    tunnel.sas(direction).map(|sa| spec(name, sa)).collect()
+}
+
+fn spec(name: &str, sa: &StaticSa) -> Result<SaSpec, CompileError> {
+    let wrong = |error| CompileError::Sa { tunnel: name.to_owned(), spi: sa.spi, error };
+    let keys = esp::Keys { cipher: sa.key.clone(), auth: Secret::new(Box::default()) };
+    let suite = SUITES.iter().find(|suite| **suite == sa.suite);
+    let suite = suite.ok_or_else(|| wrong(esp::KeyError::NoLibrary(sa.suite.name())))?;
+    let transform = Arc::from(esp::expand(suite, &keys, sa.direction).map_err(wrong)?);
+    Ok(SaSpec { direction: sa.direction, spi: sa.spi, transform, keys })
+}

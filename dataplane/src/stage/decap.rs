@@ -1,0 +1,180 @@
+//! `decap`: does it come through a tunnel, and is it genuine?
+//!
+//! Takes the ESP (RFC 4303) of packets for the gateway's end of a tunnel off, and lets the inner packet go on as if it had come in
+//! by the tunnel's interface. Nothing about a packet is believed before its integrity check value has been verified: an unknown
+//! index, a number that was received before and a forged packet change nothing. ESP for other addresses goes on as it is. No answer is ever
+//! given to an outer packet.
+
+use esp::format::untrail;
+use esp::{Packet, Place};
+use tally::{Op, Region, Tally};
+use wire::esp::{Esn, HEADER_LEN, Header};
+use wire::header::Protocol;
+use wire::meta::Fields;
+use wire::{Family, Frame, Part, PortId, ipv4, ipv6, link_kind};
+
+use super::{About, Cx, Packets, Stage, Step, cipher, header, parse};
+use crate::flag;
+use crate::sa::SA_BYTES;
+use crate::tables::Tables;
+use crate::tunnel;
+use crate::verdict::Reason;
+
+/// The stage.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Decap;
+
+/// Bytes in front of the ESP header that a packet in memory needs: the end of the outer header.
+pub(super) const SPARE: usize = 4;
+
+impl Stage for Decap {
+    const ABOUT: About = About {
+        name: "decap",
+        asks: "Does it come through a tunnel, and is it genuine?",
+        reads: Fields::SEEN.and(Fields::TUNNEL),
+        writes: Fields::PACKET
+            .and(Fields::HEADERS)
+            .and(Fields::INGRESS)
+            .and(Fields::FLAGS)
+            .and(Fields::TUNNEL),
+    };
+
+    fn packets(tables: &Tables) -> Packets {
+        if tables.tunnels.is_empty() { Packets::None } else { Packets::Every }
+    }
+
+    #[inline(always)]
+    fn takes(frame: &Frame) -> bool {
+        frame.meta.fate == 0 && frame.meta.protocol == Protocol::ESP.0
+    }
+
+    #[inline(never)]
+    fn step<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
+        // What Linux itself sends is no packet from a peer.
+        if frame.meta.flags & flag::OWN != 0 {
+            return Step::Next;
+        }
+        let (_, destination) = header::addresses(frame);
+        if !cx.tables.tunnels.is_local(destination) {
+            return Step::Next;
+        }
+        match open(frame, cx).and_then(|opened| enter(frame, opened, cx)) {
+            Ok(()) => Step::Next,
+            Err(reason) => Step::Drop(reason),
+        }
+    }
+
+    fn program(_: &Tables) -> u32 {
+        // What is told, 106; congestion, 14. The inner header is read by the program of `parse`.
+        120 + cipher::PROGRAM
+    }
+}
+
+/// What the outer packet said, once it has been opened.
+struct Opened {
+    /// Interface of the tunnel.
+    interface: PortId,
+    /// The inner packet's bytes within the frame; padding for traffic flow confidentiality may be behind it.
+    start: usize,
+    end: usize,
+    /// Its IP version.
+    family: Family,
+    /// DS field of the outer packet.
+    ds_field: u8,
+}
+
+/// Verifies and decrypts a packet for an end of a tunnel.
+fn open<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<Opened, Reason> {
+    // Destination among the tunnels' ends, 8; index, 3; its hash and entry, 6; lengths, 8; window, 12; trailer and padding, 10;
+    // the inner packet's bounds, 6.
+    cx.tally.instructions(53);
+    cx.tally.execute(Op::Branch, 18);
+    if frame.meta.part != Part::Whole {
+        return Err(Reason::TunnelFragment);
+    }
+    let (_, destination) = header::addresses(frame);
+    let (start, end) = (usize::from(frame.meta.transport), usize::from(frame.meta.end));
+    let payload = frame.bytes().get(start..end).unwrap_or_default();
+    let header = Header::of(payload).ok_or(Reason::EspLength)?;
+    let (spi, low) = (header.spi(), header.sequence());
+    let ds_field = header::ds_field(frame);
+    let sa = cx.shard.sas.inbound(spi, destination).ok_or(Reason::SpiUnknown)?;
+    cx.tally.hash(8);
+    cx.tally.read(Region::CipherKey, spi as usize % 64 * SA_BYTES, 64);
+    let suite = sa.transform.suite();
+    let around = HEADER_LEN + usize::from(suite.iv) + usize::from(suite.icv);
+    let text_len = payload.len().saturating_sub(around);
+    if text_len == 0 || text_len % usize::from(suite.align) != 0 {
+        return Err(Reason::EspLength);
+    }
+    let Place::Fresh(number) = sa.window.place(low, Esn::Off) else { return Err(Reason::Replayed) };
+    cipher::tell(suite, spi, text_len, start, cx.tally);
+    let bytes = frame.bytes_mut().get_mut(start - SPARE..end).ok_or(Reason::EspLength)?;
+    sa.transform.open(Packet { bytes, number, esn: Esn::Off }).map_err(|_| Reason::IcvWrong)?;
+    sa.window.accept(number);
+    cx.tally.write(Region::CipherKey, spi as usize % 64 * SA_BYTES, 16);
+    let text = start + HEADER_LEN + usize::from(suite.iv);
+    let inner = frame.bytes().get(text..text + text_len).unwrap_or_default();
+    let trailer = untrail(inner).map_err(|_| Reason::EspTrailer)?;
+    let family = match trailer.next {
+        Protocol::IPV4 => Family::V4,
+        Protocol::IPV6 => Family::V6,
+        // RFC 4303, section 2.6.
+        Protocol::NO_NEXT => return Err(Reason::TunnelDummy),
+        _ => return Err(Reason::EspTrailer),
+    };
+    let interface = cx.tables.tunnels.list.get(usize::from(sa.tunnel)).ok_or(Reason::SpiUnknown)?.interface;
+    Ok(Opened { interface, start: text, end: text + trailer.before, family, ds_field })
+}
+
+/// Lets the inner packet come in by the interface of its tunnel.
+fn enter<T: Tally>(frame: &mut Frame, opened: Opened, cx: &mut Cx<'_, T>) -> Result<(), Reason> {
+    // The outer headers and the padding off, a link-layer header in front, congestion, 24. The frame's start is another one.
+    cx.tally.instructions(24);
+    cx.tally.execute(Op::Branch, 6);
+    cx.tally.write(Region::Frame, 0, 32);
+    cx.tally.write(Region::Meta, 0, 32);
+    let Opened { interface, start, end, family, ds_field } = opened;
+    frame.truncate(end);
+    frame.pull_front(start);
+    let link = link_kind::received(frame.bytes()).ok_or(Reason::EspTrailer)?;
+    let header = frame.push_front(link.len()).ok_or(Reason::SlotTooSmall)?;
+    header.copy_from_slice(&link);
+    parse::inner(frame, interface, cx.tables)?;
+    if frame.meta.family != family {
+        return Err(Reason::EspTrailer);
+    }
+    // What is behind the inner packet is padding against traffic analysis (RFC 4303, section 2.7).
+    frame.truncate(usize::from(frame.meta.end));
+    frame.meta.tunnel = tunnel::IN;
+    if frame.meta.protocol == Protocol::ESP.0 && cx.tables.tunnels.is_local(header::addresses(frame).1) {
+        return Err(Reason::TunnelNested);
+    }
+    congestion(frame, ds_field)
+}
+
+/// Carries a mark of congestion from the outer header to the inner one (RFC 6040, figure 4).
+fn congestion(frame: &mut Frame, outer: u8) -> Result<(), Reason> {
+    const ECT_1: u8 = 1;
+    const ECT_0: u8 = 2;
+    const CE: u8 = 3;
+    let inner = frame.meta.ds_field & 3;
+    let marked = match (inner, outer & 3) {
+        // A sender that knows no marks is told by a loss.
+        (0, CE) => return Err(Reason::TunnelCongestion),
+        (ECT_0, ECT_1) => ECT_1,
+        (ECT_0 | ECT_1, CE) => CE,
+        _ => return Ok(()),
+    };
+    frame.meta.ds_field = frame.meta.ds_field & !3 | marked;
+    let (network, family) = (usize::from(frame.meta.network), frame.meta.family);
+    let packet = frame.bytes_mut().get_mut(network..).unwrap_or_default();
+    if family == Family::V4 {
+        if let Some(mut header) = ipv4::HeaderMut::of(packet) {
+            header.set_congestion(marked);
+        }
+    } else if let Some(mut header) = ipv6::HeaderMut::of(packet) {
+        header.set_congestion(marked);
+    }
+    Ok(())
+}

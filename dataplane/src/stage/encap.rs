@@ -1,0 +1,267 @@
+//! `encap`: does it leave by a tunnel?
+//!
+//! Puts a packet that leaves by a tunnel into ESP (RFC 4303, tunnel mode), the outer header in front, and sends it on by the interface that
+//! leads to the peer. The packet has been translated, and class and flow stay its own. A packet that is too large for the tunnel, and may be
+//! fragmented, is fragmented before it is encrypted. Answers are encrypted as packets are.
+//!
+//! Sequence numbers go in the order of frames. So `run` seals up to the first packet that may take numbers as it leaves (one to be
+//! answered or fragmented, or with another beside it), and leaves those behind it for then.
+
+use esp::Packet;
+use esp::format::{self, DontFragment, Outer};
+use tally::{Op, Region, Tally};
+use wire::esp::{Esn, HEADER_LEN, HeaderMut, Tfc};
+use wire::ethernet::{self, EtherType};
+use wire::header::Protocol;
+use wire::meta::Fields;
+use wire::{Family, Frame, Part, PortId, ipv4, ipv6};
+
+use super::decap::SPARE;
+use super::queue::ANSWERED;
+use super::underlay::{self, Way};
+use super::{About, Cx, Packets, Stage, Step, cipher, fragment, header, link, take};
+use crate::flag;
+use crate::sa::{SA_BYTES, UsedUp};
+use crate::tables::{Tables, Tunnel};
+use crate::tunnel;
+use crate::verdict::{Reason, Verdict};
+
+/// The stage.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Encap;
+
+impl Stage for Encap {
+    const ABOUT: About = About {
+        name: "encap",
+        asks: "Does it leave by a tunnel?",
+        reads: Fields::SEEN
+            .and(Fields::RECEIVED)
+            .and(Fields::EGRESS)
+            .and(Fields::HOP)
+            .and(Fields::PARTS)
+            .and(Fields::TUNNEL),
+        writes: Fields::PACKET
+            .and(Fields::HEADERS)
+            .and(Fields::EGRESS)
+            .and(Fields::HOP)
+            .and(Fields::FLAGS)
+            .and(Fields::PARTS)
+            .and(Fields::TUNNEL),
+    };
+
+    fn packets(tables: &Tables) -> Packets {
+        if tables.tunnels.is_empty() { Packets::None } else { Packets::Every }
+    }
+
+    #[inline(always)]
+    fn takes(frame: &Frame) -> bool {
+        match frame.meta.fate {
+            0 => frame.meta.tunnel & tunnel::OUT != 0,
+            fate => frame.meta.tunnel & tunnel::ANSWER_OUT != 0 && fate >> 8 == ANSWERED,
+        }
+    }
+
+    #[inline(never)]
+    fn step<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
+        // Which packet of the two leaves by a tunnel, and by which, 6.
+        cx.tally.instructions(6);
+        if frame.meta.fate == 0 && frame.meta.flags & flag::CUT != 0 {
+            return parts(frame, cx);
+        }
+        match seal(frame, cx) {
+            Ok(()) => Step::Next,
+            // An answer does not wait, and is not answered.
+            Err(_) if frame.meta.fate != 0 => match Verdict::of_fate(frame.meta.fate) {
+                Some(Verdict::Answered(reason)) => Step::Drop(reason),
+                _ => Step::Next,
+            },
+            Err(reason) => Step::Drop(reason),
+        }
+    }
+
+    fn run<T: Tally>(frames: &mut [Frame], cx: &mut Cx<'_, T>) {
+        for frame in frames {
+            let is_answered = frame.meta.fate >> 8 == ANSWERED;
+            let has_parts = frame.meta.parts > 0 || frame.meta.flags & flag::CUT != 0;
+            if is_answered || Encap::takes(frame) && has_parts {
+                return;
+            }
+            take::<Encap, T>(frame, cx);
+        }
+    }
+
+    fn program(tables: &Tables) -> u32 {
+        // What is told, 109; a packet moved within its slot, 11. Fragments are made by the program of `fragment`.
+        120 + cipher::PROGRAM + link::program(tables)
+    }
+}
+
+/// Seals a packet that is queued behind another, where it leaves by a tunnel. False if it cannot leave.
+pub(crate) fn part<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> bool {
+    if frame.meta.tunnel & tunnel::OUT == 0 {
+        return true;
+    }
+    let is_sealed = seal(frame, cx).is_ok();
+    to_port(frame, cx.tables);
+    is_sealed
+}
+
+/// Fragments a packet for the tunnel, and seals each fragment.
+#[cold]
+fn parts<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
+    let before = cx.shard.parts.len();
+    match fragment::Fragment::step(frame, cx) {
+        Step::Next => {}
+        other => return other,
+    }
+    if let Err(reason) = seal(frame, cx) {
+        return Step::Drop(reason);
+    }
+    for place in before..cx.shard.parts.len() {
+        // A frame is two words: what is moved is not the packet.
+        let Some(mut part) = cx.shard.parts.remove(place) else { break };
+        let sealed = seal(&mut part, cx);
+        to_port(&mut part, cx.tables);
+        cx.shard.parts.insert(place, part);
+        if let Err(reason) = sealed {
+            return Step::Drop(reason);
+        }
+    }
+    Step::Next
+}
+
+/// A packet behind another is queued at its port at once, not at one of the port's VLANs.
+fn to_port(frame: &mut Frame, tables: &Tables) {
+    frame.meta.egress = tables.interface(frame.meta.egress).map_or(frame.meta.egress, |own| own.root);
+}
+
+/// Encrypts the frame's packet, and puts the outer header and that of the link in front.
+fn seal<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Reason> {
+    // Tunnel and security association, 6; lengths and padding, 14; number, 3; the outer header and its sum, 40.
+    cx.tally.instructions(63);
+    cx.tally.execute(Op::Branch, 14);
+    let tables = cx.tables;
+    let egress = frame.meta.egress;
+    let hop = hop(egress, frame, cx)?;
+    let interface = cx.shard.hops.get(hop).ok_or(Reason::NeighbourUnknown)?.interface;
+    let number = tables.tunnel_of(egress).ok_or(Reason::RouteMissing)?;
+    let tunnel = tables.tunnels.list.get(usize::from(number)).ok_or(Reason::RouteMissing)?;
+    let sa = cx.shard.sas.outbound(number).ok_or(Reason::RouteMissing)?;
+    let suite = sa.transform.suite();
+    let (ds_field, family) = (header::ds_field(frame), frame.meta.family);
+    frame.truncate(usize::from(frame.meta.end));
+    frame.pull_front(usize::from(frame.meta.network));
+    let inner = frame.len();
+    let layout = format::layout(inner, suite, Tfc::Off, u16::MAX).ok_or(Reason::SlotTooSmall)?;
+    let outer_len = if tunnel.local.v6 { ipv6::HEADER_LEN } else { ipv4::MIN_HEADER_LEN };
+    let esp_at = ethernet::HEADER_LEN + outer_len;
+    let text_at = esp_at + HEADER_LEN + usize::from(suite.iv);
+    make_room(frame, text_at, usize::from(layout.text) - inner + usize::from(suite.icv))?;
+    let sequence = sa.number().map_err(|UsedUp| Reason::EspSequence)?;
+    cipher::tell(suite, sa.spi, layout.text.into(), esp_at, cx.tally);
+    cx.tally.atomic(Region::CipherKey, sa.spi as usize % 64 * SA_BYTES, 8);
+    cx.tally.write(Region::Frame, 0, text_at as u32);
+    let bytes = frame.bytes_mut();
+    if let Some(text) = bytes.get_mut(text_at..text_at + usize::from(layout.text)) {
+        let next = if family == Family::V4 { Protocol::IPV4 } else { Protocol::IPV6 };
+        format::trailer(text, &layout, next);
+    }
+    if let Some(mut header) = bytes.get_mut(esp_at..).and_then(HeaderMut::of) {
+        header.set_spi(sa.spi);
+        header.set_sequence(sequence);
+    }
+    if let Some(bytes) = bytes.get_mut(esp_at - SPARE..) {
+        sa.transform.seal(Packet { bytes, number: sequence.into(), esn: Esn::Off });
+    }
+    let df = frame.meta.flags & flag::DONT_FRAGMENT;
+    let outer = Head {
+        ds_field,
+        df: if df == 0 { DontFragment::Clear } else { DontFragment::Set },
+        // Unique for as long as one may be under way, where routers may fragment it (RFC 6864).
+        id: if df == 0 { (sequence ^ sa.spi) as u16 } else { 0 },
+        payload_len: layout.total,
+    };
+    outer.write(frame.bytes_mut(), tunnel);
+    describe(frame, tunnel, ds_field, esp_at);
+    (frame.meta.egress, frame.meta.hop) = (interface, hop);
+    if link::replace(frame, cx) { Ok(()) } else { Err(Reason::NeighbourUnknown) }
+}
+
+/// Hop of the outer packet. The way has been looked up before a packet was changed, and is the same now; that of an answer is looked up
+/// for the first time.
+fn hop<T: Tally>(egress: PortId, frame: &Frame, cx: &mut Cx<'_, T>) -> Result<u32, Reason> {
+    let Ok(Way { hop, .. }) = underlay::way(egress, cx) else { return Err(Reason::RouteMissing) };
+    if cx.shard.hops.get(hop).is_some_and(|hop| hop.is_known()) {
+        return Ok(hop);
+    }
+    // Nor does an answer wait; but the next one shall find its way.
+    if let Some(wanted) = underlay::awaited(egress, cx) {
+        cx.shard.hops.waiting.ask(wanted, frame.meta.received);
+    }
+    Err(Reason::NeighbourUnknown)
+}
+
+/// Makes the frame longer at both ends. What is too long behind is moved to the front: the room of a slot is the same wherever its packet
+/// lies.
+fn make_room(frame: &mut Frame, front: usize, behind: usize) -> Result<(), Reason> {
+    let missing = behind.saturating_sub(frame.tailroom());
+    if frame.headroom() < front + missing {
+        return Err(Reason::SlotTooSmall);
+    }
+    if missing > 0 {
+        let len = frame.len();
+        frame.push_front(missing).ok_or(Reason::SlotTooSmall)?;
+        frame.bytes_mut().copy_within(missing.., 0);
+        frame.truncate(len);
+    }
+    frame.push_back(behind).ok_or(Reason::SlotTooSmall)?;
+    frame.push_front(front).ok_or(Reason::SlotTooSmall)?;
+    Ok(())
+}
+
+/// Fields of an outer header that differ between the packets of a tunnel.
+struct Head {
+    ds_field: u8,
+    df: DontFragment,
+    id: u16,
+    payload_len: u16,
+}
+
+impl Head {
+    /// Writes the outer header, and the type of what follows into the header of the link in front of it.
+    fn write(self, frame: &mut [u8], tunnel: &Tunnel) {
+        let Head { ds_field, df, id, payload_len } = self;
+        let protocol = Protocol::ESP;
+        let Some((link, packet)) = frame.split_first_chunk_mut::<{ ethernet::HEADER_LEN }>() else { return };
+        let (local, remote) = (tunnel.local.bits, tunnel.remote.bits);
+        let EtherType(kind) = if tunnel.local.v6 {
+            if let Some(header) = packet.first_chunk_mut() {
+                let (local, remote) = (local.into(), remote.into());
+                format::outer_v6(header, &Outer { local, remote, ds_field, df, id, protocol, payload_len });
+            }
+            EtherType::IPV6
+        } else {
+            if let Some(header) = packet.first_chunk_mut() {
+                let (local, remote) = ((local as u32).into(), (remote as u32).into());
+                format::outer_v4(header, &Outer { local, remote, ds_field, df, id, protocol, payload_len });
+            }
+            EtherType::IPV4
+        };
+        link[12..].copy_from_slice(&kind.to_be_bytes());
+    }
+}
+
+/// Describes the outer packet as `parse` would. Flow, class and colour stay those of the inner packet.
+fn describe(frame: &mut Frame, tunnel: &Tunnel, ds_field: u8, esp_at: usize) {
+    let end = frame.len() as u16;
+    let meta = &mut frame.meta;
+    meta.network = ethernet::HEADER_LEN as u16;
+    meta.transport = esp_at as u16;
+    meta.end = end;
+    meta.family = tunnel.local.family();
+    meta.protocol = Protocol::ESP.0;
+    meta.part = Part::Whole;
+    (meta.sport, meta.dport, meta.tcp_flags, meta.ds_field) = (0, 0, 0, ds_field);
+    meta.flags &= !flag::CUT;
+    meta.tunnel = meta.tunnel & tunnel::IN | tunnel::OUTER;
+}

@@ -1,0 +1,72 @@
+//! Tunnels, compiled: their ends, and the security associations that the policy gives.
+
+use std::sync::Arc;
+
+use esp::{Keys, Transform};
+use wire::PortId;
+use wire::esp::Direction;
+
+use super::{Address, Tables};
+
+/// All tunnels, in the order of their interfaces.
+#[derive(Default)]
+pub struct Tunnels {
+    /// Tunnels; [`Interface::tunnel`](super::Interface::tunnel) is a place in this list.
+    pub list: Vec<Tunnel>,
+    /// The gateway's ends: ordered, each once.
+    locals: Vec<Address>,
+}
+
+/// Tunnel of ESP to one peer.
+pub struct Tunnel {
+    /// Interface of the tunnel: ingress of what comes out of it, egress of what goes into it.
+    pub interface: PortId,
+    /// Outer address of the gateway.
+    pub local: Address,
+    /// Outer address of the peer.
+    pub remote: Address,
+    /// Security association of packets that leave.
+    pub out: SaSpec,
+    /// Security associations of packets that come in.
+    pub inward: Vec<SaSpec>,
+}
+
+/// Security association as the policy gives it. Its state is a shard's ([`Sas`](crate::sa::Sas)).
+pub struct SaSpec {
+    /// Direction.
+    pub direction: Direction,
+    /// Security parameters index.
+    pub spi: u32,
+    /// Cipher and integrity algorithm with their keys expanded, which all shards share.
+    pub transform: Arc<dyn Transform>,
+    /// The keys, by which a reload finds the same security association again.
+    pub(crate) keys: Keys,
+}
+
+impl Tunnels {
+    pub(crate) fn new(list: Vec<Tunnel>) -> Tunnels {
+        let mut locals: Vec<Address> = list.iter().map(|tunnel| tunnel.local).collect();
+        locals.sort_unstable();
+        locals.dedup();
+        Tunnels { list, locals }
+    }
+
+    /// True if there is no tunnel.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// True if a tunnel ends at this address.
+    #[inline]
+    pub fn is_local(&self, address: Address) -> bool {
+        self.locals.binary_search(&address).is_ok()
+    }
+}
+
+impl Tables {
+    /// Number of the tunnel that an interface is.
+    #[inline(always)]
+    pub fn tunnel_of(&self, interface: PortId) -> Option<u16> {
+        self.interfaces.get(usize::from(interface.0))?.tunnel
+    }
+}

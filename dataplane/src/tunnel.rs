@@ -1,0 +1,10 @@
+//! Bits of [`Meta::tunnel`](wire::Meta::tunnel): the tunnels that a packet comes and goes by.
+
+/// The packet came out of a tunnel, whose interface is [`Meta::ingress`](wire::Meta::ingress).
+pub const IN: u8 = 1;
+/// The packet leaves by a tunnel, and has not been encrypted yet.
+pub const OUT: u8 = 1 << 1;
+/// The packet's answer leaves by a tunnel, and has not been encrypted yet.
+pub const ANSWER_OUT: u8 = 1 << 2;
+/// The frame has the outer packet of a tunnel.
+pub const OUTER: u8 = 1 << 3;

@@ -1,0 +1,210 @@
+//! Two gateways back to back, with a tunnel between them: packets go into one and come out of the other as they were, but for
+//! their time to live.
+
+use dataplane::replay::Way;
+use dataplane::{Reason, Verdict};
+use wire::ethernet::{EtherType, Mac};
+use wire::header::Protocol;
+use wire::random::Random;
+use wire::{PortId, build, ipv4, ipv6};
+
+use crate::scene::{Arrival, Gateway, Out, START, Sent};
+
+/// Interfaces of a site, in their order.
+const LAN: u16 = 0;
+const WAN: u16 = 1;
+
+const KEYS: [&str; 2] =
+    ["000102030405060708090a0b0c0d0e0f10111213", "202122232425262728292a2b2c2d2e2f30313233"];
+
+/// IP version of the outer packets.
+#[derive(Clone, Copy, Debug)]
+enum Outer {
+    V4,
+    V6,
+}
+
+/// A site whose own packets come from 10.SITE.0.0/16 and 2001:db8:SITE::/48, and whose peer is the site `other`.
+fn site(own: u8, other: u8, outer: Outer, more: &str) -> String {
+    let ends = |site: u8| match outer {
+        Outer::V4 => format!("192.0.2.{site}"),
+        Outer::V6 => format!("2001:db8:ff::{site}"),
+    };
+    let (out, inward) = if own < other { (0, 1) } else { (1, 0) };
+    format!(
+        "{more}[interface.lan]\nzone = \"lan\"\naddresses = [\"10.{own}.0.1/16\", \"2001:db8:{own}::1/48\"]\n\
+         [interface.wan]\nzone = \"wan\"\naddresses = [\"192.0.2.{own}/24\", \"2001:db8:ff::{own}/64\"]\n\
+         [interface.peer]\nzone = \"vpn\"\n[interface.peer.esp]\nlocal = \"{}\"\nremote = \"{}\"\n\
+         [[interface.peer.esp.sa]]\ndirection = \"out\"\nspi = {}\nalgorithm = \"aes128-gcm\"\nkey = \"{}\"\n\
+         [[interface.peer.esp.sa]]\ndirection = \"in\"\nspi = {}\nalgorithm = \"aes128-gcm\"\nkey = \"{}\"\n\
+         [default]\n\"any > any\" = \"accept\"\n\
+         [[route]]\nto = \"10.{other}.0.0/16\"\ninterface = \"peer\"\n\
+         [[route]]\nto = \"2001:db8:{other}::/48\"\ninterface = \"peer\"\n",
+        ends(own),
+        ends(other),
+        0x1000 + out,
+        KEYS[out],
+        0x1000 + inward,
+        KEYS[inward],
+    )
+}
+
+/// A packet between hosts of two sites, on the link of the first, of these lengths of payload.
+fn packet(from: u8, to: u8, payload: usize, random: &mut Random) -> Vec<u8> {
+    let data: Vec<u8> = (0..payload).map(|_| random.next_u64() as u8).collect();
+    let link = build::ethernet(Mac([2, 0, 0, 0, 0, 9]), Mac([2, 0, 0, 0, 0, 10]));
+    let (sport, dport) = (1_000 + random.below(3) as u16, 2_000 + random.below(3) as u16);
+    let host = 5 + random.below(3) as u8;
+    if random.below(2) == 0 {
+        let ip = link.ipv4([10, from, 0, host].into(), [10, to, 0, 7].into());
+        ip.udp(sport, dport).payload(&data).to_vec()
+    } else {
+        let address = |site: u8, host: u8| format!("2001:db8:{site}::{host}").parse().unwrap();
+        link.ipv6(address(from, host), address(to, 7)).udp(sport, dport).payload(&data).to_vec()
+    }
+}
+
+/// The IP packet of a frame, its time to live set to `ttl` and the header's checksum made right.
+fn with_ttl(frame: &[u8], ttl: u8) -> Vec<u8> {
+    let mut packet = frame[14..].to_vec();
+    if packet[0] >> 4 == 4 {
+        packet[8] = ttl;
+        packet.truncate(usize::from(ipv4::Header::of(&packet).unwrap().total_len()));
+        ipv4::fill_checksum(&mut packet);
+    } else {
+        packet[7] = ttl;
+        packet.truncate(40 + usize::from(ipv6::Header::of(&packet).unwrap().payload_len()));
+    }
+    packet
+}
+
+/// Takes frames into a gateway, in batches of 64 at most.
+fn through(gateway: &mut Gateway, port: u16, frames: &[Vec<u8>]) -> Out {
+    let arrivals: Vec<Arrival> = frames
+        .iter()
+        .enumerate()
+        .map(|(number, bytes)| Arrival {
+            port: PortId(port),
+            at: START,
+            number: number as u32,
+            bytes: bytes.clone(),
+        })
+        .collect();
+    let mut all = Out::default();
+    for batch in arrivals.chunks(64) {
+        gateway.receive(batch);
+        let out = gateway.out(usize::MAX);
+        all.sent.extend(out.sent);
+        all.ended.extend(out.ended);
+    }
+    all
+}
+
+fn is_forwarded(sent: &Sent, port: u16) -> bool {
+    sent.verdict == Some(Verdict::Forwarded) && sent.port == port
+}
+
+fn is_esp(frame: &[u8]) -> bool {
+    match EtherType(u16::from_be_bytes([frame[12], frame[13]])) {
+        EtherType::IPV4 => ipv4::Header::of(&frame[14..]).unwrap().protocol() == Protocol::ESP,
+        _ => ipv6::Header::of(&frame[14..]).unwrap().next_header() == Protocol::ESP,
+    }
+}
+
+#[test]
+fn what_goes_into_one_gateway_comes_out_of_the_other() {
+    for (outer, way, mode) in [
+        (Outer::V4, Way::Run, ""),
+        (Outer::V6, Way::Run, ""),
+        (Outer::V4, Way::Step, ""),
+        (Outer::V4, Way::Run, "mode = \"stateless\"\n"),
+    ] {
+        let mut random = Random::new(17);
+        let mut sites =
+            [site(1, 2, outer, mode), site(2, 1, outer, mode)].map(|text| Gateway::new(&text, way));
+        for round in 0..6 {
+            let (near, far) = (round % 2, 1 - round % 2);
+            let (from, to) = (near as u8 + 1, far as u8 + 1);
+            // Up to what fits the tunnel across either version.
+            let frames: Vec<Vec<u8>> = (0..150)
+                .map(|_| {
+                    let payload = random.below(1_426 - 48 + 1) as usize;
+                    packet(from, to, payload, &mut random)
+                })
+                .collect();
+            let sealed = through(&mut sites[near], LAN, &frames);
+            assert_eq!(sealed.sent.len(), frames.len(), "{outer:?} {:?}", sealed.ended.first());
+            assert!(sealed.sent.iter().all(|sent| is_forwarded(sent, WAN) && is_esp(&sent.bytes)));
+            for (sent, frame) in sealed.sent.iter().zip(&frames) {
+                let text = &frame[frame.len().saturating_sub(16)..];
+                let leaks = frame.len() > 80 && sent.bytes.windows(text.len()).any(|window| window == text);
+                assert!(!leaks, "an end of a packet is in clear");
+            }
+            let outer_frames: Vec<Vec<u8>> = sealed.sent.into_iter().map(|sent| sent.bytes).collect();
+            let opened = through(&mut sites[far], WAN, &outer_frames);
+            let packets: Vec<Vec<u8>> = opened
+                .sent
+                .iter()
+                .filter(|sent| is_forwarded(sent, LAN))
+                .map(|sent| sent.bytes[14..].to_vec())
+                .collect();
+            let expected: Vec<Vec<u8>> = frames.iter().map(|frame| with_ttl(frame, 62)).collect();
+            assert_eq!(packets, expected, "{outer:?}");
+            // None of them a second time.
+            let again = through(&mut sites[far], WAN, &outer_frames);
+            assert!(again.sent.is_empty());
+            let replayed = Verdict::Dropped(Reason::Replayed);
+            assert!(again.ended.iter().all(|(_, verdict)| *verdict == replayed));
+        }
+    }
+}
+
+/// A gateway that knows nobody on its link keeps packets as they came, and seals them once the router is known.
+#[test]
+fn packets_wait_for_the_neighbour_of_the_peer_and_are_numbered_as_they_leave() {
+    let text = site(1, 2, Outer::V4, "");
+    let mut near = Gateway::resolved_by_host(&text, Way::Run);
+    let mut far = Gateway::new(&site(2, 1, Outer::V4, ""), Way::Run);
+    let mut random = Random::new(3);
+    let frames: Vec<Vec<u8>> = (0..3).map(|_| packet(1, 2, 40, &mut random)).collect();
+    let out = through(&mut near, LAN, &frames);
+    assert!(out.sent.is_empty() && out.ended.is_empty(), "{out:?}");
+    let wanted = near.shard.hops.wanted().expect("the peer is asked for");
+    assert_eq!((wanted.interface, wanted.address.to_ip().to_string()), (PortId(WAN), "192.0.2.2".to_owned()));
+    assert_eq!(near.shard.sas.outbound(0).unwrap().packets(), 0);
+    near.learn(wanted, Mac([2, 0, 0, 0, 0, 2]));
+    near.tend(START);
+    let sealed = near.out(usize::MAX);
+    assert_eq!(near.shard.sas.outbound(0).unwrap().packets(), 3);
+    let outer: Vec<Vec<u8>> = sealed.sent.into_iter().map(|sent| sent.bytes).collect();
+    let opened = through(&mut far, WAN, &outer);
+    let packets: Vec<Vec<u8>> = opened.sent.iter().map(|sent| sent.bytes[14..].to_vec()).collect();
+    assert_eq!(packets, frames.iter().map(|frame| with_ttl(frame, 62)).collect::<Vec<_>>());
+}
+
+/// A number used twice under one key would give the key's stream away.
+#[test]
+fn numbers_and_windows_outlive_a_reload_as_long_as_the_key_stays() {
+    let [mut near, mut far] =
+        [site(1, 2, Outer::V4, ""), site(2, 1, Outer::V4, "")].map(|text| Gateway::new(&text, Way::Run));
+    let mut random = Random::new(5);
+    let frames: Vec<Vec<u8>> = (0..5).map(|_| packet(1, 2, 40, &mut random)).collect();
+    let first = through(&mut near, LAN, &frames);
+    let outer: Vec<Vec<u8>> = first.sent.iter().map(|sent| sent.bytes.clone()).collect();
+    assert_eq!(through(&mut far, WAN, &outer).sent.len(), 5);
+    let more = "[interface.aaa]\nzone = \"lan\"\naddresses = [\"10.9.0.1/16\"]\n";
+    near.reload(&(site(1, 2, Outer::V4, "") + more), START);
+    far.reload(&(site(2, 1, Outer::V4, "") + more), START);
+    assert_eq!(near.shard.sas.outbound(0).unwrap().packets(), 5);
+    let again = through(&mut far, WAN, &outer);
+    assert!(again.sent.is_empty(), "a reload opens the window again");
+    let second = through(&mut near, LAN, &frames);
+    let outer: Vec<Vec<u8>> = second.sent.iter().map(|sent| sent.bytes.clone()).collect();
+    assert_eq!(through(&mut far, WAN, &outer).sent.len(), 5);
+    // Another key begins its own numbers.
+    near.reload(
+        &site(1, 2, Outer::V4, "").replace(KEYS[0], "303132333435363738393a3b3c3d3e3f40414243"),
+        START,
+    );
+    assert_eq!(near.shard.sas.outbound(0).unwrap().packets(), 0);
+}

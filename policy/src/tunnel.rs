@@ -1,0 +1,54 @@
+//! Tunnels: routes to their peers, and the packets that they carry.
+
+use std::net::IpAddr;
+
+use wire::Family;
+use wire::esp::{Direction, Mode, Udp};
+
+use crate::model::{Policy, RouteTarget, Tunnel};
+use crate::validate::{hop_interface, interface_of};
+
+/// Smallest MTU of IPv4 (RFC 791, section 3.2): no interface has less.
+pub const LEAST_MTU: u16 = 68;
+
+/// Returns the interfaces, by their indices, that the best route to `address` leads by: several of a route with several next
+/// hops, none where no route leads on.
+pub fn interfaces_to(policy: &Policy, address: IpAddr) -> Vec<usize> {
+    let routes = policy.routes.iter().filter(|route| route.destination.contains(&address));
+    let route = routes.max_by_key(|route| route.destination.prefix_len());
+    let link = interface_of(policy, address).and_then(|index| {
+        let nets = policy.interfaces[index].addresses.iter().filter(|net| net.contains(&address));
+        nets.map(|net| net.prefix_len()).max().map(|length| (length, index))
+    });
+    match (route, link) {
+        // A route to an interface's own network is an error elsewhere.
+        (route, Some((length, index)))
+            if route.is_none_or(|route| route.destination.prefix_len() <= length) =>
+        {
+            vec![index]
+        }
+        (Some(route), _) => match &route.target {
+            RouteTarget::Via(hops) => hops.iter().filter_map(|hop| hop_interface(policy, hop)).collect(),
+            RouteTarget::Blackhole | RouteTarget::Unreachable => Vec::new(),
+        },
+        (None, _) => Vec::new(),
+    }
+}
+
+/// Largest inner packet of the tunnel whose interface has that index: the interface's own bound, and the room that is left on each
+/// link that may carry the outer packets. 0 if there is no room.
+pub fn mtu(policy: &Policy, index: usize, tunnel: &Tunnel) -> u16 {
+    let mut outer: Vec<u16> =
+        interfaces_to(policy, tunnel.remote).into_iter().map(|index| policy.interfaces[index].mtu).collect();
+    if outer.is_empty() {
+        // Wherever routes of the running system will lead.
+        let links = policy.interfaces.iter().filter(|interface| interface.esp.is_none());
+        outer.extend(links.map(|interface| interface.mtu));
+    }
+    let family = if tunnel.local.is_ipv4() { Family::V4 } else { Family::V6 };
+    let suites = || tunnel.sas(Direction::Out).map(|sa| sa.suite);
+    let inner =
+        |outer: u16| suites().map(move |suite| suite.inner_mtu(outer, family, Udp::No, Mode::Tunnel)).min();
+    let room = outer.into_iter().filter_map(inner).min();
+    policy.interfaces[index].mtu.min(room.unwrap_or(u16::MAX))
+}

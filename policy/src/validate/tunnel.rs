@@ -1,0 +1,206 @@
+//! Tunnels: their ends, the routes to the peers and into the tunnels, and security associations.
+
+use std::collections::HashMap;
+
+use ipnet::IpNet;
+use wire::esp::Direction;
+
+use super::interface::unusable;
+use super::{In, Validator};
+use crate::diagnostic::{Code, Diagnostic};
+use crate::lines::Item;
+use crate::model::{Interface, Policy, RouteTarget, StaticSa, Tunnel};
+use crate::tunnel::{LEAST_MTU, interfaces_to, mtu};
+
+/// Smallest index that is not reserved (RFC 4303, section 2.1).
+const LEAST_SPI: u32 = 256;
+
+impl<'a> Validator<'a> {
+    pub(super) fn tunnels(&mut self) {
+        let policy = self.policy;
+        // What could not be read is missing from everything that is concluded below.
+        let is_known = !self.lines.any_broken(Item::Interface(0)) && !self.lines.any_broken(Item::Route(0));
+        for (index, interface) in policy.interfaces.iter().enumerate() {
+            let Some(tunnel) = &interface.esp else { continue };
+            let item = Item::Interface(index);
+            if is_known && self.ends(item, tunnel) {
+                self.way_to_peer(item, interface, tunnel);
+                self.way_into(item, interface);
+                self.room(index, interface, tunnel);
+            }
+            self.sas(item, interface, tunnel);
+        }
+        self.spis();
+        self.keys_used_twice();
+    }
+
+    /// Reports ends that no tunnel can have. Returns true if there are none.
+    fn ends(&mut self, item: Item, tunnel: &Tunnel) -> bool {
+        let Tunnel { local, remote, .. } = tunnel;
+        let links = || self.policy.interfaces.iter().filter(|interface| interface.esp.is_none());
+        let own: Vec<_> = links().flat_map(|interface| &interface.addresses).map(IpNet::addr).collect();
+        let (key, message, hint) = if !own.contains(local) {
+            let message = format!("{local} is no address of a link of this gateway");
+            let listed: Vec<String> = own.iter().map(ToString::to_string).collect();
+            let hint = match listed[..] {
+                [] => "give the interface that leads to the peer an address".to_owned(),
+                _ => format!("`local` is one of: {}", listed.join(", ")),
+            };
+            ("local", message, hint)
+        } else if local.is_ipv4() != remote.is_ipv4() {
+            let message = format!("{local} and {remote} are of different IP versions");
+            ("remote", message, "give the peer's address of the version of `local`".to_owned())
+        } else if self.own.contains(*remote) {
+            let message = format!("the peer {remote} is the gateway itself");
+            ("remote", message, "give the address of the gateway at the other end".to_owned())
+        } else if let Some(why) = unusable(IpNet::from(*remote)) {
+            let message = format!("{remote} cannot be a peer: it is {why}");
+            ("remote", message, "give the address of the gateway at the other end".to_owned())
+        } else {
+            return true;
+        };
+        self.wrong(Code::TunnelEnds, item, key, message, hint);
+        false
+    }
+
+    /// Reports a peer that no route leads to, or one that leads through a tunnel.
+    fn way_to_peer(&mut self, item: Item, interface: &Interface, tunnel: &Tunnel) {
+        let remote = tunnel.remote;
+        let ways = interfaces_to(self.policy, remote);
+        let into = ways.iter().map(|way| &self.policy.interfaces[*way]).find(|way| way.esp.is_some());
+        if let Some(into) = into {
+            let message = format!(
+                "the route to {remote}, the peer of \"{}\", leads into the tunnel \"{}\"",
+                interface.name, into.name
+            );
+            let hint = format!("add a route to {remote} by an interface that is no tunnel");
+            self.wrong(Code::TunnelLoop, item, "remote", message, hint);
+        } else if ways.is_empty() {
+            let message = format!("no route leads to {remote}, the peer of \"{}\"", interface.name);
+            self.wrong(Code::TunnelUnrouted, item, "remote", message, format!("add a [[route]] to {remote}"));
+        }
+    }
+
+    /// Reports a tunnel that no packet is routed into.
+    fn way_into(&mut self, item: Item, interface: &Interface) {
+        if interface.addresses.is_empty() && self.routes_into(&interface.name).next().is_none() {
+            let name = &interface.name;
+            let message = format!("no route leads into the tunnel \"{name}\"");
+            let hint = format!("add a [[route]] with interface = \"{name}\"");
+            self.report(Diagnostic::new(Code::UnusedTunnel, message).hint(hint).at(self.lines.place(item)));
+        }
+    }
+
+    /// Destinations of the routes into a tunnel.
+    fn routes_into<'n>(&'n self, name: &'n str) -> impl Iterator<Item = IpNet> + 'n {
+        let leads = move |target: &RouteTarget| match target {
+            RouteTarget::Via(hops) => hops.iter().any(|hop| hop.interface.as_deref() == Some(name)),
+            RouteTarget::Blackhole | RouteTarget::Unreachable => false,
+        };
+        self.policy.routes.iter().filter(move |route| leads(&route.target)).map(|route| route.destination)
+    }
+
+    /// Reports a tunnel that has too little room for the packets that are routed into it.
+    fn room(&mut self, index: usize, interface: &Interface, tunnel: &Tunnel) {
+        let left = mtu(self.policy, index, tunnel);
+        let into = self.routes_into(&interface.name).chain(interface.addresses.iter().copied());
+        let (least, why) = match into.into_iter().any(|net| net.addr().is_ipv6()) {
+            true => (1_280, "IPv6 needs 1280"),
+            false => (LEAST_MTU, "IPv4 needs 68"),
+        };
+        // The interface's own bound is checked as that of any interface.
+        if left < least && interface.mtu >= least {
+            let name = &interface.name;
+            let message = format!("\"{name}\" carries packets of {left} bytes at most, and {why}");
+            let hint = format!("raise the MTU of the interface that leads to {}", tunnel.remote);
+            let item = Item::Interface(index);
+            self.report(Diagnostic::new(Code::TunnelMtu, message).hint(hint).at(self.lines.place(item)));
+        }
+    }
+
+    fn sas(&mut self, item: Item, interface: &Interface, tunnel: &Tunnel) {
+        let name = &interface.name;
+        for (index, sa) in tunnel.sas.iter().enumerate() {
+            if sa.spi < LEAST_SPI {
+                let message = format!("the SPI {} is reserved", sa.spi);
+                let hint = format!("from {LEAST_SPI} to {}", u32::MAX);
+                self.wrong_in(Code::BadSpi, In { item, key: "spi", index }, message, hint);
+            }
+            let wanted = usize::from(sa.suite.key) + usize::from(sa.suite.salt);
+            if sa.key.len() != wanted {
+                let message = format!(
+                    "{} takes a key of {wanted} bytes, {} of key and {} of salt, and here are {}",
+                    sa.suite.name(),
+                    sa.suite.key,
+                    sa.suite.salt,
+                    sa.key.len()
+                );
+                let hint = format!("write {} hexadecimal digits", 2 * wanted);
+                self.wrong_in(Code::BadKey, In { item, key: "key", index }, message, hint);
+            }
+        }
+        if self.lines.is_broken(item) {
+            return;
+        }
+        let [out, inward] = [Direction::Out, Direction::In].map(|direction| tunnel.sas(direction).count());
+        let (message, hint) = match (out, inward) {
+            (1, 1..) => return,
+            (0, 0) => (format!("the tunnel \"{name}\" has no security association"), ONE_EACH),
+            (0, _) => (format!("the tunnel \"{name}\" has no security association out"), ONE_EACH),
+            (_, 0) => (format!("the tunnel \"{name}\" has no security association in"), ONE_EACH),
+            (many, _) => {
+                let message = format!("the tunnel \"{name}\" has {many} security associations out");
+                (message, "all packets leave by one: leave the others out")
+            }
+        };
+        self.report(Diagnostic::new(Code::TunnelSas, message).hint(hint).at(self.lines.place(item)));
+    }
+
+    /// Reports indices that two inbound security associations have.
+    fn spis(&mut self) {
+        let mut seen: HashMap<u32, (Item, usize)> = HashMap::new();
+        for (item, index, sa) in self.all_sas().filter(|(.., sa)| sa.direction == Direction::In) {
+            if let Some((first, at)) = seen.insert(sa.spi, (item, index)) {
+                let message = format!("the SPI {:#x} is there twice among those in", sa.spi);
+                let diagnostic = Diagnostic::new(Code::BadSpi, message)
+                    .hint(
+                        "packets that come in are told apart by it: give each its own, and the peer the same",
+                    )
+                    .at(self.lines.place_in(item, "spi", index))
+                    .and("the first", self.lines.place_in(first, "spi", at));
+                self.diagnostics.push(diagnostic);
+            }
+        }
+    }
+
+    /// Reports keys that two security associations have: of a counter mode, numbers would be used twice under one key (RFC 4106,
+    /// section 3.1).
+    fn keys_used_twice(&mut self) {
+        let mut seen: HashMap<&[u8], (Item, usize)> = HashMap::new();
+        for (item, index, sa) in self.all_sas() {
+            if let Some((first, at)) = seen.insert(sa.key.expose(), (item, index)) {
+                let diagnostic = Diagnostic::new(Code::SameKey, "two security associations have one key")
+                    .hint("what is sent under one nonce twice can be read: give each direction a key of its own")
+                    .at(self.lines.place_in(item, "key", index))
+                    .and("the first", self.lines.place_in(first, "key", at));
+                self.diagnostics.push(diagnostic);
+            }
+        }
+    }
+
+    /// All security associations, each with its interface and its place there.
+    fn all_sas(&self) -> impl Iterator<Item = (Item, usize, &'a StaticSa)> + use<'a> {
+        let policy: &'a Policy = self.policy;
+        let interfaces = policy.interfaces.iter().enumerate();
+        interfaces.filter_map(|(index, interface)| Some((index, interface.esp.as_ref()?))).flat_map(
+            |(index, tunnel)| {
+                let sas = tunnel.sas.iter().enumerate();
+                sas.map(move |(place, sa)| (Item::Interface(index), place, sa))
+            },
+        )
+    }
+}
+
+/// Hint for a tunnel without a security association of a direction.
+const ONE_EACH: &str =
+    "add an [[interface.NAME.esp.sa]] with direction = \"in\" and one with direction = \"out\"";
