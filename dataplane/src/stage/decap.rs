@@ -8,7 +8,7 @@
 use esp::format::untrail;
 use esp::{Packet, Place};
 use tally::{Op, Region, Tally};
-use wire::esp::{Esn, HEADER_LEN, Header};
+use wire::esp::{EcnUse, Esn, HEADER_LEN, Header};
 use wire::header::Protocol;
 use wire::meta::Fields;
 use wire::{Family, Frame, Part, PortId, ipv4, ipv6, link_kind};
@@ -153,20 +153,14 @@ fn enter<T: Tally>(frame: &mut Frame, opened: Opened, cx: &mut Cx<'_, T>) -> Res
     congestion(frame, ds_field)
 }
 
-/// Carries a mark of congestion from the outer header to the inner one (RFC 6040, figure 4).
+/// Carries a mark of congestion from the outer header to the inner one (RFC 6040). A sender that knows no marks is told by a loss.
 fn congestion(frame: &mut Frame, outer: u8) -> Result<(), Reason> {
-    const ECT_1: u8 = 1;
-    const ECT_0: u8 = 2;
-    const CE: u8 = 3;
-    let inner = frame.meta.ds_field & 3;
-    let marked = match (inner, outer & 3) {
-        // A sender that knows no marks is told by a loss.
-        (0, CE) => return Err(Reason::TunnelCongestion),
-        (ECT_0, ECT_1) => ECT_1,
-        (ECT_0 | ECT_1, CE) => CE,
-        _ => return Ok(()),
-    };
-    frame.meta.ds_field = frame.meta.ds_field & !3 | marked;
+    let inner = frame.meta.ds_field;
+    let marked = esp::ecn::inner(inner, outer, EcnUse::Copy).ok_or(Reason::TunnelCongestion)?;
+    if marked == inner {
+        return Ok(());
+    }
+    frame.meta.ds_field = marked;
     let (network, family) = (usize::from(frame.meta.network), frame.meta.family);
     let packet = frame.bytes_mut().get_mut(network..).unwrap_or_default();
     if family == Family::V4 {
