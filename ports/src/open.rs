@@ -11,7 +11,7 @@ use crate::line::{Identity, Line, Target};
 use crate::link_kind::link_kind;
 use crate::packet::PacketLine;
 use crate::refusal::{Cause, OpenError, Refusal};
-use crate::spec::{Driver, Spec, Wish};
+use crate::spec::{Driver, Spec, Tagged, Wish};
 use crate::sys::interface::{self, Asker, Offloads, offload};
 use crate::sys::link::{Change, Stack};
 use crate::tap::Tap;
@@ -23,6 +23,8 @@ pub struct Opened {
     pub driver: Driver,
     /// Copying of frames between card and pool.
     pub copying: Copying,
+    /// VLAN tags of frames received: `Tagged::Yes` where each frame keeps its own.
+    pub tagged: Tagged,
     /// The interface's index in Linux.
     pub ifindex: u32,
     /// One queue for each worker, in the order of the memories given.
@@ -38,6 +40,7 @@ impl fmt::Debug for Opened {
         f.debug_struct("Opened")
             .field("driver", &self.driver)
             .field("copying", &self.copying)
+            .field("tagged", &self.tagged)
             .field("ifindex", &self.ifindex)
             .field("lines", &self.lines.len())
             .field("refused", &self.refused)
@@ -127,14 +130,15 @@ fn open_as(driver: Driver, spec: &Spec, memories: &[PoolMemory]) -> Result<Opene
         return Ok(opened(driver, ifindex, boxed(lines), held));
     }
     let offloads = Offloads::off(&asker, &spec.name, offload::LRO | offload::VLAN_RECEIVE, spec.offload);
-    let Xdp { lines, links, zero_copy } = Xdp::open(&target, spec.tagged, &asker, memories)?;
+    let Xdp { lines, links, zero_copy, tagged } = Xdp::open(&target, spec.tagged, &asker, memories)?;
     let held = Held { _links: links, _offloads: offloads };
     let copying = if zero_copy { Copying::ZeroCopy } else { Copying::Copy };
-    Ok(Opened { copying, ..opened(driver, ifindex, boxed(lines), held) })
+    Ok(Opened { copying, tagged, ..opened(driver, ifindex, boxed(lines), held) })
 }
 
 fn opened(driver: Driver, ifindex: u32, lines: Vec<Box<dyn Line>>, held: Held) -> Opened {
-    Opened { driver, copying: Copying::Copy, ifindex, lines, refused: Vec::new(), held }
+    let (copying, tagged) = (Copying::Copy, Tagged::Yes);
+    Opened { driver, copying, tagged, ifindex, lines, refused: Vec::new(), held }
 }
 
 fn boxed<L: Line + 'static>(lines: Vec<L>) -> Vec<Box<dyn Line>> {

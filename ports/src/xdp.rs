@@ -33,6 +33,8 @@ pub(crate) struct Xdp {
     pub(crate) links: Vec<OwnedFd>,
     /// True if no queue copies frames.
     pub(crate) zero_copy: bool,
+    /// Frames of a card have their tags in them, those of another stack lose them.
+    pub(crate) tagged: Tagged,
 }
 
 /// One worker's queues.
@@ -127,7 +129,8 @@ impl Xdp {
                 statistics: Statistics::default(),
             });
         }
-        Ok(Xdp { lines, links: vec![link, map], zero_copy })
+        let tagged = if origin == Origin::Card { Tagged::Yes } else { Tagged::No };
+        Ok(Xdp { lines, links: vec![link, map], zero_copy, tagged })
     }
 }
 

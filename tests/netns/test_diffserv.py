@@ -55,8 +55,10 @@ def test_a_flow_is_marked_both_ways(net):
     assert (voice["packets"], voice["bytes"], voice["colours"]) == (2, 28 + 4 + 28 + 6, [0, 0, 0])
 
 
+@pytest.mark.only("wirerate-packet", why="XDP does not see the tags of interfaces without hardware")
 def test_priorities_of_vlan_tags_come_and_go(net):
     """IEEE 802.1Q, on the trunk itself: a priority gives a class, and a code point the priority of the answer."""
+    net.office.apply("priorities")
     with listen(net.remote, REMOTE, 53) as remote, net.guest.wire("trunk") as trunk:
         assert net.guest.ping(GUEST_GATEWAY)
         packet = ipv4(GUEST, REMOTE, UDP, udp(GUEST, REMOTE, 7003, 53, b"tagged"))
@@ -77,6 +79,28 @@ def test_priorities_of_vlan_tags_come_and_go(net):
 
         wait.until(answered, "the answer is on the trunk")
         assert caught[0][12:16] == struct.pack("!HH", 0x8100, 5 << 13 | 20)
+
+
+@pytest.mark.only("wirerate-xdp", why="AF_PACKET has the tags")
+def test_a_driver_that_loses_tags_is_not_kept_for_a_policy_that_goes_by_them(net):
+    """A reload, as a start would: all packets would have the priority 0, and be of another class."""
+
+    def ports():
+        told = json.loads(net.office.ask("ports", "--json").stdout)
+        return {port["interface"]: port for port in told if port["interface"] in ("lan", "wan", "trunk")}
+
+    def states():
+        return {name: port["state"] for name, port in ports().items()}
+
+    assert states() == {"lan": "up", "wan": "up", "trunk": "up"}
+    try:
+        net.office.apply("priorities")
+        wait.until(lambda: states() == {"lan": "failed", "wan": "failed", "trunk": "up"}, "AF_XDP is given up")
+        assert "VLAN tags" in ports()["lan"]["refused"][0]
+    finally:
+        net.office.apply()
+    wait.until(lambda: set(states().values()) == {"up"}, "all ports are up again")
+    net.client.reaches(REMOTE)
 
 
 def test_a_meter_passes_its_rate_and_is_counted(net):

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use policy::Policy;
 use policy::model::{Driver, Interface, LinkKind, Offload};
-use ports::OpenError;
+use ports::{OpenError, Tagged};
 use tracing::{info, warn};
 
 use super::worker::Workers;
@@ -18,7 +18,7 @@ use crate::reload::Reload;
 
 mod open;
 
-use open::{Ends, Kept, Opener};
+use open::{Ends, Kept, Opener, tags};
 
 /// The ports of the policy in force.
 pub(super) struct Ports {
@@ -37,6 +37,8 @@ struct Attached {
     state: PortState,
     /// Driver and offload of the policy at the time of opening.
     asked: (Driver, Offload),
+    /// Tags of frames received.
+    tagged: Tagged,
     _kept: Kept,
 }
 
@@ -79,7 +81,9 @@ impl Ports {
             .attached
             .iter()
             .filter(|(name, port)| {
-                !wanted(name) || !port.is_there(name, linux) || port.asked != asked_for(name, reload)
+                let loses_tags = port.tagged == Tagged::No && tags(policy, name) == Tagged::Yes;
+                let is_as_asked = port.asked == asked_for(name, reload) && !loses_tags;
+                !wanted(name) || !port.is_there(name, linux) || !is_as_asked
             })
             .map(|(name, _)| name.clone())
             .collect();
@@ -162,14 +166,14 @@ impl Ports {
             }
             _ => Ok(ends),
         });
-        let (state, kept, ends) = match opened {
-            Ok(Ends { ends, driver, refused, kept, .. }) => {
+        let (state, kept, tagged, ends) = match opened {
+            Ok(Ends { ends, driver, refused, kept, tagged, .. }) => {
                 info!(interface = name, driver, "port attached");
                 for reason in &refused {
                     info!(interface = name, "driver not used: {reason}");
                 }
                 let (state, carrier) = (Presence::Up, Carrier::Unknown);
-                (PortState { interface: name.clone(), state, carrier, driver, refused }, kept, ends)
+                (PortState { interface: name.clone(), state, carrier, driver, refused }, kept, tagged, ends)
             }
             Err(error) => {
                 let refused: Vec<String> = error.refused.iter().map(ToString::to_string).collect();
@@ -180,11 +184,11 @@ impl Ports {
                 if !self.logged.contains(&state) {
                     warn!("{error}");
                 }
-                (state, Kept::default(), Vec::new())
+                (state, Kept::default(), Tagged::Yes, Vec::new())
             }
         };
         workers.attach(name, ends);
-        self.attached.insert(name.clone(), Attached { on, state, asked, _kept: kept });
+        self.attached.insert(name.clone(), Attached { on, state, asked, tagged, _kept: kept });
     }
 
     /// All ports, in the order of the policy's interfaces.

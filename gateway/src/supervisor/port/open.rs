@@ -25,6 +25,8 @@ pub(super) struct Opener<'a> {
 pub(super) struct Ends {
     pub(super) ends: Vec<Attachment>,
     pub(super) driver: String,
+    /// Tags of frames received: `Tagged::Yes` where each frame keeps its own.
+    pub(super) tagged: Tagged,
     pub(super) refused: Vec<String>,
     pub(super) kept: Kept,
     /// Device of the punt that Linux's sending by the interface is diverted to; none where the gateway has made the interface.
@@ -58,14 +60,13 @@ impl Opener<'_> {
             Driver::Tap => Wish::Tap,
         };
         let mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
-        let carries = |interface: &Interface| interface.parent.as_deref() == Some(name);
-        let vlans = self.policy.interfaces.iter().any(carries);
-        let tagged = if vlans || self.policy.reads_priority() { Tagged::Yes } else { Tagged::No };
+        let tagged = tags(self.policy, name);
         let spec =
             Spec { name: name.to_owned(), mtu, wish, tagged, offload: self.offload, ..Spec::default() };
         // First the way to Linux: what the port takes must not be lost to it meanwhile.
         let punt = Punt::open(name, ports::MARK, self.memories.len())?;
-        let Opened { driver, copying, lines, refused, held, .. } = ports::open(&spec, &self.memories)?;
+        let Opened { driver, copying, tagged, lines, refused, held, .. } =
+            ports::open(&spec, &self.memories)?;
         let driver = match (driver, copying) {
             (ports::Driver::Xdp, Copying::ZeroCopy) => format!("{driver}, zero-copy"),
             (ports::Driver::Xdp, Copying::Copy) => format!("{driver}, copy"),
@@ -78,6 +79,7 @@ impl Opener<'_> {
         Ok(Ends {
             ends: ends.collect(),
             driver,
+            tagged,
             refused: refused.iter().map(ToString::to_string).collect(),
             kept: Kept { _port: Some(held), _punt: Some(punt.held), _made: None },
             punt: Some(punt.ifindex),
@@ -123,6 +125,13 @@ impl Opener<'_> {
     }
 }
 
+/// Tags that frames on the port of an interface must keep: those of its VLANs, and priorities that classes or meters go by.
+pub(super) fn tags(policy: &Policy, name: &str) -> Tagged {
+    let carries = |interface: &Interface| interface.parent.as_deref() == Some(name);
+    let is_needed = policy.interfaces.iter().any(carries) || policy.reads_priority();
+    if is_needed { Tagged::Yes } else { Tagged::No }
+}
+
 /// Suffix of the interface name at the far end of a TAP link.
 const FAR: &str = "-far";
 
@@ -130,7 +139,8 @@ const FAR: &str = "-far";
 fn alone(lines: Vec<ports::TapLine>, driver: &str) -> Ends {
     let ends = lines.into_iter().map(|line| Attachment { line: None, punt: Some(Box::new(line)) });
     let (kept, punt) = (Kept::default(), None);
-    Ends { ends: ends.collect(), driver: driver.to_owned(), refused: Vec::new(), kept, punt }
+    let (driver, tagged) = (driver.to_owned(), Tagged::Yes);
+    Ends { ends: ends.collect(), driver, tagged, refused: Vec::new(), kept, punt }
 }
 
 /// Warns operators where frames that Linux forwards cannot be told from frames that Linux originates.
