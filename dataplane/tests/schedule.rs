@@ -157,6 +157,34 @@ fn fair_queueing_isolates_flows_and_hosts() {
     assert!((by_host - 0.5).abs() < 0.05, "{by_host}");
 }
 
+/// Shares of hosts hold where packets are dropped in the place of marks, too: drops take no turn. One host's fifty flows, and another's one,
+/// send four times the rate, of packets without ECN and with it.
+#[test]
+fn drops_in_the_place_of_marks_are_charged_to_nobody() {
+    let queues = format!(
+        "{THREE}scheduler = \"fq\"\ndrop = \"codel\"\necn = true\nlimit = 1000\nisolate = \"source\"\n"
+    );
+    for ecn in [0, 2] {
+        let mut packets = Vec::new();
+        for n in 0..10_000_u16 {
+            let at = u64::from(n) * 400_000;
+            let of = |host, sport, field| Packet { at, host, sport, field, bytes: 1_000 };
+            packets.extend([of(10, 2_000 + n % 50, ecn), of(11, 3_000, 4 << 2 | ecn)]);
+        }
+        let outcome = departures(&queues, &packets);
+        for second in 1..4 {
+            let within = |at: &u64| (second * SECOND..(second + 1) * SECOND).contains(at);
+            let (many, one): (Vec<u8>, Vec<u8>) = outcome
+                .departed
+                .iter()
+                .filter(|(_, at, ..)| within(at))
+                .map(|(_, _, field, _)| field >> 2)
+                .partition(|point| *point == 0);
+            assert!(many.len().abs_diff(one.len()) < 10, "second {second}: {} and {}", many.len(), one.len());
+        }
+    }
+}
+
 /// CoDel holds the delay of a persistent queue near its target, by drops, or by marks where packets may be marked.
 #[test]
 fn codel_signals_until_the_queue_is_gone() {

@@ -8,6 +8,7 @@ use wire::Nanos;
 
 use super::dropper::{Aqm, Decision};
 use super::packets::{List, NONE, Packets, Waiting};
+use crate::stage::header;
 use crate::tables::{FqSettings, LeafSettings};
 
 #[cfg(test)]
@@ -161,7 +162,12 @@ impl Fq {
             };
             self.backlogs[place as usize] = flow.list.bytes;
             let decision = flow.aqm.departs(settings, packet.since, &flow.list, now);
-            let goes = decision == Decision::Keep || decision == Decision::Signal && settings.ecn;
+            // Who is dropped takes no turn. A packet without ECN is dropped where the caller cannot mark it.
+            let goes = match decision {
+                Decision::Keep => true,
+                Decision::Signal => settings.ecn && header::is_ecn_capable(&packet.frame),
+                Decision::Drop => false,
+            };
             if goes {
                 flow.deficit -= i64::from(packet.length);
                 self.hosts[flow.host as usize].deficit -= i64::from(packet.length);
