@@ -132,7 +132,7 @@ impl fmt::Display for Why {
                 f,
                 "nothing redirects packets to `{device}`; `tc filter show dev NAME ingress` says whose they are"
             ),
-            Why::Levels => f.write_str("trees of queues have eight levels at most"),
+            Why::Levels => f.write_str("trees of queues have eight levels at most: its packets wait in the last of them"),
             Why::Refused(what) => write!(f, "the kernel would refuse it: {what}"),
         }
     }

@@ -127,6 +127,32 @@ fn what_no_filter_sends_anywhere_has_the_default_class_or_none() {
     }
 }
 
+/// A tree has eight levels: what is deeper waits in the eighth class, whose rate binds it there, too, and is told.
+#[test]
+fn packets_of_classes_that_are_too_deep_wait_above_them() {
+    let mut script = String::from("tc qdisc add dev eth0 root handle 1: htb default 99\n");
+    script += "tc class add dev eth0 parent 1: classid 1:1 htb rate 10mbit\n";
+    for class in 2..=11 {
+        let line = format!(
+            "tc class add dev eth0 parent 1:{} classid 1:{class} htb rate 1mbit ceil 9mbit\n",
+            class - 1
+        );
+        script += &line;
+    }
+    script += "tc class add dev eth0 parent 1:1 classid 1:99 htb rate 1mbit\n";
+    script += "tc filter add dev eth0 parent 1: prio 1 u32 match ip dport 22 0xffff flowid 1:11\n";
+    let import = import(&script);
+    let told = why(&import);
+    assert_eq!(told.iter().filter(|why| why.contains("eight levels")).count(), 3, "{told:?}");
+    let policy = &import.policy;
+    let deepest = queue(policy, "eth0-1:8");
+    assert_eq!((deepest.rate, deepest.guarantee), (mbit(9), mbit(1)));
+    // The one filter's packets.
+    assert_eq!(deepest.classes, ["eth0-1:8"]);
+    let classes: Vec<&str> = policy.classes.iter().map(|class| class.name.as_str()).collect();
+    assert_eq!(classes, ["eth0-1:8"]);
+}
+
 #[test]
 fn promises_that_cannot_be_kept_are_reported() {
     let import = import(

@@ -78,9 +78,20 @@ pub(super) fn hex(word: &str) -> Option<u32> {
     u32::from_str_radix(digits, 16).ok().filter(|_| !digits.starts_with('+'))
 }
 
+/// Splits a number, as tc reads it (strtod: `.5`, `+2`, `1e6`), from its unit.
 fn split(word: &str) -> Option<(f64, &str)> {
-    let end = word.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(word.len());
-    let (number, unit) = word.split_at(end);
+    let unsigned = word.strip_prefix('+').unwrap_or(word);
+    let length = |text: &str, is_part: fn(char) -> bool| text.find(|c| !is_part(c)).unwrap_or(text.len());
+    let mut end = length(unsigned, |c| c.is_ascii_digit() || c == '.');
+    // Of `1e6bit` the exponent has digits; of `1eb` it is the unit.
+    if let Some(exponent) = unsigned[end..].strip_prefix(['e', 'E']) {
+        let digits = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
+        match length(digits, |c| c.is_ascii_digit()) {
+            0 => {}
+            count => end = unsigned.len() - digits.len() + count,
+        }
+    }
+    let (number, unit) = unsigned.split_at(end);
     Some((number.parse().ok()?, unit))
 }
 
@@ -145,18 +156,37 @@ mod tests {
             ("100", 96),
             ("5Gbit", 5_000_000_000),
             ("400gbit", 400_000_000_000),
+            ("1e6bit", 1_000_000),
+            ("1.5E+3kbit", 1_500_000),
+            ("1e-3gbit", 1_000_000),
+            ("+2mbit", 2_000_000),
+            (".5mbit", 500_000),
+            ("1e9", 1_000_000_000),
         ];
         for (word, bits) in rates {
             assert_eq!(rate(word), Some(bits), "{word}");
         }
-        for word in ["", "mbit", "-1mbit", "5 mbit", "5xbit", "10%", "99999999999tbit", "nan", "1e9"] {
+        for word in [
+            "",
+            "mbit",
+            "-1mbit",
+            "5 mbit",
+            "5xbit",
+            "10%",
+            "99999999999tbit",
+            "nan",
+            "1e",
+            "1e+bit",
+            "1e6e",
+            "++1",
+        ] {
             assert_eq!(rate(word), None, "{word}");
         }
         assert_eq!(
             [size("15Kb"), size("1600b"), size("10Kb/1"), size("100p"), size("2mb")].map(Option::unwrap),
             [15_360, 1_600, 10_240, 100, 2_097_152]
         );
-        assert_eq!(size("1kbit"), Some(128));
+        assert_eq!((size("1kbit"), size("1e5")), (Some(128), Some(100_000)));
         assert_eq!(time("5ms"), Some(Nanos(5_000_000)));
         assert_eq!(time("4999"), Some(Nanos(4_999_000)));
         assert_eq!(

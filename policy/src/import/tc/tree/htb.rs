@@ -42,6 +42,8 @@ struct Class {
     /// Rate that the class is promised, with all in it.
     promised: u64,
     node: Option<usize>,
+    /// Node that its packets wait in where the tree has no level for its own.
+    above: Option<usize>,
 }
 
 /// The classes of a qdisc.
@@ -142,15 +144,17 @@ impl Builder<'_> {
         let most = self.forest.nodes[slot].queue.guarantee.map_or(above, |rate| rate.0);
         self.bound(qdisc, &roots, &mut classes, most);
         for root in roots {
-            self.class(root, &mut classes);
+            self.class(root, slot, &mut classes);
         }
         let mut inner: HashMap<usize, Vec<Entry>> = HashMap::new();
         for (index, class) in classes.list.iter().enumerate().filter(|(_, class)| class.children.is_empty()) {
-            if let Some(node) = class.node {
-                self.forest.nodes[node].is_kept |= node != slot;
-                let entries = self.place_at(class.handle, node);
-                inner.insert(index, entries);
-            }
+            let Some(node) = class.node.or(class.above) else { continue };
+            self.forest.nodes[node].is_kept |= node != slot;
+            let entries = match class.node {
+                Some(node) => self.place_at(class.handle, node),
+                None => vec![Entry::all(node)],
+            };
+            inner.insert(index, entries);
         }
         let rest = default.and_then(|default| inner.get(&default).cloned());
         let rest = rest.or_else(|| direct.map(|direct| vec![Entry::all(direct)]));
@@ -247,12 +251,13 @@ impl Builder<'_> {
             is_mixed: false,
             promised: rate.0,
             node: None,
+            above: None,
         })
     }
 
-    /// Fills in the node of a class, and makes those of the classes in it. A class without a node is too deep.
-    fn class(&mut self, index: usize, classes: &mut Classes) {
-        let Some(node) = classes.list[index].node else { return self.too_deep(index, classes) };
+    /// Fills in the node of a class within that of `above`, and makes those of the classes in it. A class without a node is too deep.
+    fn class(&mut self, index: usize, above: usize, classes: &mut Classes) {
+        let Some(node) = classes.list[index].node else { return self.too_deep(index, above, classes) };
         let class = &mut classes.list[index];
         let overhead = self.forest.nodes[node].overhead;
         let mut sizes = std::mem::take(&mut class.sizes);
@@ -291,7 +296,7 @@ impl Builder<'_> {
         // What is promised in it is bounded by what it is promised itself.
         self.bound(object, &children, classes, if is_root { ceil } else { promised });
         for child in children {
-            self.class(child, classes);
+            self.class(child, node, classes);
         }
     }
 
@@ -309,12 +314,16 @@ impl Builder<'_> {
         }
     }
 
-    /// Reports all in a class for which the tree has no level left.
-    fn too_deep(&mut self, index: usize, classes: &Classes) {
-        let mut list = classes.list[index].children.clone();
+    /// Reports all in a class for which the tree has no level left. Their packets wait in the last node that there is.
+    fn too_deep(&mut self, index: usize, above: usize, classes: &mut Classes) {
+        let mut list = vec![index];
         while let Some(next) = list.pop() {
-            self.ledger.miss(classes.list[next].object, Why::Levels);
-            list.extend(&classes.list[next].children);
+            let class = &mut classes.list[next];
+            class.above = Some(above);
+            list.extend(&class.children);
+            if next != index {
+                self.ledger.miss(class.object, Why::Levels);
+            }
         }
     }
 
