@@ -1,7 +1,8 @@
 //! State of security associations: sequence numbers, and windows against replay.
 //!
-//! All memory is allocated when a shard is created or a reload is prepared. Numbers and windows outlive a reload wherever the
-//! security association stays: a number is never used twice under one key.
+//! All memory is allocated when a shard is created or a reload is prepared. Numbers belong to a key ([`Sequence`]): all workers count
+//! them together, and they outlive reloads, shards and the security association itself. So a number is never used twice under one key.
+//! The window of packets received is one shard's; a shard that begins anew takes nothing up to the highest number received.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,6 +10,11 @@ use std::sync::Arc;
 use esp::{Transform, Window};
 
 use crate::tables::{Address, SaSpec, Tables};
+
+mod sequence;
+
+pub(crate) use sequence::UsedUp;
+pub use sequence::{Known, Numbering, Sequence, Sequences};
 
 /// Numbers that the window against replay tells apart (RFC 4303, section 3.4.3: the default).
 const WINDOW: u32 = 64;
@@ -35,45 +41,47 @@ pub struct Inbound {
     pub transform: Arc<dyn Transform>,
     /// Numbers received.
     pub window: Window,
+    /// The highest of them, for whoever comes after this shard.
+    sequence: Arc<Sequence>,
 }
 
-/// Security association of packets that leave.
+/// Security association of packets that leave. Each shard has its own, and the numbers are all shards'.
 pub struct Outbound {
     /// Security parameters index.
     pub spi: u32,
     /// Algorithms and keys.
     pub transform: Arc<dyn Transform>,
-    /// Next sequence number, from 1.
-    next: u64,
+    /// Numbers sent.
+    pub sequence: Arc<Sequence>,
 }
 
-/// The sequence numbers of a security association are used up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct UsedUp;
+impl Inbound {
+    /// Takes a packet in whose ICV is right.
+    #[inline]
+    pub(crate) fn accept(&mut self, number: u64) {
+        self.window.accept(number);
+        self.sequence.note(self.window.top());
+    }
+}
 
 impl Outbound {
     /// Takes the next sequence number. Without extended numbers there are 2^32 - 1 (RFC 4303, section 3.3.3).
-    pub(crate) fn number(&mut self) -> Result<u32, UsedUp> {
-        let number = u32::try_from(self.next).map_err(|_| UsedUp)?;
-        self.next += 1;
-        Ok(number)
-    }
-
-    /// Number of packets sealed.
-    pub fn packets(&self) -> u64 {
-        self.next - 1
+    #[inline]
+    pub(crate) fn number(&self) -> Result<u32, UsedUp> {
+        let number = self.sequence.take(u32::MAX.into())?;
+        u32::try_from(number).map_err(|_| UsedUp)
     }
 }
 
 impl Sas {
-    /// Returns the security associations that the tables give, none of whose numbers have been used.
+    /// Returns the security associations that the tables give. Numbers go on where those of the tables are.
     pub(crate) fn new(tables: &Tables) -> Sas {
         let list = &tables.tunnels.list;
         let mut sas = Sas::default();
         sas.outbound.extend(list.iter().map(|tunnel| Outbound {
             spi: tunnel.out.spi,
             transform: Arc::clone(&tunnel.out.transform),
-            next: 1,
+            sequence: Arc::clone(&tunnel.out.sequence),
         }));
         for (number, tunnel) in list.iter().enumerate() {
             for spec in &tunnel.inward {
@@ -81,7 +89,8 @@ impl Sas {
                 sas.inbound.push(Inbound {
                     tunnel: number as u16,
                     transform: Arc::clone(&spec.transform),
-                    window: Window::new(WINDOW),
+                    window: Window::closed_at(WINDOW, spec.sequence.last()),
+                    sequence: Arc::clone(&spec.sequence),
                 });
             }
         }
@@ -97,8 +106,19 @@ impl Sas {
 
     /// The security association of packets that leave by the tunnel of that number.
     #[inline]
-    pub fn outbound(&mut self, tunnel: u16) -> Option<&mut Outbound> {
-        self.outbound.get_mut(usize::from(tunnel))
+    pub fn outbound(&self, tunnel: u16) -> Option<&Outbound> {
+        self.outbound.get(usize::from(tunnel))
+    }
+
+    /// Counts by itself, from 1 on: the numbers of a replay are no others', and the same each time.
+    pub(crate) fn count_alone(&mut self) {
+        for sa in &mut self.outbound {
+            sa.sequence = Arc::new(Sequence::from(0));
+        }
+        for sa in &mut self.inbound {
+            sa.sequence = Arc::new(Sequence::from(0));
+            sa.window = Window::new(WINDOW);
+        }
     }
 
     /// Bytes of memory.
@@ -142,11 +162,13 @@ impl SasPlan {
         for (before, after) in &self.inbound {
             if let (Some(old), Some(new)) = (sas.inbound.get_mut(*before), self.sas.inbound.get_mut(*after)) {
                 std::mem::swap(&mut old.window, &mut new.window);
+                std::mem::swap(&mut old.sequence, &mut new.sequence);
             }
         }
         for (before, after) in &self.outbound {
-            if let (Some(old), Some(new)) = (sas.outbound.get(*before), self.sas.outbound.get_mut(*after)) {
-                new.next = old.next;
+            if let (Some(old), Some(new)) = (sas.outbound.get_mut(*before), self.sas.outbound.get_mut(*after))
+            {
+                std::mem::swap(&mut old.sequence, &mut new.sequence);
             }
         }
         std::mem::swap(sas, &mut self.sas);
@@ -160,26 +182,7 @@ fn specs(tables: &Tables, of: impl Fn(&crate::tables::Tunnel) -> &[SaSpec]) -> V
 
 /// Places before and after of what stays: what has the same key, whatever else has changed, as numbers belong to the key.
 fn stay(old: &[&SaSpec], new: &[&SaSpec]) -> Vec<(usize, usize)> {
-    let same = |a: &SaSpec, b: &SaSpec| a.transform.suite() == b.transform.suite() && a.keys == b.keys;
+    let same = |a: &SaSpec, b: &SaSpec| a.fingerprint == b.fingerprint;
     let places = new.iter().enumerate();
     places.filter_map(|(after, sa)| Some((old.iter().position(|one| same(one, sa))?, after))).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_end_with_the_field_and_do_not_begin_again() {
-        let text = include_str!("../../tests/cases/esp/site.toml");
-        let policy = policy::check(text, "site.toml").policy.unwrap();
-        let tables = Tables::compile(&policy, 1).unwrap();
-        let mut sas = Sas::new(&tables);
-        let sa = sas.outbound(0).unwrap();
-        assert_eq!((sa.number(), sa.number()), (Ok(1), Ok(2)));
-        sa.next = u64::from(u32::MAX);
-        assert_eq!(sa.number(), Ok(u32::MAX));
-        assert_eq!((sa.number(), sa.number()), (Err(UsedUp), Err(UsedUp)));
-        assert_eq!(sa.packets(), u64::from(u32::MAX));
-    }
 }

@@ -1,14 +1,16 @@
 //! Two gateways back to back, with a tunnel between them: packets go into one and come out of the other as they were, but for
 //! their time to live.
 
+use std::rc::Rc;
+
 use dataplane::replay::Way;
-use dataplane::{Reason, Verdict};
+use dataplane::{Reason, Shard, Verdict};
 use wire::ethernet::{EtherType, Mac};
 use wire::header::Protocol;
 use wire::random::Random;
 use wire::{PortId, build, ipv4, ipv6};
 
-use crate::scene::{Arrival, Gateway, Out, START, Sent};
+use crate::scene::{self, Arrival, Gateway, Out, START, Sent, setup};
 
 /// Interfaces of a site, in their order.
 const LAN: u16 = 0;
@@ -171,11 +173,11 @@ fn packets_wait_for_the_neighbour_of_the_peer_and_are_numbered_as_they_leave() {
     assert!(out.sent.is_empty() && out.ended.is_empty(), "{out:?}");
     let wanted = near.shard.hops.wanted().expect("the peer is asked for");
     assert_eq!((wanted.interface, wanted.address.to_ip().to_string()), (PortId(WAN), "192.0.2.2".to_owned()));
-    assert_eq!(near.shard.sas.outbound(0).unwrap().packets(), 0);
+    assert_eq!(near.shard.sas.outbound(0).unwrap().sequence.last(), 0);
     near.learn(wanted, Mac([2, 0, 0, 0, 0, 2]));
     near.tend(START);
     let sealed = near.out(usize::MAX);
-    assert_eq!(near.shard.sas.outbound(0).unwrap().packets(), 3);
+    assert_eq!(near.shard.sas.outbound(0).unwrap().sequence.last(), 3);
     let outer: Vec<Vec<u8>> = sealed.sent.into_iter().map(|sent| sent.bytes).collect();
     let opened = through(&mut far, WAN, &outer);
     let packets: Vec<Vec<u8>> = opened.sent.iter().map(|sent| sent.bytes[14..].to_vec()).collect();
@@ -195,16 +197,63 @@ fn numbers_and_windows_outlive_a_reload_as_long_as_the_key_stays() {
     let more = "[interface.aaa]\nzone = \"lan\"\naddresses = [\"10.9.0.1/16\"]\n";
     near.reload(&(site(1, 2, Outer::V4, "") + more), START);
     far.reload(&(site(2, 1, Outer::V4, "") + more), START);
-    assert_eq!(near.shard.sas.outbound(0).unwrap().packets(), 5);
+    assert_eq!(near.shard.sas.outbound(0).unwrap().sequence.last(), 5);
     let again = through(&mut far, WAN, &outer);
     assert!(again.sent.is_empty(), "a reload opens the window again");
     let second = through(&mut near, LAN, &frames);
     let outer: Vec<Vec<u8>> = second.sent.iter().map(|sent| sent.bytes.clone()).collect();
     assert_eq!(through(&mut far, WAN, &outer).sent.len(), 5);
-    // Another key begins its own numbers.
-    near.reload(
-        &site(1, 2, Outer::V4, "").replace(KEYS[0], "303132333435363738393a3b3c3d3e3f40414243"),
-        START,
-    );
-    assert_eq!(near.shard.sas.outbound(0).unwrap().packets(), 0);
+    // Another key begins its own numbers, and the first one goes on where it was when it comes back.
+    let (text, other) = (site(1, 2, Outer::V4, ""), "303132333435363738393a3b3c3d3e3f40414243");
+    let last = |gateway: &Gateway| gateway.shard.sas.outbound(0).unwrap().sequence.last();
+    near.reload(&text.replace(KEYS[0], other), START);
+    assert_eq!(last(&near), 0);
+    near.reload(PLAIN, START);
+    near.reload(&text, START);
+    assert_eq!(last(&near), 10);
+    // Nor does the peer take again what it took before its key was gone.
+    far.reload(PLAIN, START);
+    far.reload(&site(2, 1, Outer::V4, ""), START);
+    assert!(through(&mut far, WAN, &outer).sent.is_empty(), "a key that comes back opens the window again");
+    let third = through(&mut near, LAN, &frames);
+    let outer: Vec<Vec<u8>> = third.sent.iter().map(|sent| sent.bytes.clone()).collect();
+    assert_eq!(through(&mut far, WAN, &outer).sent.len(), 5);
+}
+
+/// A policy without a tunnel.
+const PLAIN: &str = "[interface.lan]\nzone = \"lan\"\n[interface.wan]\nzone = \"wan\"\n[default]\n\"any > any\" = \"accept\"\n";
+
+/// A worker that has lost its shard by a panic begins anew, and its peer must not see a number twice, nor it take a packet twice.
+#[test]
+fn a_shard_that_begins_anew_goes_on_with_numbers_and_takes_nothing_twice() {
+    let [mut near, mut far] =
+        [site(1, 2, Outer::V4, ""), site(2, 1, Outer::V4, "")].map(|text| Gateway::new(&text, Way::Run));
+    let mut random = Random::new(6);
+    let frames: Vec<Vec<u8>> = (0..5).map(|_| packet(1, 2, 40, &mut random)).collect();
+    let outer = |out: &Out| out.sent.iter().map(|sent| sent.bytes.clone()).collect::<Vec<_>>();
+    let first = outer(&through(&mut near, LAN, &frames));
+    assert_eq!(through(&mut far, WAN, &first).sent.len(), 5);
+    for gateway in [&mut near, &mut far] {
+        gateway.shard = Shard::new(&gateway.tables, setup(START)).unwrap();
+    }
+    assert!(through(&mut far, WAN, &first).sent.is_empty());
+    let second = outer(&through(&mut near, LAN, &frames));
+    assert_eq!(through(&mut far, WAN, &second).sent.len(), 5);
+}
+
+/// Two workers' shards seal with one key.
+#[test]
+fn shards_of_the_same_tables_count_together() {
+    let tables = Rc::new(scene::tables(&site(1, 2, Outer::V4, "")));
+    let mut workers = [0, 1].map(|_| Gateway::with_slots(Rc::clone(&tables), Way::Run, 200));
+    let mut far = Gateway::new(&site(2, 1, Outer::V4, ""), Way::Run);
+    let mut random = Random::new(7);
+    let mut sent = Vec::new();
+    for round in 0..20 {
+        let frame = packet(1, 2, 40, &mut random);
+        let out = through(&mut workers[round % 2], LAN, std::slice::from_ref(&frame));
+        sent.extend(out.sent.into_iter().map(|sent| sent.bytes));
+    }
+    assert_eq!(through(&mut far, WAN, &sent).sent.len(), 20);
+    assert_eq!(workers[0].shard.sas.outbound(0).unwrap().sequence.last(), 20);
 }

@@ -6,6 +6,7 @@
 //! SAs, their lifetimes and their selectors are the data plane's.
 
 pub mod ecn;
+mod fingerprint;
 pub mod format;
 mod library;
 mod packet;
@@ -13,6 +14,7 @@ pub mod sequence;
 mod transform;
 mod window;
 
+pub use fingerprint::Fingerprint;
 pub use packet::Packet;
 pub use transform::{Forged, KeyError, Keys, Transform, expand};
 pub use window::{Place, Window};

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use esp::Fingerprint;
 use policy::Policy;
 use policy::model::{self, StaticSa};
 use wire::PortId;
 use wire::esp::{Direction, SUITES, Secret};
 
+use crate::sa::Sequence;
 use crate::tables::{CompileError, SaSpec, Tunnel, Tunnels};
 
 /// Compiles the tunnels of a policy.
@@ -39,5 +41,11 @@ fn spec(name: &str, sa: &StaticSa) -> Result<SaSpec, CompileError> {
     let suite = SUITES.iter().find(|suite| **suite == sa.suite);
     let suite = suite.ok_or_else(|| wrong(esp::KeyError::NoLibrary(sa.suite.name())))?;
     let transform = Arc::from(esp::expand(suite, &keys, sa.direction).map_err(wrong)?);
-    Ok(SaSpec { direction: sa.direction, spi: sa.spi, transform, keys })
+    Ok(SaSpec {
+        direction: sa.direction,
+        spi: sa.spi,
+        transform,
+        fingerprint: Fingerprint::of(&keys, sa.direction),
+        sequence: Arc::new(Sequence::from(0)),
+    })
 }

@@ -111,7 +111,7 @@ fn open<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<Opened, Reaso
     cipher::tell(suite, spi, text_len, start, cx.tally);
     let bytes = frame.bytes_mut().get_mut(start - SPARE..end).ok_or(Reason::EspLength)?;
     sa.transform.open(Packet { bytes, number, esn: Esn::Off }).map_err(|_| Reason::IcvWrong)?;
-    sa.window.accept(number);
+    sa.accept(number);
     cx.tally.write(Region::CipherKey, spi as usize % 64 * SA_BYTES, 16);
     let text = start + HEADER_LEN + usize::from(suite.iv);
     let inner = frame.bytes().get(text..text + text_len).unwrap_or_default();

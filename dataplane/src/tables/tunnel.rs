@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use esp::{Keys, Transform};
+use esp::{Fingerprint, Transform};
 use wire::PortId;
 use wire::esp::Direction;
 
 use super::{Address, Tables};
+use crate::sa::{Sequence, Sequences};
 
 /// All tunnels, in the order of their interfaces.
 #[derive(Default)]
@@ -15,6 +16,8 @@ pub struct Tunnels {
     pub list: Vec<Tunnel>,
     /// The gateway's ends: ordered, each once.
     locals: Vec<Address>,
+    /// Numbers of all keys, of earlier tables too.
+    sequences: Sequences,
 }
 
 /// Tunnel of ESP to one peer.
@@ -31,7 +34,7 @@ pub struct Tunnel {
     pub inward: Vec<SaSpec>,
 }
 
-/// Security association as the policy gives it. Its state is a shard's ([`Sas`](crate::sa::Sas)).
+/// Security association as the policy gives it. Its numbers are here, all other state is a shard's ([`Sas`](crate::sa::Sas)).
 pub struct SaSpec {
     /// Direction.
     pub direction: Direction,
@@ -39,8 +42,10 @@ pub struct SaSpec {
     pub spi: u32,
     /// Cipher and integrity algorithm with their keys expanded, which all shards share.
     pub transform: Arc<dyn Transform>,
-    /// The keys, by which a reload finds the same security association again.
-    pub(crate) keys: Keys,
+    /// Fingerprint of the key, by which later tables find it again.
+    pub fingerprint: Fingerprint,
+    /// Numbers used under the key: those that the tables before had, where the key is the same.
+    pub sequence: Arc<Sequence>,
 }
 
 impl Tunnels {
@@ -48,7 +53,22 @@ impl Tunnels {
         let mut locals: Vec<Address> = list.iter().map(|tunnel| tunnel.local).collect();
         locals.sort_unstable();
         locals.dedup();
-        Tunnels { list, locals }
+        let mut tunnels = Tunnels { list, locals, sequences: Sequences::default() };
+        tunnels.go_on(Sequences::default());
+        tunnels
+    }
+
+    /// Goes on with the numbers of keys that were used before.
+    pub(crate) fn go_on(&mut self, mut sequences: Sequences) {
+        let tunnels = self.list.iter_mut();
+        sequences
+            .take_over(tunnels.flat_map(|tunnel| std::iter::once(&mut tunnel.out).chain(&mut tunnel.inward)));
+        self.sequences = sequences;
+    }
+
+    /// Numbers of all keys, of earlier tables too.
+    pub fn sequences(&self) -> &Sequences {
+        &self.sequences
     }
 
     /// True if there is no tunnel.
@@ -64,6 +84,13 @@ impl Tunnels {
 }
 
 impl Tables {
+    /// These tables with the numbers of keys that were used before, by tables that are no more.
+    #[must_use]
+    pub fn going_on(mut self, sequences: Sequences) -> Tables {
+        self.tunnels.go_on(sequences);
+        self
+    }
+
     /// Number of the tunnel that an interface is.
     #[inline(always)]
     pub fn tunnel_of(&self, interface: PortId) -> Option<u16> {

@@ -1,0 +1,195 @@
+//! Sequence numbers under one key, which all workers count together, and the memory of keys that were used before.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use esp::Fingerprint;
+use wire::esp::Direction;
+
+use crate::tables::SaSpec;
+
+/// Sequence numbers used under one key: sent, or received. Workers share it, reloads take it over, and a shard that begins anew goes on
+/// from it: whatever comes and goes, a number is never used twice under a key. On a cache line of its own.
+#[derive(Debug)]
+#[repr(align(64))]
+pub struct Sequence {
+    /// Highest number used: taken by a packet that leaves, or accepted from the peer.
+    last: AtomicU64,
+    /// Highest number that may be taken.
+    ceiling: AtomicU64,
+}
+
+/// No number can be taken: they are used up, or none is reserved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct UsedUp;
+
+impl Sequence {
+    /// Numbers from `last` + 1 on.
+    pub fn from(last: u64) -> Sequence {
+        Sequence { last: AtomicU64::new(last), ceiling: AtomicU64::new(u64::MAX) }
+    }
+
+    /// The same, none of which may be taken before [`Sequence::reserve`] allows it.
+    pub fn unreserved(last: u64) -> Sequence {
+        Sequence { ceiling: AtomicU64::new(last), ..Sequence::from(last) }
+    }
+
+    /// Takes the next number, `most` at most.
+    #[inline]
+    pub(crate) fn take(&self, most: u64) -> Result<u64, UsedUp> {
+        let most = most.min(self.ceiling.load(Ordering::Relaxed));
+        // Checked before, so that refusals do not move it, and after, as other workers take numbers meanwhile. Relaxed: each number is
+        // taken once whatever the order in which workers see other memory.
+        if self.last.load(Ordering::Relaxed) >= most {
+            return Err(UsedUp);
+        }
+        let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        if number > most { Err(UsedUp) } else { Ok(number) }
+    }
+
+    /// Notes the highest number accepted. The owner of the SA alone does so.
+    #[inline]
+    pub(crate) fn note(&self, top: u64) {
+        if top != self.last.load(Ordering::Relaxed) {
+            self.last.store(top, Ordering::Relaxed);
+        }
+    }
+
+    /// Highest number used.
+    pub fn last(&self) -> u64 {
+        // Refusals may have moved it by one for each worker.
+        self.last.load(Ordering::Relaxed).min(self.ceiling())
+    }
+
+    /// Highest number that may be taken.
+    pub fn ceiling(&self) -> u64 {
+        self.ceiling.load(Ordering::Relaxed)
+    }
+
+    /// Allows numbers up to `ceiling`, which has been written where a restart finds it. Never less than before.
+    pub fn reserve(&self, ceiling: u64) {
+        self.ceiling.fetch_max(ceiling, Ordering::Relaxed);
+    }
+
+    /// Goes on behind `last`, which another process used.
+    pub fn raise(&self, last: u64) {
+        self.last.fetch_max(last, Ordering::Relaxed);
+    }
+}
+
+/// Sequences by the fingerprint of their key: of keys in use, and of those that are gone, up to [`Sequences::MOST`]. A key that returns goes on
+/// where it was. The one that has been gone for longest is forgotten first.
+#[derive(Clone, Debug, Default)]
+pub struct Sequences {
+    /// Those in use stand behind those that are gone.
+    list: Vec<Known>,
+    /// Numbers of keys that are not known yet.
+    numbering: Numbering,
+}
+
+/// Sequence of a key.
+#[derive(Clone, Debug)]
+pub struct Known {
+    /// The key's fingerprint.
+    pub fingerprint: Fingerprint,
+    /// Direction of what is numbered.
+    pub direction: Direction,
+    /// Its numbers.
+    pub sequence: Arc<Sequence>,
+}
+
+/// Numbers of a key at its first use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Numbering {
+    /// All numbers may be taken.
+    #[default]
+    Free,
+    /// None may be taken before it is [reserved](Sequence::reserve).
+    Reserved,
+}
+
+impl Sequences {
+    /// Number of keys remembered.
+    pub const MOST: usize = 65_536;
+
+    /// These sequences, the one to be forgotten first in front.
+    pub fn new(list: Vec<Known>, numbering: Numbering) -> Sequences {
+        Sequences { list, numbering }
+    }
+
+    /// All of them, the one to be forgotten first in front.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Known> {
+        self.list.iter()
+    }
+
+    /// Replaces each sequence in use by the one that its key has had, and remembers them all.
+    pub(crate) fn take_over<'a>(&mut self, used: impl Iterator<Item = &'a mut SaSpec>) {
+        let mut known: HashMap<Fingerprint, Arc<Sequence>> =
+            self.list.iter().map(|known| (known.fingerprint, Arc::clone(&known.sequence))).collect();
+        let mut in_use = Vec::new();
+        let mut are_used = HashSet::new();
+        for spec in used {
+            let SaSpec { fingerprint, direction, sequence, .. } = spec;
+            let (fingerprint, direction) = (*fingerprint, *direction);
+            match known.get(&fingerprint) {
+                Some(before) => *sequence = Arc::clone(before),
+                None if self.numbering == Numbering::Reserved && direction == Direction::Out => {
+                    *sequence = Arc::new(Sequence::unreserved(0));
+                }
+                None => {}
+            }
+            known.insert(fingerprint, Arc::clone(sequence));
+            if are_used.insert(fingerprint) {
+                in_use.push(Known { fingerprint, direction, sequence: Arc::clone(sequence) });
+            }
+        }
+        self.list.retain(|known| !are_used.contains(&known.fingerprint));
+        let excess = (self.list.len() + in_use.len()).saturating_sub(Sequences::MOST);
+        self.list.drain(..excess.min(self.list.len()));
+        self.list.append(&mut in_use);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_end_with_the_field_and_do_not_begin_again() {
+        let most = u64::from(u32::MAX);
+        let sequence = Sequence::from(0);
+        assert_eq!((sequence.take(most), sequence.take(most)), (Ok(1), Ok(2)));
+        sequence.raise(most - 1);
+        assert_eq!(sequence.take(most), Ok(most));
+        assert_eq!((sequence.take(most), sequence.take(most)), (Err(UsedUp), Err(UsedUp)));
+        assert_eq!(sequence.last(), most);
+        // Extended numbers go on, and end as well.
+        assert_eq!(sequence.take(u64::MAX), Ok(most + 1));
+        sequence.raise(u64::MAX);
+        assert_eq!(sequence.take(u64::MAX), Err(UsedUp));
+    }
+
+    #[test]
+    fn numbers_end_where_none_is_reserved() {
+        let sequence = Sequence::unreserved(7);
+        assert_eq!((sequence.take(99), sequence.last()), (Err(UsedUp), 7));
+        sequence.reserve(9);
+        sequence.reserve(8);
+        assert_eq!((sequence.take(99), sequence.take(99), sequence.take(99)), (Ok(8), Ok(9), Err(UsedUp)));
+    }
+
+    #[test]
+    fn workers_take_each_number_once() {
+        let sequence = Sequence::unreserved(0);
+        sequence.reserve(40_000);
+        let take = || std::iter::from_fn(|| sequence.take(u64::MAX).ok()).collect::<Vec<u64>>();
+        let mut all: Vec<u64> = std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..4).map(|_| scope.spawn(take)).collect();
+            workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
+        });
+        all.sort_unstable();
+        assert_eq!(all, (1..=40_000).collect::<Vec<u64>>());
+        assert_eq!(sequence.last(), 40_000);
+    }
+}
