@@ -168,6 +168,12 @@ pub enum Code {
     BadKey,
     /// Two security associations with one key.
     SameKey,
+    /// Text in clear that nothing authenticates.
+    NoIntegrity,
+    /// An algorithm that no longer protects, without the word that allows it.
+    LegacyAlgorithm,
+    /// An algorithm that no longer protects, in use.
+    WeakAlgorithm,
 
     /// A bound out of its range.
     BadLimit,
@@ -259,6 +265,9 @@ impl Code {
         (Code::BadSpi, "bad-spi", Severity::Error),
         (Code::BadKey, "bad-key", Severity::Error),
         (Code::SameKey, "same-key", Severity::Error),
+        (Code::NoIntegrity, "no-integrity", Severity::Error),
+        (Code::LegacyAlgorithm, "legacy-algorithm", Severity::Error),
+        (Code::WeakAlgorithm, "weak-algorithm", Severity::Warning),
         (Code::BadLimit, "bad-limit", Severity::Error),
         (Code::BadLogOutput, "bad-log-output", Severity::Error),
         (Code::NotLoopback, "not-loopback", Severity::Error),

@@ -71,7 +71,13 @@ pub fn plan(old: &Policy, new: &Policy) -> Vec<Change> {
 fn hide_keys(change: &mut Change) {
     if change.thing.starts_with("interface ") {
         let lines = change.old.iter_mut().chain(&mut change.new);
-        lines.filter(|line| line.starts_with("key = ")).for_each(|line| "key = (not shown)".clone_into(line));
+        for line in lines {
+            if let Some(key) =
+                ["key", "auth-key"].into_iter().find(|key| line.starts_with(&format!("{key} = ")))
+            {
+                *line = format!("{key} = (not shown)");
+            }
+        }
     }
 }
 
@@ -292,6 +298,13 @@ mod tests {
         let other = crate::check(&other, "other.toml").policy.expect("a sound policy");
         let changed: Vec<String> = plan(&with, &other).iter().map(Change::to_string).collect();
         assert_eq!(changed, ["change interface site-b\n  - key = (not shown)\n  + key = (not shown)"]);
+        let signed = text.replace(
+            "algorithm = \"aes128-gcm\"\nkey = \"000102030405060708090a0b0c0d0e0f10111213\"",
+            "algorithm = \"null\"\nauth = \"hmac-sha1-96\"\nauth-key = \"c0ffee030405060708090a0b0c0d0e0f10111213\"",
+        );
+        let signed = crate::check(&signed, "signed.toml").policy.expect("a sound policy");
+        let changed: String = plan(&with, &signed).iter().map(Change::to_string).collect();
+        assert!(changed.contains("+ auth-key = (not shown)") && !changed.contains("c0ffee"), "{changed}");
         let added: String = plan(&Policy::default(), &with).iter().map(Change::to_string).collect();
         assert!(
             added.contains("spi = 4096") && !added.contains("000102") && !added.contains("202122"),

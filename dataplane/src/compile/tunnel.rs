@@ -6,7 +6,7 @@ use esp::Fingerprint;
 use policy::Policy;
 use policy::model::{self, StaticSa};
 use wire::PortId;
-use wire::esp::{Direction, SUITES, Secret};
+use wire::esp::{Direction, SUITES};
 
 use crate::sa::Sequence;
 use crate::tables::{CompileError, SaSpec, Tunnel, Tunnels};
@@ -37,7 +37,7 @@ fn specs(name: &str, tunnel: &model::Tunnel, direction: Direction) -> Result<Vec
 
 fn spec(name: &str, sa: &StaticSa) -> Result<SaSpec, CompileError> {
     let wrong = |error| CompileError::Sa { tunnel: name.to_owned(), spi: sa.spi, error };
-    let keys = esp::Keys { cipher: sa.key.clone(), auth: Secret::new(Box::default()) };
+    let keys = esp::Keys { cipher: sa.key.clone(), auth: sa.auth_key.clone() };
     let suite = SUITES.iter().find(|suite| **suite == sa.suite);
     let suite = suite.ok_or_else(|| wrong(esp::KeyError::NoLibrary(sa.suite.name())))?;
     let transform = Arc::from(esp::expand(suite, &keys, sa.direction).map_err(wrong)?);

@@ -64,9 +64,9 @@ impl Stage for Decap {
         }
     }
 
-    fn program(_: &Tables) -> u32 {
+    fn program(tables: &Tables) -> u32 {
         // What is told, 106; congestion, 14. The inner header is read by the program of `parse`.
-        120 + cipher::PROGRAM
+        120 + cipher::program(tables)
     }
 }
 

@@ -92,7 +92,7 @@ impl Stage for Encap {
 
     fn program(tables: &Tables) -> u32 {
         // What is told, 109; a packet moved within its slot, 11. Fragments are made by the program of `fragment`.
-        120 + cipher::PROGRAM + link::program(tables)
+        120 + cipher::program(tables) + link::program(tables)
     }
 }
 

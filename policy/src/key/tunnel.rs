@@ -3,13 +3,13 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use config::{Entry, tables};
-use wire::esp::{Direction, SUITES, Secret};
+use wire::esp::{Direction, SUITES, Secret, Suite};
 
 use super::{Keys, Table};
-use crate::model::{Interface, StaticSa, Tunnel};
+use crate::model::{Interface, Legacy, StaticSa, Tunnel};
 use crate::value::address::ADDRESS;
-use crate::value::tunnel::{ALGORITHM, KEY};
-use crate::value::{NUMBER32, key};
+use crate::value::tunnel::{ALGORITHM, Auth, KEY};
+use crate::value::{Flag, NUMBER32, STRING, key};
 use crate::word;
 
 impl Keys<'_, '_> {
@@ -76,28 +76,75 @@ fn absorb_list(outer: &mut Table<'_>, entries: Vec<(Entry, bool)>) {
 pub(super) fn tunnel(keys: &mut Keys<'_, '_>, tunnel: &mut Tunnel) {
     keys.required("local", "\"192.0.2.1\"", ADDRESS, &mut tunnel.local);
     keys.required("remote", "\"198.51.100.1\"", ADDRESS, &mut tunnel.remote);
+    keys.key("legacy", Flag(Legacy::Allowed, Legacy::Refused), &mut tunnel.legacy);
 }
 
 /// Keys of `[[interface.NAME.esp.sa]]`.
 pub(super) fn sa(keys: &mut Keys<'_, '_>, sa: &mut StaticSa) -> bool {
     // Each is asked for, so that all that are missing are reported.
-    [
+    let mut algorithm = sa.suite.name().algorithm();
+    let are_there = [
         keys.required("direction", "\"out\"", word::DIRECTION, &mut sa.direction),
         keys.required("spi", "0x1000", NUMBER32, &mut sa.spi),
-        keys.required("algorithm", "\"aes128-gcm\"", ALGORITHM, &mut sa.suite),
-        keys.required("key", "\"000102030405060708090a0b0c0d0e0f10111213\"", KEY, &mut sa.key),
-    ]
-    .iter()
-    .all(|is_there| *is_there)
+        keys.required("algorithm", "\"aes128-gcm\"", ALGORITHM, &mut algorithm),
+    ];
+    let is_known = suite(keys, algorithm, are_there[2], &mut sa.suite);
+    let are_keys = is_known && are_keys(keys, sa);
+    are_there.iter().all(|is_there| *is_there) && are_keys
+}
+
+/// `auth`, which makes a suite of the algorithm of this word. False if the suite is not known.
+fn suite(keys: &mut Keys<'_, '_>, algorithm: &'static str, is_read: bool, suite: &mut Suite) -> bool {
+    if !is_read {
+        keys.optional("auth", STRING, &mut None);
+        any_keys(keys);
+        return false;
+    }
+    if let Some(combined) = Suite::named(algorithm, None) {
+        let why = format!("{algorithm} authenticates by itself: leave the key out");
+        keys.misplaced(&["auth", "auth-key"], &why);
+        *suite = *combined;
+        return true;
+    }
+    let is_known = keys.required("auth", "\"hmac-sha256-128\"", Auth(algorithm), suite);
+    if !is_known {
+        any_keys(keys);
+    }
+    is_known
+}
+
+/// Keys of algorithms that could not be read.
+fn any_keys(keys: &mut Keys<'_, '_>) {
+    keys.optional("key", KEY, &mut None);
+    keys.optional("auth-key", KEY, &mut None);
+}
+
+/// Keys of the algorithms of `sa.suite`. False if one is missing.
+fn are_keys(keys: &mut Keys<'_, '_>, sa: &mut StaticSa) -> bool {
+    let Suite { key, auth_key, .. } = sa.suite;
+    let mut is_whole = true;
+    if key > 0 {
+        is_whole &= keys.required("key", "\"000102030405060708090a0b0c0d0e0f10111213\"", KEY, &mut sa.key);
+    } else {
+        keys.misplaced(&["key"], "nothing is encrypted: leave the key out");
+    }
+    if auth_key > 0 {
+        is_whole &=
+            keys.required("auth-key", "\"000102030405060708090a0b0c0d0e0f10111213\"", KEY, &mut sa.auth_key);
+    } else if sa.suite.name().auth().is_some() {
+        keys.misplaced(&["auth-key"], "nothing is authenticated: leave the key out");
+    }
+    is_whole
 }
 
 /// A tunnel before its keys are read.
 pub(super) fn new_tunnel() -> Tunnel {
     let unknown = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-    Tunnel { local: unknown, remote: unknown, sas: Vec::new() }
+    Tunnel { local: unknown, remote: unknown, legacy: Legacy::Refused, sas: Vec::new() }
 }
 
 /// A security association before its keys are read.
 pub(super) fn new_sa() -> StaticSa {
-    StaticSa { direction: Direction::Out, spi: 0, suite: SUITES[0], key: Secret::new(Box::default()) }
+    let none = || Secret::new(Box::default());
+    StaticSa { direction: Direction::Out, spi: 0, suite: SUITES[0], key: none(), auth_key: none() }
 }

@@ -11,6 +11,8 @@ pub struct Tunnel {
     pub local: IpAddr,
     /// Outer address of the peer.
     pub remote: IpAddr,
+    /// Use of weak algorithms.
+    pub legacy: Legacy,
     /// Security associations, in the order of the file.
     pub sas: Vec<StaticSa>,
 }
@@ -24,8 +26,20 @@ pub struct StaticSa {
     pub spi: u32,
     /// Cipher and integrity algorithm.
     pub suite: Suite,
-    /// Key, followed by the salt (RFC 4106, section 8.1).
+    /// Key, followed by the salt where the cipher has one (RFC 4106, section 8.1); empty where there is no cipher.
     pub key: Secret,
+    /// Key of the integrity algorithm; empty where the cipher authenticates, or nothing does.
+    pub auth_key: Secret,
+}
+
+/// Use of algorithms that no longer protect.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Legacy {
+    /// They are refused.
+    #[default]
+    Refused,
+    /// They are used, in a laboratory.
+    Allowed,
 }
 
 impl Tunnel {

@@ -4,8 +4,8 @@ use wire::esp::Direction;
 use super::parse;
 use crate::diagnostic::Code;
 use crate::model::{
-    Action, AddressItem, Checksum, FamilyMatch, Hairpin, IcmpMatch, LinkKind, MssClamp, NatAction, PortRange,
-    Protocol, Rate, RouteTarget, Scope, State, TcpFlagsMatch,
+    Action, AddressItem, Checksum, FamilyMatch, Hairpin, IcmpMatch, Legacy, LinkKind, MssClamp, NatAction,
+    PortRange, Protocol, Rate, RouteTarget, Scope, State, TcpFlagsMatch,
 };
 
 /// Every key of the format.
@@ -28,8 +28,15 @@ fn every_key_of_the_format_is_read() {
         (esp.local.to_string(), esp.remote.to_string()),
         ("203.0.113.2".to_owned(), "198.51.100.1".to_owned())
     );
-    let sas = esp.sas.iter().map(|sa| (sa.direction, sa.spi, sa.suite.name().algorithm(), sa.key.len()));
-    let expected = [(Direction::Out, 0x1000, "aes128-gcm", 20), (Direction::In, 0x2000, "aes256-gcm", 36)];
+    assert_eq!(esp.legacy, Legacy::Allowed);
+    let sas = esp.sas.iter().map(|sa| {
+        let lengths = (sa.key.len(), sa.auth_key.len());
+        (sa.direction, sa.spi, sa.suite.name().to_string(), lengths)
+    });
+    let expected = [
+        (Direction::Out, 0x1000, "aes128-gcm".to_owned(), (20, 0)),
+        (Direction::In, 0x2000, "aes256-cbc, hmac-sha256-128".to_owned(), (32, 32)),
+    ];
     assert_eq!(sas.collect::<Vec<_>>(), expected);
     let names: Vec<&str> = policy.interfaces.iter().map(|interface| interface.name.as_str()).collect();
     assert_eq!(names, ["wan", "lan", "tun", "site-b", "cpe"]);

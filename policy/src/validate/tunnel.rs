@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 
 use ipnet::IpNet;
-use wire::esp::Direction;
+use wire::esp::{Direction, Standing};
 
 use super::interface::unusable;
 use super::{In, Validator};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::lines::Item;
-use crate::model::{Interface, Policy, RouteTarget, StaticSa, Tunnel};
+use crate::model::{Interface, Legacy, Policy, RouteTarget, StaticSa, Tunnel};
 use crate::tunnel::{LEAST_MTU, interfaces_to, mtu};
 
 /// Smallest index that is not reserved (RFC 4303, section 2.1).
@@ -126,18 +126,8 @@ impl<'a> Validator<'a> {
                 let hint = format!("from {LEAST_SPI} to {}", u32::MAX);
                 self.wrong_in(Code::BadSpi, In { item, key: "spi", index }, message, hint);
             }
-            let wanted = usize::from(sa.suite.key) + usize::from(sa.suite.salt);
-            if sa.key.len() != wanted {
-                let message = format!(
-                    "{} takes a key of {wanted} bytes, {} of key and {} of salt, and here are {}",
-                    sa.suite.name(),
-                    sa.suite.key,
-                    sa.suite.salt,
-                    sa.key.len()
-                );
-                let hint = format!("write {} hexadecimal digits", 2 * wanted);
-                self.wrong_in(Code::BadKey, In { item, key: "key", index }, message, hint);
-            }
+            self.strength(item, index, tunnel, sa);
+            self.key_lengths(item, index, sa);
         }
         if self.lines.is_broken(item) {
             return;
@@ -154,6 +144,44 @@ impl<'a> Validator<'a> {
             }
         };
         self.report(Diagnostic::new(Code::TunnelSas, message).hint(hint).at(self.lines.place(item)));
+    }
+
+    /// Reports an algorithm that no longer protects (RFC 8221).
+    fn strength(&mut self, item: Item, index: usize, tunnel: &Tunnel, sa: &StaticSa) {
+        if sa.suite.standing == Standing::Current {
+            return;
+        }
+        let message = format!("{} no longer protects", sa.suite.name());
+        let (code, hint) = match tunnel.legacy {
+            Legacy::Refused => (
+                Code::LegacyAlgorithm,
+                "use \"aes128-gcm\"; or say legacy = true for the tunnel, in a laboratory",
+            ),
+            Legacy::Allowed => (Code::WeakAlgorithm, "use \"aes128-gcm\" wherever something is at stake"),
+        };
+        self.wrong_in(code, In { item, key: "algorithm", index }, message, hint);
+    }
+
+    /// Reports keys that are not as long as their algorithm wants.
+    fn key_lengths(&mut self, item: Item, index: usize, sa: &StaticSa) {
+        let suite = sa.suite;
+        let parts = match suite.salt {
+            0 => String::new(),
+            salt => format!(", {} of key and {salt} of salt", suite.key),
+        };
+        let wanted = usize::from(suite.key) + usize::from(suite.salt);
+        let auth = suite.name().auth().unwrap_or_default();
+        for (key, name, parts, wanted, secret) in [
+            ("key", suite.name().algorithm(), parts.as_str(), wanted, &sa.key),
+            ("auth-key", auth, "", usize::from(suite.auth_key), &sa.auth_key),
+        ] {
+            if secret.len() != wanted {
+                let message =
+                    format!("{name} takes a key of {wanted} bytes{parts}, and here are {}", secret.len());
+                let hint = format!("write {} hexadecimal digits", 2 * wanted);
+                self.wrong_in(Code::BadKey, In { item, key, index }, message, hint);
+            }
+        }
     }
 
     /// Reports indices that two inbound security associations have.
@@ -174,14 +202,15 @@ impl<'a> Validator<'a> {
     }
 
     /// Reports keys that two security associations have: of a counter mode, numbers would be used twice under one key (RFC 4106,
-    /// section 3.1).
+    /// section 3.1). Of text in clear the key is that of the integrity algorithm.
     fn keys_used_twice(&mut self) {
         let mut seen: HashMap<&[u8], (Item, usize)> = HashMap::new();
         for (item, index, sa) in self.all_sas() {
-            if let Some((first, at)) = seen.insert(sa.key.expose(), (item, index)) {
+            let (key, secret) = if sa.key.is_empty() { ("auth-key", &sa.auth_key) } else { ("key", &sa.key) };
+            if let Some((first, at)) = seen.insert(secret.expose(), (item, index)) {
                 let diagnostic = Diagnostic::new(Code::SameKey, "two security associations have one key")
                     .hint("what is sent under one nonce twice can be read: give each direction a key of its own")
-                    .at(self.lines.place_in(item, "key", index))
+                    .at(self.lines.place_in(item, key, index))
                     .and("the first", self.lines.place_in(first, "key", at));
                 self.diagnostics.push(diagnostic);
             }
