@@ -11,7 +11,8 @@
 //! ([`Shard::hand_off`](crate::Shard::hand_off)), and queued there.
 //!
 //! A frame is handed off [`MOST`] times at most, then it is taken as it is: at worst it has gone to the worker that puts
-//! fragments in order, followed a wrong hint, and gone to its owner. So no frame goes in circles, for any hints.
+//! fragments in order, followed a wrong hint, and gone to its owner. So no frame goes in circles, for any hints. An outer packet of a tunnel
+//! is handed off once to the owner of its security association, before it is decrypted; what comes out of it is a new packet.
 
 use wire::{Meta, Nanos, PortId};
 

@@ -159,6 +159,7 @@ impl Selection {
         let track = stages().position(|stage| stage.about.name == Track::ABOUT.name).unwrap_or(0);
         let snat = stages().position(|stage| stage.about.name == Snat::ABOUT.name).unwrap_or(0);
         let answer = stages().position(|stage| stage.about.name == Answer::ABOUT.name).unwrap_or(0);
+        let parse = stages().position(|stage| stage.about.name == Parse::ABOUT.name).unwrap_or(0);
         let is_tracked = Track::packets(tables) != Packets::None;
         for (place, stage) in stages().enumerate() {
             let packets = (stage.packets)(tables);
@@ -177,6 +178,9 @@ impl Selection {
             }
             if place < track || !is_tracked {
                 selection.front.push(number);
+            }
+            if place > parse && place < track {
+                selection.taken.push(number);
             }
             if place == track {
                 selection.track.push(number);
@@ -228,7 +232,7 @@ impl Pipeline {
     }
 
     /// [`Pipeline::run`], for frames that another worker has handed off ([`handoff`](crate::handoff)): that worker has counted
-    /// the frames as received, and taken them through the stages before `track`.
+    /// the frames as received, and parsed them. What stands between `parse` and `track` takes those that it has not taken yet.
     pub fn run_taken<T: Tally + 'static>(
         &mut self,
         batch: &mut Batch,
@@ -250,6 +254,9 @@ impl Pipeline {
         cx: &mut Cx<'_, T>,
     ) {
         let stages = &cx.tables.stages;
+        if begin == Begin::AtTrack {
+            run_stages(&stages.taken, batch, cx);
+        }
         if cx.tables.mode == Mode::Stateful {
             if begin == Begin::AtFront {
                 run_stages(&stages.front, batch, cx);

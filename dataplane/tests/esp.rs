@@ -13,21 +13,21 @@ use wire::{PortId, build, ipv4, ipv6};
 use crate::scene::{self, Arrival, Gateway, Out, START, Sent, setup};
 
 /// Interfaces of a site, in their order.
-const LAN: u16 = 0;
-const WAN: u16 = 1;
+pub(crate) const LAN: u16 = 0;
+pub(crate) const WAN: u16 = 1;
 
 const KEYS: [&str; 2] =
     ["000102030405060708090a0b0c0d0e0f10111213", "202122232425262728292a2b2c2d2e2f30313233"];
 
 /// IP version of the outer packets.
 #[derive(Clone, Copy, Debug)]
-enum Outer {
+pub(crate) enum Outer {
     V4,
     V6,
 }
 
 /// A site whose own packets come from 10.SITE.0.0/16 and 2001:db8:SITE::/48, and whose peer is the site `other`.
-fn site(own: u8, other: u8, outer: Outer, more: &str) -> String {
+pub(crate) fn site(own: u8, other: u8, outer: Outer, more: &str) -> String {
     let ends = |site: u8| match outer {
         Outer::V4 => format!("192.0.2.{site}"),
         Outer::V6 => format!("2001:db8:ff::{site}"),
@@ -52,7 +52,7 @@ fn site(own: u8, other: u8, outer: Outer, more: &str) -> String {
 }
 
 /// A packet between hosts of two sites, on the link of the first, of these lengths of payload.
-fn packet(from: u8, to: u8, payload: usize, random: &mut Random) -> Vec<u8> {
+pub(crate) fn packet(from: u8, to: u8, payload: usize, random: &mut Random) -> Vec<u8> {
     let data: Vec<u8> = (0..payload).map(|_| random.next_u64() as u8).collect();
     let link = build::ethernet(Mac([2, 0, 0, 0, 0, 9]), Mac([2, 0, 0, 0, 0, 10]));
     let (sport, dport) = (1_000 + random.below(3) as u16, 2_000 + random.below(3) as u16);

@@ -476,3 +476,105 @@ fn every_worker_takes_the_cookies_of_all() {
         assert_eq!(flows, 20);
     }
 }
+
+/// Workers of one end of a tunnel, with frames under way between them, which arrive in any order.
+struct Site {
+    crew: Crew,
+    under_way: Vec<(u16, wire::Meta, Vec<u8>)>,
+}
+
+impl Site {
+    /// An end whose workers share tables, as a host's do.
+    fn new(text: &str, workers: u16) -> Site {
+        let mut crew = Crew::new(text, workers);
+        let tables = std::rc::Rc::new(crate::scene::tables(text));
+        let member = |worker| Member { steering: crew.steering.clone(), worker };
+        crew.workers =
+            (0..workers).map(|worker| Gateway::member_of(tables.clone(), member(worker))).collect();
+        Site { crew, under_way: Vec::new() }
+    }
+
+    /// Takes frames in, each at any of the workers, while some are under way between them.
+    fn take(&mut self, port: u16, frames: &[Vec<u8>], random: &mut Random) -> Out {
+        let workers = self.crew.workers.len() as u64;
+        for (number, bytes) in frames.iter().enumerate() {
+            let at = START;
+            let arrival = Arrival { port: PortId(port), at, number: number as u32, bytes: bytes.clone() };
+            let worker = random.below(workers) as usize;
+            self.crew.workers[worker].receive(std::slice::from_ref(&arrival));
+            self.under_way.append(&mut self.crew.workers[worker].given(|| false));
+            while self.under_way.len() as u64 > random.below(12) {
+                self.carry(random);
+            }
+        }
+        while !self.under_way.is_empty() {
+            self.carry(random);
+        }
+        self.crew.out()
+    }
+
+    fn carry(&mut self, random: &mut Random) {
+        let next = random.below(self.under_way.len() as u64) as usize;
+        let (worker, meta, bytes) = self.under_way.remove(next);
+        let worker = &mut self.crew.workers[usize::from(worker)];
+        worker.take(&meta, &bytes);
+        self.under_way.append(&mut worker.given(|| false));
+        self.crew.carried += 1;
+    }
+}
+
+/// Numbers are everybody's, and windows are one's: of packets that come to any worker, some of them twice, each is taken once, and what
+/// leaves is numbered without a gap.
+#[test]
+fn tunnels_of_several_workers_do_what_those_of_one_do() {
+    use crate::esp::{LAN, Outer, WAN, packet, site};
+    let mut random = Random::new(31);
+    for round in 0..30 {
+        let outer = if round % 2 == 0 { Outer::V4 } else { Outer::V6 };
+        let texts = [site(1, 2, outer, ""), site(2, 1, outer, "")];
+        let texts = texts.map(|text| {
+            let mode = if round % 3 == 0 { "mode = \"stateless\"\n" } else { "" };
+            format!("{mode}{text}")
+        });
+        let mut near = Site::new(&texts[0], 2 + round % 3);
+        let mut far = Site::new(&texts[1], 2 + (round / 3) % 3);
+        let mut one = Gateway::new(&texts[1], Way::Run);
+        let frames: Vec<Vec<u8>> = (0..60).map(|_| packet(1, 2, 40, &mut random)).collect();
+        let mut sealed: Vec<Vec<u8>> =
+            near.take(LAN, &frames, &mut random).sent.into_iter().map(|sent| sent.bytes).collect();
+        let number = |frame: &Vec<u8>| {
+            let esp = 14 + if matches!(outer, Outer::V4) { 20 } else { 40 };
+            u32::from_be_bytes(frame[esp + 4..esp + 8].try_into().unwrap())
+        };
+        let mut numbers: Vec<u32> = sealed.iter().map(number).collect();
+        numbers.sort_unstable();
+        assert_eq!(numbers, (1..=60).collect::<Vec<u32>>(), "round {round}");
+        // Out of order, and a third of them twice.
+        for place in 0..20 {
+            sealed.insert(random.below(60) as usize, sealed[place * 3].clone());
+        }
+        let opened = far.take(WAN, &sealed, &mut random);
+        let replayed = Verdict::Dropped(Reason::Replayed);
+        assert_eq!(
+            opened.ended.iter().filter(|(_, verdict)| *verdict == replayed).count(),
+            20,
+            "round {round}"
+        );
+        let alone = {
+            for (number, bytes) in sealed.iter().enumerate() {
+                let (port, number, bytes) = (PortId(WAN), number as u32, bytes.clone());
+                one.receive(&[Arrival { port, at: START, number, bytes }]);
+            }
+            one.out(usize::MAX)
+        };
+        let inner = |out: &Out| {
+            let mut all: Vec<Vec<u8>> = out.sent.iter().map(|sent| sent.bytes.clone()).collect();
+            all.sort();
+            all
+        };
+        assert_eq!(inner(&opened).len(), 60, "round {round}");
+        assert_eq!(inner(&opened), inner(&alone), "round {round}");
+        assert!(near.crew.is_conserved() && far.crew.is_conserved());
+        assert!(far.crew.carried > 20, "round {round}: {}", far.crew.carried);
+    }
+}

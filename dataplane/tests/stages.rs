@@ -116,8 +116,10 @@ fn stages_write_what_they_say_and_take_what_they_are_there_for() {
         let written = written[name];
         let more: Vec<_> = written.without(writes).names().collect();
         assert!(more.is_empty(), "{name} writes {more:?}, and does not say so");
-        // A handshake that the gateway makes for a server needs a client that answers; fragments behind their first one, order.
+        // A handshake that the gateway makes for a server needs a client that answers; fragments behind their first one, order; a handoff
+        // by `decap`, other workers.
         let unseen = match name {
+            "decap" => Fields::HOP,
             "track" => Fields::PACKET.and(Fields::HEADERS),
             "rewrite" => Fields::FLAGS.and(Fields::PARTS),
             _ => Fields::NONE,

@@ -146,6 +146,12 @@ impl SteeringTable {
         self.scaled(mix(halves[0] ^ mix(halves[1] ^ mix(rest))))
     }
 
+    /// The worker whose shard has the security association of packets that come in with this index. A fixed function, so that nobody has to
+    /// be told.
+    pub fn owner_of_sa(&self, spi: u32) -> u16 {
+        self.scaled(mix(spi.into()))
+    }
+
     /// Places where an entry may be, in the order in which they are filled.
     fn places(&self, hash: u64) -> impl Iterator<Item = &AtomicU32> {
         let home = (((hash >> 32) * self.buckets.len() as u64) >> 32) as usize;

@@ -1,7 +1,7 @@
 //! `decap`: does it come through a tunnel, and is it genuine?
 //!
 //! Takes the ESP (RFC 4303) of packets for the gateway's end of a tunnel off, and lets the inner packet go on as if it had come in
-//! by the tunnel's interface. Nothing about a packet is believed before its integrity check value has been verified: an unknown
+//! by the tunnel's interface. Where several workers share the work, the security association's owner does so. Nothing about a packet is believed before its integrity check value has been verified: an unknown
 //! index, a number that was received before and a forged packet change nothing. ESP for other addresses goes on as it is. No answer is ever
 //! given to an outer packet.
 
@@ -13,7 +13,7 @@ use wire::header::Protocol;
 use wire::meta::Fields;
 use wire::{Family, Frame, Part, PortId, ipv4, ipv6, link_kind};
 
-use super::{About, Cx, Packets, Stage, Step, cipher, header, parse};
+use super::{About, Cx, Packets, Stage, Step, cipher, handoff, header, parse};
 use crate::flag;
 use crate::sa::SA_BYTES;
 use crate::tables::Tables;
@@ -35,6 +35,7 @@ impl Stage for Decap {
         writes: Fields::PACKET
             .and(Fields::HEADERS)
             .and(Fields::INGRESS)
+            .and(Fields::HOP)
             .and(Fields::FLAGS)
             .and(Fields::TUNNEL),
     };
@@ -57,6 +58,9 @@ impl Stage for Decap {
         let (_, destination) = header::addresses(frame);
         if !cx.tables.tunnels.is_local(destination) {
             return Step::Next;
+        }
+        if let Some(step) = index(frame).and_then(|spi| handoff::to_sa(frame, spi, cx)) {
+            return step;
         }
         match open(frame, cx).and_then(|opened| enter(frame, opened, cx)) {
             Ok(()) => Step::Next,
@@ -81,6 +85,12 @@ struct Opened {
     family: Family,
     /// DS field of the outer packet.
     ds_field: u8,
+}
+
+/// Index of the security association of a whole packet; the owner of another one drops it.
+fn index(frame: &Frame) -> Option<u32> {
+    let payload = frame.bytes().get(usize::from(frame.meta.transport)..usize::from(frame.meta.end))?;
+    Header::of(payload).filter(|_| frame.meta.part == Part::Whole).map(|header| header.spi())
 }
 
 /// Verifies and decrypts a packet for an end of a tunnel.

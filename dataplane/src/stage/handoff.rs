@@ -1,10 +1,12 @@
-//! Selection of the worker for a packet of a flow that `track` does not know.
+//! Selection of the worker for a packet of a flow that `track` does not know, or of a security association of another worker.
 //!
 //! - A packet of a known flow goes to the flow's owner, as far as the flow steering table knows.
 //! - A packet that opens a flow goes to the flow's future owner: for an outside port of source NAT, the worker that
 //!   allocates this port, as no other worker knows the mapping; otherwise the worker of the source address, so that mappings,
 //!   quotas and limits of one host are exact. Packets of the gateway itself stay on the worker that receives them from Linux,
 //!   packets to groups on the worker that receives them.
+//! - An outer packet of a tunnel goes, before `decap` has looked at it, to the owner of its security association; the inner packet is a new
+//!   packet, and goes on from there as any other.
 //! - A fragment goes first to the worker of its datagram, for which all workers compute the same number; there the fragment
 //!   gets its ports, and goes on as any packet.
 
@@ -29,6 +31,17 @@ pub(super) fn to_datagram<T: Tally>(frame: &mut Frame, key: &DatagramKey, cx: &C
     let member = cx.shard.flows.member()?;
     let home = member.steering.home_of_datagram(key.source, key.destination, key.id, key.protocol);
     (home != member.worker).then(|| hand(frame, home))
+}
+
+/// Hands an outer packet off to the owner of its security association, whose window is the only one; `None` if the owner is this worker.
+#[inline]
+pub(super) fn to_sa<T: Tally>(frame: &mut Frame, spi: u32, cx: &Cx<'_, T>) -> Option<Step> {
+    if times(&frame.meta) > 0 {
+        return None;
+    }
+    let member = cx.shard.flows.member()?;
+    let owner = member.steering.owner_of_sa(spi);
+    (owner != member.worker).then(|| hand(frame, owner))
 }
 
 /// Hands a packet off to the owner of the flow with this hash of its key; `None` if no other worker is known to own the flow.

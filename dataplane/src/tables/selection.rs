@@ -12,6 +12,8 @@ pub struct Selection {
     pub(crate) all: Places,
     /// Stages for a whole batch: the stages before `track`, or all stages that decide, without connection tracking.
     pub(crate) front: Places,
+    /// Stages between `parse` and `track`, for frames handed off by a worker that has parsed them.
+    pub(crate) taken: Places,
     /// `track`, where it is needed.
     pub(crate) track: Places,
     /// Deciding stages after `track`: for the first packet of a flow, and for every packet without connection tracking.

@@ -134,8 +134,15 @@ impl Gateway {
 
     /// One of several that share flows and ports.
     pub fn member(text: &str, member: Member) -> Gateway {
+        Gateway::member_of(tables(text), member)
+    }
+
+    /// One of several that work by these tables.
+    pub fn member_of(tables: impl Into<Rc<Tables>>, member: Member) -> Gateway {
         let (worker, workers) = (member.worker, member.steering.workers());
-        let mut gateway = Gateway::new(text, Way::Run);
+        let tables = tables.into();
+        let slots = 160 + tables.limits.fragments.held;
+        let mut gateway = Gateway::with_slots(tables, Way::Run, slots);
         let share = Share::new(worker, workers).expect("a worker");
         let setup = Setup { share, ..setup(START) };
         gateway.shard = Shard::new(&gateway.tables, setup).expect("memory for a shard");
