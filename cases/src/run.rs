@@ -416,7 +416,8 @@ fn differ(first: &dyn Player, other: &dyn Player, name: &str, inputs: &[Expected
             failures.push(Failure { line: line(number), text: vec![text] });
         }
     }
-    let (a, b) = (format!("{:?}", first.shard().counters), format!("{:?}", other.shard().counters));
+    let counters = |shard: &Shard| format!("{:?} {:?}", shard.counters, shard.sas.views(Nanos(0)));
+    let (a, b) = (counters(first.shard()), counters(other.shard()));
     let flows = |shard: &Shard| (shard.flows.len(), shard.flows.created(), shard.flows.peak());
     if a != b || flows(first.shard()) != flows(other.shard()) {
         failures.push(Failure { line: 0, text: vec![format!("host `{name}` counts otherwise"), a, b] });
@@ -480,6 +481,17 @@ fn value(name: &str, tables: &Tables, shard: &Shard) -> Option<u64> {
                 }
             }
             sum
+        }
+        ("sas", _) => {
+            let (spi, unit) = rest.rsplit_once('.')?;
+            let spi = match spi.strip_prefix("0x") {
+                Some(digits) => u32::from_str_radix(digits, 16).ok()?,
+                None => spi.parse().ok()?,
+            };
+            // Those of both directions, and of several tunnels, may have one index.
+            let views = shard.sas.views(Nanos(0));
+            let of_spi = views.iter().filter(|view| view.spi == spi);
+            of_spi.filter_map(|view| view.counter(unit)).reduce(|sum, count| sum + count)
         }
         ("nats", _) => {
             let (nat, unit) = rest.rsplit_once('.')?;

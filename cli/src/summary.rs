@@ -8,14 +8,17 @@ use dataplane::counter::{Counters, Traffic};
 use dataplane::{Reason, Replay};
 use policy::Policy;
 use serde_json::{Map, Value, json};
+use wire::Nanos;
 
 use crate::command::replay::Measurements;
 use crate::input::{Captures, How, Source};
 use crate::screen::{BAD, CARE, DIM, GOOD, HEADING, Table, bytes, count, number};
 
 mod queue;
+mod sa;
 
 use queue::{ClassRow, QueueRow};
+use sa::SaRow;
 
 /// All results of a replay.
 pub(crate) struct Summary {
@@ -25,6 +28,7 @@ pub(crate) struct Summary {
     nats: Vec<(String, Traffic)>,
     classes: Vec<ClassRow>,
     queues: Vec<QueueRow>,
+    sas: Vec<SaRow>,
     flows: Flows,
     elapsed: Duration,
     inputs: Vec<Input>,
@@ -71,15 +75,29 @@ struct Input {
     entered: Vec<(How, String, u64)>,
 }
 
+/// Times of a replay.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    /// Beginning of the captures.
+    pub(crate) start: Nanos,
+    /// Receipt of the last packet.
+    pub(crate) end: Nanos,
+    /// How long it took.
+    pub(crate) elapsed: Duration,
+}
+
 impl Summary {
     /// Returns the summary of a completed replay.
     pub(crate) fn new(
-        replay: &Replay,
+        replay: &mut Replay,
         policy: &Policy,
         captures: &Captures,
         measured: &Measurements,
-        elapsed: Duration,
+        span: Span,
     ) -> Summary {
+        let Span { start, end, elapsed } = span;
+        let lifetimes = sa::notes(replay, start);
+        let replay = &*replay;
         let counters = &replay.shard.counters;
         let mut reasons: Vec<Told> = Reason::ALL
             .iter()
@@ -109,6 +127,7 @@ impl Summary {
             nats: nats(replay, policy),
             classes: queue::classes(replay, measured),
             queues: queue::queues(replay, measured),
+            sas: sa::sas(replay, end),
             flows: Flows {
                 created: flows.created(),
                 ended: flows.ended(),
@@ -126,6 +145,7 @@ impl Summary {
             summary.note_answers(source);
         }
         summary.note_counters(counters);
+        summary.notes.extend(lifetimes);
         summary
     }
 
@@ -229,6 +249,7 @@ impl Summary {
             "nats": traffic(&self.nats),
             "classes": self.classes.iter().map(ClassRow::to_json).collect::<Map<_, _>>(),
             "queues": self.queues.iter().map(QueueRow::to_json).collect::<Vec<_>>(),
+            "sas": self.sas.iter().map(SaRow::to_json).collect::<Vec<_>>(),
             "flows": {
                 "created": self.flows.created,
                 "ended": self.flows.ended,
@@ -275,6 +296,7 @@ impl Summary {
         print_traffic(out, "Translations", &self.nats)?;
         queue::print_classes(out, &self.classes)?;
         queue::print_queues(out, &self.queues)?;
+        sa::print(out, &self.sas)?;
         let Flows { created, ended, live, peak, .. } = self.flows;
         writeln!(out, "{HEADING}Flows{HEADING:#}")?;
         let (created, ended, live, peak) = (number(created), number(ended), number(live), number(peak));

@@ -13,7 +13,10 @@ const WITHOUT_CASE: &[(Reason, &str)] = &[
     (Reason::NeighbourQueueFull, "only a live host asks for neighbours"),
     (Reason::HandedOff, "a replay has one worker"),
     (Reason::HandoffFull, "a replay has one worker"),
-    (Reason::EspSequence, "a security association has 2^32 numbers: unit test of dataplane/src/sa.rs"),
+    (
+        Reason::EspSequence,
+        "a security association has 2^32 numbers: unit test of dataplane/src/sa/sequence.rs",
+    ),
     (Reason::FramePoolEmpty, "more than 65,536 frames have to wait: dataplane/tests/departure.rs"),
 ];
 

@@ -160,7 +160,7 @@ impl Replay {
     fn with(tables: Tables, start: Nanos, way: Way, resolve: Resolve) -> Result<Replay, ReplayError> {
         let setup = Setup { seed: SEED, now: start, resolve, share: Share::WHOLE };
         let mut shard = Shard::new(&tables, setup).map_err(ReplayError::Shard)?;
-        shard.sas.count_alone();
+        shard.sas.count_alone(start);
         let slots = slots(&tables, resolve);
         Ok(Replay {
             growth: growth(&tables),

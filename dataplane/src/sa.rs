@@ -8,16 +8,24 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use esp::{Transform, Window};
+use wire::Nanos;
+use wire::esp::{Direction, Esn};
 
 use crate::tables::{Address, SaSpec, Tables};
+use crate::verdict::Reason;
 
+mod count;
+mod event;
+mod life;
 mod sequence;
 
+pub use count::{SaErrors, SaView};
+use event::Events;
+pub use event::SaEvent;
+pub use life::{Bound, Used};
+pub(crate) use life::{Expired, Life};
 pub(crate) use sequence::UsedUp;
 pub use sequence::{Known, Numbering, Sequence, Sequences};
-
-/// Numbers that the window against replay tells apart (RFC 4303, section 3.4.3: the default).
-const WINDOW: u32 = 64;
 
 /// Bytes of a security association on a network processor.
 pub(crate) const SA_BYTES: usize = 512;
@@ -31,45 +39,98 @@ pub struct Sas {
     index: HashMap<(u32, Address), u32>,
     /// Those of packets that leave, by the number of their tunnel.
     outbound: Vec<Outbound>,
+    /// Bounds that have been reached.
+    events: Events,
 }
 
 /// Security association of packets that come in.
 pub struct Inbound {
     /// Number of its tunnel.
     pub tunnel: u16,
+    /// Security parameters index.
+    pub spi: u32,
+    /// Extended sequence numbers.
+    pub esn: Esn,
     /// Algorithms and keys.
     pub transform: Arc<dyn Transform>,
     /// Numbers received.
     pub window: Window,
     /// The highest of them, for whoever comes after this shard.
     sequence: Arc<Sequence>,
+    life: Life,
+    errors: SaErrors,
+    /// Numbers lost before the window was another one.
+    lost_before: u64,
 }
 
 /// Security association of packets that leave. Each shard has its own, and the numbers are all shards'.
 pub struct Outbound {
     /// Security parameters index.
     pub spi: u32,
+    /// Extended sequence numbers.
+    pub esn: Esn,
     /// Algorithms and keys.
     pub transform: Arc<dyn Transform>,
     /// Numbers sent.
     pub sequence: Arc<Sequence>,
+    /// Number of its tunnel.
+    tunnel: u16,
+    life: Life,
+    errors: SaErrors,
 }
 
 impl Inbound {
-    /// Takes a packet in whose ICV is right.
+    /// Refuses packets of after the hard lifetime.
     #[inline]
-    pub(crate) fn accept(&mut self, number: u64) {
+    pub(crate) fn check(&self, now: Nanos) -> Result<(), Expired> {
+        self.life.check(&self.sequence.used, now)
+    }
+
+    /// Takes a packet in whose ICV is right, with so many bytes of text.
+    #[inline]
+    pub(crate) fn accept(&mut self, number: u64, bytes: usize, now: Nanos) -> Result<(), Expired> {
         self.window.accept(number);
         self.sequence.note(self.window.top());
+        self.life.spend(&self.sequence.used, bytes, now)
+    }
+
+    /// A bound that has been reached, once.
+    #[inline]
+    pub(crate) fn news(&mut self, now: Nanos) -> Option<SaEvent> {
+        let bound = self.life.news(&self.sequence.used, now)?;
+        Some(SaEvent { at: now, tunnel: self.tunnel, direction: Direction::In, spi: self.spi, bound })
+    }
+
+    /// Counts a packet that did not come in.
+    #[cold]
+    pub(crate) fn note(&mut self, reason: Reason) {
+        self.errors.note(reason);
     }
 }
 
 impl Outbound {
     /// Takes the next sequence number. Without extended numbers there are 2^32 - 1 (RFC 4303, section 3.3.3).
     #[inline]
-    pub(crate) fn number(&self) -> Result<u32, UsedUp> {
-        let number = self.sequence.take(u32::MAX.into())?;
-        u32::try_from(number).map_err(|_| UsedUp)
+    pub(crate) fn number(&self) -> Result<u64, UsedUp> {
+        self.sequence.take(match self.esn {
+            Esn::Off => u32::MAX.into(),
+            Esn::On => u64::MAX,
+        })
+    }
+
+    /// Takes a packet with so many bytes of text into account.
+    #[inline]
+    pub(crate) fn spend(&mut self, bytes: usize, now: Nanos) -> Result<(), Expired> {
+        self.life
+            .spend(&self.sequence.used, bytes, now)
+            .inspect_err(|Expired| self.errors.note(Reason::SaExpired))
+    }
+
+    /// A bound that has been reached, once.
+    #[inline]
+    pub(crate) fn news(&mut self, now: Nanos) -> Option<SaEvent> {
+        let bound = self.life.news(&self.sequence.used, now)?;
+        Some(SaEvent { at: now, tunnel: self.tunnel, direction: Direction::Out, spi: self.spi, bound })
     }
 }
 
@@ -77,9 +138,13 @@ impl Sas {
     /// Returns the security associations that the tables give. Numbers go on where those of the tables are.
     pub(crate) fn new(tables: &Tables) -> Sas {
         let list = &tables.tunnels.list;
-        let mut sas = Sas::default();
-        sas.outbound.extend(list.iter().map(|tunnel| Outbound {
+        let mut sas = Sas { events: Events::new(), ..Sas::default() };
+        sas.outbound.extend((0..).zip(list).map(|(number, tunnel)| Outbound {
+            tunnel: number,
+            life: Life::new(tunnel.out.soft, tunnel.out.hard),
+            errors: SaErrors::default(),
             spi: tunnel.out.spi,
+            esn: tunnel.out.esn,
             transform: Arc::clone(&tunnel.out.transform),
             sequence: Arc::clone(&tunnel.out.sequence),
         }));
@@ -88,8 +153,13 @@ impl Sas {
                 sas.index.insert((spec.spi, tunnel.local), sas.inbound.len() as u32);
                 sas.inbound.push(Inbound {
                     tunnel: number as u16,
+                    spi: spec.spi,
+                    esn: spec.esn,
+                    life: Life::new(spec.soft, spec.hard),
+                    errors: SaErrors::default(),
+                    lost_before: 0,
                     transform: Arc::clone(&spec.transform),
-                    window: Window::closed_at(WINDOW, spec.sequence.last()),
+                    window: Window::closed_at(spec.window, spec.sequence.last()),
                     sequence: Arc::clone(&spec.sequence),
                 });
             }
@@ -110,15 +180,28 @@ impl Sas {
         self.outbound.get(usize::from(tunnel))
     }
 
+    /// The same, to count a packet.
+    #[inline]
+    pub(crate) fn outbound_mut(&mut self, tunnel: u16) -> Option<&mut Outbound> {
+        self.outbound.get_mut(usize::from(tunnel))
+    }
+
+    /// Begins the lifetimes of those whose keys were not used before.
+    pub(crate) fn begin(&self, now: Nanos) {
+        self.outbound.iter().for_each(|sa| sa.sequence.used.begin(now));
+        self.inbound.iter().for_each(|sa| sa.sequence.used.begin(now));
+    }
+
     /// Counts by itself, from 1 on: the numbers of a replay are no others', and the same each time.
-    pub(crate) fn count_alone(&mut self) {
+    pub(crate) fn count_alone(&mut self, now: Nanos) {
         for sa in &mut self.outbound {
             sa.sequence = Arc::new(Sequence::from(0));
         }
         for sa in &mut self.inbound {
             sa.sequence = Arc::new(Sequence::from(0));
-            sa.window = Window::new(WINDOW);
+            sa.window = Window::new(sa.window.size());
         }
+        self.begin(now);
     }
 
     /// Bytes of memory.
@@ -127,7 +210,7 @@ impl Sas {
             + self.inbound.capacity() * size_of::<Inbound>()
             + self.outbound.capacity() * size_of::<Outbound>()
             + self.index.capacity() * (size_of::<((u32, Address), u32)>() + 1)
-            + self.inbound.len() * (WINDOW as usize / 64 + 1) * 8
+            + self.inbound.iter().map(|sa| sa.window.memory_bytes()).sum::<usize>()
     }
 
     /// Bytes on a network processor: of each, 64 of state and 448 of expanded keys (of AES-256, 15 for rounds of 16 bytes each, and a
@@ -158,10 +241,19 @@ impl SasPlan {
     }
 
     /// Puts the new state in force, with the numbers and windows of what stays. The retired state stays here.
-    pub(crate) fn apply(&mut self, sas: &mut Sas) {
+    pub(crate) fn apply(&mut self, sas: &mut Sas, now: Nanos) {
         for (before, after) in &self.inbound {
             if let (Some(old), Some(new)) = (sas.inbound.get_mut(*before), self.sas.inbound.get_mut(*after)) {
-                std::mem::swap(&mut old.window, &mut new.window);
+                if old.window.size() == new.window.size() {
+                    std::mem::swap(&mut old.window, &mut new.window);
+                } else {
+                    // What is on its way from before the reload is lost, rather than taken twice.
+                    new.window.close_at(old.window.top());
+                    new.lost_before = old.window.lost();
+                }
+                new.lost_before += old.lost_before;
+                new.life.go_on(&old.life);
+                new.errors = old.errors;
                 std::mem::swap(&mut old.sequence, &mut new.sequence);
             }
         }
@@ -169,9 +261,13 @@ impl SasPlan {
             if let (Some(old), Some(new)) = (sas.outbound.get_mut(*before), self.sas.outbound.get_mut(*after))
             {
                 std::mem::swap(&mut old.sequence, &mut new.sequence);
+                new.life.go_on(&old.life);
+                new.errors = old.errors;
             }
         }
+        std::mem::swap(&mut sas.events, &mut self.sas.events);
         std::mem::swap(sas, &mut self.sas);
+        sas.begin(now);
     }
 }
 

@@ -110,11 +110,13 @@ impl Shard {
         if remembers_classes(tables) {
             flows.classes.keep(flow::records(most).map_err(ShardError::Memory)?);
         }
+        let sas = Sas::new(tables);
+        sas.begin(setup.now);
         Ok(Shard {
             flows,
             mappings: Mappings::new(most_mappings(tables), &tables.nat.pools, setup.seed, setup.share)
                 .map_err(ShardError::Nat)?,
-            sas: Sas::new(tables),
+            sas,
             hops: Hops::new(tables, setup.resolve, NEIGHBOURS).map_err(ShardError::Memory)?,
             limiter: Limiter::new(tables, setup.share),
             meters: Meters::new(tables, setup.share, setup.now),
@@ -247,6 +249,7 @@ impl Shard {
             log.note_closed(flow, cold, Cause::Timeout, start);
             give_back(mappings, limiter, log, cold);
         });
+        self.sas.pass_time(now);
         self.give_up_overdue(now);
     }
 

@@ -35,9 +35,9 @@ fn allocated(gateway: &mut Gateway, batches: &[Vec<crate::scene::Arrival>]) -> u
 }
 
 /// So many batches of packets made of a seed. What comes out is learnt by another gateway, so that there are answers.
-fn batches(text: &str, seed: u64, count: usize) -> Vec<Vec<crate::scene::Arrival>> {
+fn batches(scene: &policy::Scene, seed: u64, count: usize) -> Vec<Vec<crate::scene::Arrival>> {
     let (mut teacher, mut world, mut random) =
-        (Gateway::new(text, Way::Run), Packets::new(), Random::new(seed));
+        (Gateway::new(&scene.text, Way::Run), Packets::of(scene), Random::new(seed));
     let one = |_| {
         let batch: Vec<_> = (0..BATCH)
             .map(|_| {
@@ -64,7 +64,7 @@ fn no_packet_makes_anything_allocate() {
             *byte = random.next_u64() as u8;
         }
         let scene = policy::of(&seed);
-        let batches = batches(&scene.text, round, 40);
+        let batches = batches(&scene, round, 40);
         for way in [Way::Run, Way::Step] {
             for make in [Gateway::new, Gateway::resolved_by_host] {
                 // With a log of all there is, too small for it.

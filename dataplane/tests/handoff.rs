@@ -264,7 +264,7 @@ fn what_is_lost_on_the_way_is_counted_once() {
 /// A hint that leads astray costs a way, no more.
 #[test]
 fn wrong_hints_do_not_keep_a_flow_from_its_home() {
-    let scene = policy::of(&[1, 0, 12, 0, 0, 2, 0, 0, 0, 15, 0, 0]);
+    let scene = policy::of(&[1, 0, 12, 0, 0, 2, 0, 0, 0, 15, 0, 0, 0, 0]);
     let syn = |sport, number| {
         let link = build::ethernet(Mac([2, 0, 0, 0, 0, 9]), Mac([2, 0, 0, 0, 0, 10]));
         let packet = link.ipv4([192, 168, 1, 5].into(), [8, 8, 8, 8].into());

@@ -11,6 +11,7 @@ mod classbench;
 mod departure;
 mod diffserv;
 mod esp;
+mod esp_hostile;
 mod found;
 mod handoff;
 mod import_tc;

@@ -144,8 +144,8 @@ fn places() -> Places {
         seed[10] &= !4;
         // Nor one that asks for MAC addresses: classes are looked up in a loop.
         seed[6] &= !0x80;
-        let mut gateway = Gateway::new(&policy::of(&seed).text);
-        let mut world = Packets::new();
+        let scene = policy::of(&seed);
+        let (mut gateway, mut world) = (Gateway::new(&scene.text), Packets::of(&scene));
         for _ in 0..100 {
             let bytes: [u8; packet::BYTES] = std::array::from_fn(|_| random.next_u64() as u8);
             let sent = gateway.receive(&world.next(&bytes), &mut places);

@@ -121,7 +121,7 @@ fn play(
         if events.is_some() { (Resolve::ByHost, 400 + MOST_WAITING) } else { (Resolve::Assume, 400) };
     let mut gateways = [Way::Run, Way::Step].map(|way| Gateway::with(tables(), way, slots, resolve));
     let (mut link, mut events) = (Link::default(), events.unwrap_or(&[]).iter().cycle());
-    let mut world = Packets::new();
+    let mut world = Packets::of(&scene);
     let mut arrived = HashMap::new();
     let mut sizes = sizes.iter().cycle();
     for turn in turns {

@@ -25,7 +25,7 @@ fn play(seed: &[u8; policy::BYTES], packets: &[[u8; packet::BYTES]], sizes: &[u8
     let make = if events.is_some() { Gateway::resolved_by_host } else { Gateway::new };
     let mut gateways = [Way::Run, Way::Step].map(|way| make(&scene.text, way));
     let (mut link, mut events_left) = (Link::default(), events.unwrap_or(&[]).iter().cycle());
-    let mut world = Packets::new();
+    let mut world = Packets::of(&scene);
     let mut arrived = HashMap::new();
     let mut sizes = sizes.iter().cycle();
     let mut rest = packets;
@@ -126,7 +126,7 @@ fn scenes_reach_the_corners() {
         let mut bytes = || random.next_u64().to_le_bytes();
         let mut seed = [0; policy::BYTES];
         seed[..8].copy_from_slice(&bytes());
-        seed[8..].copy_from_slice(&bytes()[..4]);
+        seed[8..].copy_from_slice(&bytes()[..policy::BYTES - 8]);
         if round % 8 == 1 {
             // Masquerade with a quota of two ports, which is met only where flows stay.
             (seed[0], seed[1], seed[2]) = (1, seed[1] & 0xf0 | 9, seed[2] | 8);
@@ -135,7 +135,7 @@ fn scenes_reach_the_corners() {
         let is_told = round % 4 == 0;
         let make = if is_told { Gateway::resolved_by_host } else { Gateway::new };
         let (mut gateway, mut world, mut link) =
-            ([make(&scene.text, Way::Run)], Packets::new(), Link::default());
+            ([make(&scene.text, Way::Run)], Packets::of(&scene), Link::default());
         for _ in 0..20 {
             let arrivals: Vec<_> = (0..8)
                 .map(|_| {
@@ -216,7 +216,7 @@ fn connections_are_counted_and_counted_back() {
         (seed[0], seed[1], seed[4], seed[11]) = (1, seed[1] & !0x0c, 0, 0);
         (seed[2], seed[6], seed[7]) = ((3 + seed[2] % 4) << 1 | seed[3] & 1, 64 | seed[6] & 7, seed[7] & !32);
         let scene = policy::of(&seed);
-        let (mut gateway, mut world) = (Gateway::new(&scene.text, Way::Run), Packets::new());
+        let (mut gateway, mut world) = (Gateway::new(&scene.text, Way::Run), Packets::of(&scene));
         for _ in 0..60 {
             let batch: Vec<_> = (0..4)
                 .map(|n| {

@@ -47,9 +47,16 @@ impl Window {
         let blocks = (size.saturating_sub(1).div_ceil(64) + 1).next_power_of_two();
         let blocks = vec![u64::MAX; blocks as usize].into_boxed_slice();
         let mut window = Window { top, size, floor: top, accepted: 0, blocks };
-        let block = window.block(top);
-        window.blocks[block] = up_to(top);
+        window.close_at(top);
         window
+    }
+
+    /// Forgets all: all numbers up to `top` count as received.
+    pub fn close_at(&mut self, top: u64) {
+        (self.top, self.floor, self.accepted) = (top, top, 0);
+        self.blocks.fill(u64::MAX);
+        let block = self.block(top);
+        self.blocks[block] = up_to(top);
     }
 
     /// The place of the number whose lower half a packet carries. Changes nothing: the packet may be forged.
@@ -99,6 +106,11 @@ impl Window {
     /// Numbers that are told apart; 0 if nothing is checked.
     pub fn size(&self) -> u32 {
         self.size
+    }
+
+    /// Bytes of memory beside the window itself.
+    pub fn memory_bytes(&self) -> usize {
+        self.blocks.len() * size_of::<u64>()
     }
 
     /// Numbers that were never received and have left the window: packets lost on the way, or very late.

@@ -168,6 +168,12 @@ pub enum Code {
     BadKey,
     /// Two security associations with one key.
     SameKey,
+    /// A window against replay out of its range, or none where extended numbers need one.
+    BadWindow,
+    /// A tunnel that takes packets any number of times.
+    WindowOff,
+    /// A lifetime without bounds, of nothing, or a soft one past the hard one.
+    BadLifetime,
     /// Text in clear that nothing authenticates.
     NoIntegrity,
     /// An algorithm that no longer protects, without the word that allows it.
@@ -265,6 +271,9 @@ impl Code {
         (Code::BadSpi, "bad-spi", Severity::Error),
         (Code::BadKey, "bad-key", Severity::Error),
         (Code::SameKey, "same-key", Severity::Error),
+        (Code::BadWindow, "bad-window", Severity::Error),
+        (Code::WindowOff, "window-off", Severity::Warning),
+        (Code::BadLifetime, "bad-lifetime", Severity::Error),
         (Code::NoIntegrity, "no-integrity", Severity::Error),
         (Code::LegacyAlgorithm, "legacy-algorithm", Severity::Error),
         (Code::WeakAlgorithm, "weak-algorithm", Severity::Warning),

@@ -1,12 +1,13 @@
 //! Keywords of the policy file and their values. Reading and printing share these tables.
 
 use wire::Dscp;
-use wire::esp::Direction;
+use wire::esp::{Direction, EcnUse};
 
 use crate::model::{
-    Action, Checksum, ColourMode, Driver, Dropper, Fairness, FamilyMatch, IcmpMatch, Isolation, LinkKind,
-    LogEvent, MeterKind, Mode, NoInstance, Offload, OnExit, Pickup, Protocol, RejectWith, RouteTarget,
-    Scheduler, SearchAlgorithm, SourceCheck, State, SynAnswer, TcpWindow, Template, TreeWorkers, WhenFull,
+    Action, Checksum, ColourMode, DfBit, Driver, Dropper, Fairness, FamilyMatch, IcmpMatch, Isolation,
+    LinkKind, LogEvent, MeterKind, Mode, NoInstance, Offload, OnExit, Pickup, Protocol, RejectWith,
+    RouteTarget, Scheduler, SearchAlgorithm, SourceCheck, State, SynAnswer, TcpWindow, Template, TreeWorkers,
+    WhenFull,
 };
 
 /// Keywords with their values. Of several for one value, the first is printed.
@@ -27,6 +28,10 @@ pub(crate) const SEARCH_ALGORITHM: Words<SearchAlgorithm> = &[
 ];
 
 pub(crate) const DIRECTION: Words<Direction> = &[("in", Direction::In), ("out", Direction::Out)];
+
+pub(crate) const DF: Words<DfBit> = &[("copy", DfBit::Copy), ("set", DfBit::Set), ("clear", DfBit::Clear)];
+
+pub(crate) const TUNNEL_ECN: Words<EcnUse> = &[("copy", EcnUse::Copy), ("off", EcnUse::Off)];
 
 pub(crate) const LINK: Words<LinkKind> = &[("ethernet", LinkKind::Ethernet), ("ip", LinkKind::Ip)];
 

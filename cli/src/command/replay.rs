@@ -16,7 +16,7 @@ use crate::input::{Captures, Named, Readdress};
 use crate::output::{Optional, Outputs};
 use crate::policy_file::{self, Loaded};
 use crate::progress::{Progress, Unit};
-use crate::summary::{Conserved, Summary};
+use crate::summary::{Conserved, Span, Summary};
 use crate::{screen, with_exit_codes};
 
 mod observe;
@@ -75,6 +75,10 @@ Examples:
             full and early: dropped; marked; rate_bps; lost, by reason;
             delay_ns and ipdv_ns. Of a port without a tree that has a rate
             the name is null
+  sas       of tunnels: tunnel, direction, spi, algorithm, auth; packets and
+            bytes encrypted or decrypted; number: the highest; lost: numbers
+            that never came; replayed, icv_wrong, length, trailer, expired:
+            refused; reached: the lifetime, soft or hard
   flows     created ended live peak
   seconds   how long it took; mpps: millions of packets a second
   bytes     received
@@ -154,7 +158,7 @@ impl Arguments {
         };
         let begun = Instant::now();
         let mut progress = Progress::new("replay", Unit::Packet, captures.size());
-        let mut number: u32 = 0;
+        let (mut number, mut end): (u32, _) = (0, captures.start());
         let mut answer = Vec::new();
         while let Some(packet) = captures.next(&replay.tables) {
             if let Some(outputs) = &mut outputs.outputs.0 {
@@ -163,6 +167,7 @@ impl Arguments {
             outputs.comes(number, packet.at);
             let (bytes, answered) = packet.as_sent(&mut replay, &mut outputs, &mut answer);
             let at = packet.at;
+            end = at;
             replay.receive(packet.ingress, at, number, bytes, &mut outputs);
             if let Some(log) = &mut log {
                 // One by one, so that each record has the time of its packet.
@@ -189,7 +194,8 @@ impl Arguments {
         if let Some(log) = log {
             log.finish()?;
         }
-        let summary = Summary::new(&replay, &policy, &captures, &measured, elapsed);
+        let span = Span { start: captures.start(), end, elapsed };
+        let summary = Summary::new(&mut replay, &policy, &captures, &measured, span);
         let mut out = screen::out();
         if self.json {
             writeln!(out, "{:#}", summary.to_json())?;

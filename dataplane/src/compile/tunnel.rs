@@ -24,6 +24,10 @@ pub(super) fn compile(policy: &Policy) -> Result<Tunnels, CompileError> {
             interface: PortId(place as u16),
             local: tunnel.local.into(),
             remote: tunnel.remote.into(),
+            df: tunnel.df,
+            dscp: tunnel.dscp.fixed(),
+            ecn: tunnel.ecn,
+            tfc: tunnel.tfc,
             out: last,
             inward: specs(&interface.name, tunnel, Direction::In)?,
         });
@@ -32,10 +36,10 @@ pub(super) fn compile(policy: &Policy) -> Result<Tunnels, CompileError> {
 }
 
 fn specs(name: &str, tunnel: &model::Tunnel, direction: Direction) -> Result<Vec<SaSpec>, CompileError> {
-    tunnel.sas(direction).map(|sa| spec(name, sa)).collect()
+    tunnel.sas(direction).map(|sa| spec(name, tunnel, sa)).collect()
 }
 
-fn spec(name: &str, sa: &StaticSa) -> Result<SaSpec, CompileError> {
+fn spec(name: &str, tunnel: &model::Tunnel, sa: &StaticSa) -> Result<SaSpec, CompileError> {
     let wrong = |error| CompileError::Sa { tunnel: name.to_owned(), spi: sa.spi, error };
     let keys = esp::Keys { cipher: sa.key.clone(), auth: sa.auth_key.clone() };
     let suite = SUITES.iter().find(|suite| **suite == sa.suite);
@@ -44,6 +48,10 @@ fn spec(name: &str, sa: &StaticSa) -> Result<SaSpec, CompileError> {
     Ok(SaSpec {
         direction: sa.direction,
         spi: sa.spi,
+        esn: sa.esn,
+        window: tunnel.window.numbers(),
+        soft: sa.soft,
+        hard: sa.hard,
         transform,
         fingerprint: Fingerprint::of(&keys, sa.direction),
         sequence: Arc::new(Sequence::from(0)),

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use esp::Fingerprint;
 use wire::esp::Direction;
 
+use super::Used;
 use crate::tables::SaSpec;
 
 /// Sequence numbers used under one key: sent, or received. Workers share it, reloads take it over, and a shard that begins anew goes on
@@ -18,6 +19,8 @@ pub struct Sequence {
     last: AtomicU64,
     /// Highest number that may be taken.
     ceiling: AtomicU64,
+    /// Packets and bytes, for bounds on them.
+    pub(super) used: Used,
 }
 
 /// No number can be taken: they are used up, or none is reserved.
@@ -27,7 +30,7 @@ pub(crate) struct UsedUp;
 impl Sequence {
     /// Numbers from `last` + 1 on.
     pub fn from(last: u64) -> Sequence {
-        Sequence { last: AtomicU64::new(last), ceiling: AtomicU64::new(u64::MAX) }
+        Sequence { last: AtomicU64::new(last), ceiling: AtomicU64::new(u64::MAX), used: Used::default() }
     }
 
     /// The same, none of which may be taken before [`Sequence::reserve`] allows it.

@@ -3,7 +3,7 @@
 //! Counted by hand from their definitions, for 32-bit words.
 
 use tally::{Region, Tally};
-use wire::esp::{Cipher, HEADER_LEN, Integrity, Suite};
+use wire::esp::{Cipher, HEADER_LEN, Integrity, SUITES, Suite};
 
 use crate::sa::SA_BYTES;
 use crate::tables::Tables;
@@ -103,7 +103,8 @@ pub(super) fn program(tables: &Tables) -> u32 {
     let mut suites: Vec<&Suite> = sas.map(|sa| sa.transform.suite()).collect();
     suites.sort_unstable_by_key(|suite| suite.cipher as u8 * 8 + suite.integrity as u8);
     suites.dedup_by_key(|suite| (suite.cipher, suite.integrity));
-    suites.into_iter().map(of).sum()
+    // No less than for AES-GCM, which any tunnel may be given.
+    suites.into_iter().map(of).sum::<u32>().max(of(&SUITES[0]))
 }
 
 /// Tells what it took to encrypt or decrypt `len` bytes of a frame from `at` on, and to authenticate them.

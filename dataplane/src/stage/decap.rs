@@ -8,14 +8,14 @@
 use esp::format::untrail;
 use esp::{Packet, Place};
 use tally::{Op, Region, Tally};
-use wire::esp::{EcnUse, Esn, HEADER_LEN, Header};
+use wire::esp::{EcnUse, HEADER_LEN, Header};
 use wire::header::Protocol;
 use wire::meta::Fields;
 use wire::{Family, Frame, Part, PortId, ipv4, ipv6, link_kind};
 
 use super::{About, Cx, Packets, Stage, Step, cipher, handoff, header, parse};
 use crate::flag;
-use crate::sa::SA_BYTES;
+use crate::sa::{Expired, SA_BYTES};
 use crate::tables::Tables;
 use crate::tunnel;
 use crate::verdict::Reason;
@@ -59,18 +59,24 @@ impl Stage for Decap {
         if !cx.tables.tunnels.is_local(destination) {
             return Step::Next;
         }
-        if let Some(step) = index(frame).and_then(|spi| handoff::to_sa(frame, spi, cx)) {
+        let spi = index(frame);
+        if let Some(step) = spi.and_then(|spi| handoff::to_sa(frame, spi, cx)) {
             return step;
         }
         match open(frame, cx).and_then(|opened| enter(frame, opened, cx)) {
             Ok(()) => Step::Next,
-            Err(reason) => Step::Drop(reason),
+            Err(reason) => {
+                if let Some(sa) = spi.and_then(|spi| cx.shard.sas.inbound(spi, destination)) {
+                    sa.note(reason);
+                }
+                Step::Drop(reason)
+            }
         }
     }
 
     fn program(tables: &Tables) -> u32 {
-        // What is told, 106; congestion, 14. The inner header is read by the program of `parse`.
-        120 + cipher::program(tables)
+        // What is told, 114; congestion, 14. The inner header is read by the program of `parse`.
+        128 + cipher::program(tables)
     }
 }
 
@@ -85,6 +91,8 @@ struct Opened {
     family: Family,
     /// DS field of the outer packet.
     ds_field: u8,
+    /// Congestion notification across the tunnel.
+    ecn: EcnUse,
 }
 
 /// Index of the security association of a whole packet; the owner of another one drops it.
@@ -95,9 +103,9 @@ fn index(frame: &Frame) -> Option<u32> {
 
 /// Verifies and decrypts a packet for an end of a tunnel.
 fn open<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<Opened, Reason> {
-    // Destination among the tunnels' ends, 8; index, 3; its hash and entry, 6; lengths, 8; window, 12; trailer and padding, 10;
-    // the inner packet's bounds, 6.
-    cx.tally.instructions(53);
+    // Destination among the tunnels' ends, 8; index, 3; its hash and entry, 6; lengths, 8; window, 12; lifetime, 8; trailer and
+    // padding, 10; the inner packet's bounds, 6.
+    cx.tally.instructions(61);
     cx.tally.execute(Op::Branch, 18);
     if frame.meta.part != Part::Whole {
         return Err(Reason::TunnelFragment);
@@ -117,11 +125,17 @@ fn open<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<Opened, Reaso
     if text_len == 0 || text_len % usize::from(suite.align) != 0 {
         return Err(Reason::EspLength);
     }
-    let Place::Fresh(number) = sa.window.place(low, Esn::Off) else { return Err(Reason::Replayed) };
+    let (esn, now) = (sa.esn, frame.meta.received);
+    sa.check(now).map_err(|Expired| Reason::SaExpired)?;
+    let Place::Fresh(number) = sa.window.place(low, esn) else { return Err(Reason::Replayed) };
     cipher::tell(suite, spi, text_len, start, cx.tally);
     let bytes = frame.bytes_mut().get_mut(start - SPARE..end).ok_or(Reason::EspLength)?;
-    sa.transform.open(Packet { bytes, number, esn: Esn::Off }).map_err(|_| Reason::IcvWrong)?;
-    sa.accept(number);
+    sa.transform.open(Packet { bytes, number, esn }).map_err(|_| Reason::IcvWrong)?;
+    let tunnel = sa.tunnel;
+    let accepted = sa.accept(number, text_len, now);
+    let news = sa.news(now);
+    cx.shard.sas.note_bound(news);
+    accepted.map_err(|Expired| Reason::SaExpired)?;
     cx.tally.write(Region::CipherKey, spi as usize % 64 * SA_BYTES, 16);
     let text = start + HEADER_LEN + usize::from(suite.iv);
     let inner = frame.bytes().get(text..text + text_len).unwrap_or_default();
@@ -133,8 +147,9 @@ fn open<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<Opened, Reaso
         Protocol::NO_NEXT => return Err(Reason::TunnelDummy),
         _ => return Err(Reason::EspTrailer),
     };
-    let interface = cx.tables.tunnels.list.get(usize::from(sa.tunnel)).ok_or(Reason::SpiUnknown)?.interface;
-    Ok(Opened { interface, start: text, end: text + trailer.before, family, ds_field })
+    let tunnel = cx.tables.tunnels.list.get(usize::from(tunnel)).ok_or(Reason::SpiUnknown)?;
+    let (interface, ecn) = (tunnel.interface, tunnel.ecn);
+    Ok(Opened { interface, start: text, end: text + trailer.before, family, ds_field, ecn })
 }
 
 /// Lets the inner packet come in by the interface of its tunnel.
@@ -144,7 +159,7 @@ fn enter<T: Tally>(frame: &mut Frame, opened: Opened, cx: &mut Cx<'_, T>) -> Res
     cx.tally.execute(Op::Branch, 6);
     cx.tally.write(Region::Frame, 0, 32);
     cx.tally.write(Region::Meta, 0, 32);
-    let Opened { interface, start, end, family, ds_field } = opened;
+    let Opened { interface, start, end, family, ds_field, ecn } = opened;
     frame.truncate(end);
     frame.pull_front(start);
     let link = link_kind::received(frame.bytes()).ok_or(Reason::EspTrailer)?;
@@ -160,13 +175,13 @@ fn enter<T: Tally>(frame: &mut Frame, opened: Opened, cx: &mut Cx<'_, T>) -> Res
     if frame.meta.protocol == Protocol::ESP.0 && cx.tables.tunnels.is_local(header::addresses(frame).1) {
         return Err(Reason::TunnelNested);
     }
-    congestion(frame, ds_field)
+    congestion(frame, ds_field, ecn)
 }
 
 /// Carries a mark of congestion from the outer header to the inner one (RFC 6040). A sender that knows no marks is told by a loss.
-fn congestion(frame: &mut Frame, outer: u8) -> Result<(), Reason> {
+fn congestion(frame: &mut Frame, outer: u8, ecn: EcnUse) -> Result<(), Reason> {
     let inner = frame.meta.ds_field;
-    let marked = esp::ecn::inner(inner, outer, EcnUse::Copy).ok_or(Reason::TunnelCongestion)?;
+    let marked = esp::ecn::inner(inner, outer, ecn).ok_or(Reason::TunnelCongestion)?;
     if marked == inner {
         return Ok(());
     }

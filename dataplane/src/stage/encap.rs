@@ -9,8 +9,9 @@
 
 use esp::Packet;
 use esp::format::{self, DontFragment, Outer};
+use policy::model::DfBit;
 use tally::{Op, Region, Tally};
-use wire::esp::{Esn, HEADER_LEN, HeaderMut, Tfc};
+use wire::esp::{HEADER_LEN, HeaderMut};
 use wire::ethernet::{self, EtherType};
 use wire::header::Protocol;
 use wire::meta::Fields;
@@ -21,7 +22,7 @@ use super::queue::ANSWERED;
 use super::underlay::{self, Way};
 use super::{About, Cx, Packets, Stage, Step, cipher, fragment, header, link, take};
 use crate::flag;
-use crate::sa::{SA_BYTES, UsedUp};
+use crate::sa::{Expired, SA_BYTES, UsedUp};
 use crate::tables::{Tables, Tunnel};
 use crate::tunnel;
 use crate::verdict::{Reason, Verdict};
@@ -91,8 +92,8 @@ impl Stage for Encap {
     }
 
     fn program(tables: &Tables) -> u32 {
-        // What is told, 109; a packet moved within its slot, 11. Fragments are made by the program of `fragment`.
-        120 + cipher::program(tables) + link::program(tables)
+        // What is told, 117; a packet moved within its slot, 11. Fragments are made by the program of `fragment`.
+        128 + cipher::program(tables) + link::program(tables)
     }
 }
 
@@ -137,8 +138,8 @@ fn to_port(frame: &mut Frame, tables: &Tables) {
 
 /// Encrypts the frame's packet, and puts the outer header and that of the link in front.
 fn seal<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Reason> {
-    // Tunnel and security association, 6; lengths and padding, 14; number, 3; the outer header and its sum, 40.
-    cx.tally.instructions(63);
+    // Tunnel and security association, 6; lengths and padding, 14; number, 3; lifetime, 8; the outer header and its sum, 40.
+    cx.tally.instructions(71);
     cx.tally.execute(Op::Branch, 14);
     let tables = cx.tables;
     let egress = frame.meta.egress;
@@ -146,18 +147,26 @@ fn seal<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Reason> {
     let interface = cx.shard.hops.get(hop).ok_or(Reason::NeighbourUnknown)?.interface;
     let number = tables.tunnel_of(egress).ok_or(Reason::RouteMissing)?;
     let tunnel = tables.tunnels.list.get(usize::from(number)).ok_or(Reason::RouteMissing)?;
-    let sa = cx.shard.sas.outbound(number).ok_or(Reason::RouteMissing)?;
+    let sa = cx.shard.sas.outbound_mut(number).ok_or(Reason::RouteMissing)?;
     let suite = sa.transform.suite();
-    let (ds_field, family) = (header::ds_field(frame), frame.meta.family);
-    frame.truncate(usize::from(frame.meta.end));
-    frame.pull_front(usize::from(frame.meta.network));
-    let inner = frame.len();
-    let layout = format::layout(inner, suite, Tfc::Off, u16::MAX).ok_or(Reason::SlotTooSmall)?;
+    let (esn, family, now) = (sa.esn, frame.meta.family, frame.meta.received);
+    let ds_field = esp::ecn::outer(header::ds_field(frame), tunnel.dscp, tunnel.ecn);
+    let mtu = tables.interface(egress).map_or(0, |own| own.mtu);
+    let inner = usize::from(frame.meta.end.saturating_sub(frame.meta.network));
+    let layout = format::layout(inner, suite, tunnel.tfc, mtu).ok_or(Reason::SlotTooSmall)?;
     let outer_len = if tunnel.local.v6 { ipv6::HEADER_LEN } else { ipv4::MIN_HEADER_LEN };
     let esp_at = ethernet::HEADER_LEN + outer_len;
     let text_at = esp_at + HEADER_LEN + usize::from(suite.iv);
-    make_room(frame, text_at, usize::from(layout.text) - inner + usize::from(suite.icv))?;
+    // A packet that is refused stays as it is.
+    let spent = sa.spend(layout.text.into(), now);
+    let news = sa.news(now);
+    cx.shard.sas.note_bound(news);
+    spent.map_err(|Expired| Reason::SaExpired)?;
+    let sa = cx.shard.sas.outbound(number).ok_or(Reason::RouteMissing)?;
     let sequence = sa.number().map_err(|UsedUp| Reason::EspSequence)?;
+    frame.truncate(usize::from(frame.meta.end));
+    frame.pull_front(usize::from(frame.meta.network));
+    make_room(frame, text_at, usize::from(layout.text) - inner + usize::from(suite.icv))?;
     cipher::tell(suite, sa.spi, layout.text.into(), esp_at, cx.tally);
     cx.tally.atomic(Region::CipherKey, sa.spi as usize % 64 * SA_BYTES, 8);
     cx.tally.write(Region::Frame, 0, text_at as u32);
@@ -168,17 +177,21 @@ fn seal<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Reason> {
     }
     if let Some(mut header) = bytes.get_mut(esp_at..).and_then(HeaderMut::of) {
         header.set_spi(sa.spi);
-        header.set_sequence(sequence);
+        header.set_sequence(sequence as u32);
     }
     if let Some(bytes) = bytes.get_mut(esp_at - SPARE..) {
-        sa.transform.seal(Packet { bytes, number: sequence.into(), esn: Esn::Off });
+        sa.transform.seal(Packet { bytes, number: sequence, esn });
     }
-    let df = frame.meta.flags & flag::DONT_FRAGMENT;
+    let df = match tunnel.df {
+        DfBit::Copy if frame.meta.flags & flag::DONT_FRAGMENT == 0 => DontFragment::Clear,
+        DfBit::Copy | DfBit::Set => DontFragment::Set,
+        DfBit::Clear => DontFragment::Clear,
+    };
     let outer = Head {
         ds_field,
-        df: if df == 0 { DontFragment::Clear } else { DontFragment::Set },
+        df,
         // Unique for as long as one may be under way, where routers may fragment it (RFC 6864).
-        id: if df == 0 { (sequence ^ sa.spi) as u16 } else { 0 },
+        id: if df == DontFragment::Clear { (sequence as u32 ^ sa.spi) as u16 } else { 0 },
         payload_len: layout.total,
     };
     outer.write(frame.bytes_mut(), tunnel);

@@ -35,7 +35,7 @@ impl Part for Associations {
 }
 
 impl Plan for SasPlan {
-    fn apply(&mut self, shard: &mut Shard, _: &mut Applying<'_>) {
-        SasPlan::apply(self, &mut shard.sas);
+    fn apply(&mut self, shard: &mut Shard, applying: &mut Applying<'_>) {
+        SasPlan::apply(self, &mut shard.sas, applying.now);
     }
 }

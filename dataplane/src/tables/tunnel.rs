@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use esp::{Fingerprint, Transform};
+use policy::model::{DfBit, Lifetime};
+use wire::Dscp;
 use wire::PortId;
-use wire::esp::Direction;
+use wire::esp::{Direction, EcnUse, Esn, Tfc};
 
 use super::{Address, Tables};
 use crate::sa::{Sequence, Sequences};
@@ -28,6 +30,14 @@ pub struct Tunnel {
     pub local: Address,
     /// Outer address of the peer.
     pub remote: Address,
+    /// "Don't fragment" of outer packets.
+    pub df: DfBit,
+    /// Code point of outer packets; that of the inner packet where there is none.
+    pub dscp: Option<Dscp>,
+    /// Congestion notification across the tunnel.
+    pub ecn: EcnUse,
+    /// Padding against traffic analysis.
+    pub tfc: Tfc,
     /// Security association of packets that leave.
     pub out: SaSpec,
     /// Security associations of packets that come in.
@@ -40,6 +50,14 @@ pub struct SaSpec {
     pub direction: Direction,
     /// Security parameters index.
     pub spi: u32,
+    /// Extended sequence numbers.
+    pub esn: Esn,
+    /// Size of the window against replay; 0 if numbers are not looked at.
+    pub window: u32,
+    /// Bounds at which a new one is due.
+    pub soft: Lifetime,
+    /// Bounds at which it ends.
+    pub hard: Lifetime,
     /// Cipher and integrity algorithm with their keys expanded, which all shards share.
     pub transform: Arc<dyn Transform>,
     /// Fingerprint of the key, by which later tables find it again.

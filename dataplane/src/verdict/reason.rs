@@ -160,7 +160,7 @@ pub enum Reason {
     IcvWrong,
     /// Padding or next header of an ESP packet cannot be, or what it carries is of neither IP version. Its integrity is right.
     EspTrailer,
-    /// The sequence number of an ESP packet was received before, or is older than the last 64.
+    /// The sequence number of an ESP packet was received before, or is left of the window.
     Replayed,
     /// A fragment of an ESP packet came for the gateway's end of a tunnel.
     TunnelFragment,
@@ -170,8 +170,10 @@ pub enum Reason {
     TunnelDummy,
     /// Congestion was marked on an outer packet, and the inner one cannot carry the mark (RFC 6040).
     TunnelCongestion,
-    /// All 2^32 sequence numbers of a security association have been used.
+    /// All sequence numbers of a security association have been used.
     EspSequence,
+    /// A security association has reached its hard lifetime.
+    SaExpired,
 }
 
 /// Description of a reason, for operators.
@@ -189,7 +191,7 @@ pub struct Entry {
 
 impl Reason {
     /// Every reason with its name, cause and remedy, in the order of the enum.
-    pub const ALL: [Entry; 82] = [
+    pub const ALL: [Entry; 83] = [
         Entry {
             reason: Reason::LinkTruncated,
             name: "link-truncated",
@@ -649,7 +651,7 @@ impl Reason {
         Entry {
             reason: Reason::Replayed,
             name: "replayed",
-            cause: "The sequence number of an ESP packet was received before, or is older than the last 64.",
+            cause: "The sequence number of an ESP packet was received before, or has left the window.",
             remedy: "Packets are repeated or much reordered on their way, or somebody replays them. Expected after the peer began its numbers anew.",
         },
         Entry {
@@ -679,8 +681,14 @@ impl Reason {
         Entry {
             reason: Reason::EspSequence,
             name: "esp-sequence",
-            cause: "All 2^32 sequence numbers of a security association have been used.",
+            cause: "All sequence numbers of a security association have been used: 2^32, or 2^64 with `esn`.",
             remedy: "New keys and SPIs at both ends.",
+        },
+        Entry {
+            reason: Reason::SaExpired,
+            name: "sa-expired",
+            cause: "The packet's security association has reached its hard lifetime, in bytes, packets or time.",
+            remedy: "New keys and SPIs at both ends, before the end: its soft lifetime tells when.",
         },
     ];
 

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use esp::Packet;
 use esp::format::{layout, trailer};
 use wire::build::{self, Icmp, Tcp};
-use wire::esp::{Direction, Esn, HeaderMut, Secret, Suite, Tfc};
+use wire::esp::{Direction, HeaderMut, Secret, Tfc};
 use wire::ethernet::{EtherType, Mac};
 use wire::header::{Fragment, Protocol};
 use wire::tcp::Flags;
@@ -15,7 +15,7 @@ use wire::{Nanos, PortId, ethernet, icmpv4, icmpv6, ipv4, ipv6, tcp, udp};
 
 use dataplane::tables::{LOCAL, OTHER};
 
-use super::policy::{LAN, PEERS, SAS, WAN, WAN2};
+use super::policy::{Association, LAN, PEERS, SPIS, Scene, WAN, WAN2};
 use super::{Arrival, Out, START};
 
 /// Bytes that a packet is made of.
@@ -91,11 +91,18 @@ pub struct Packets {
     sent: Vec<(PortId, Vec<u8>)>,
     /// Last sequence number of the tunnel's peer.
     sealed: u32,
+    /// The peer's security association.
+    peer: Association,
 }
 
 impl Packets {
     pub fn new() -> Packets {
         Packets { now: START, ..Packets::default() }
+    }
+
+    /// Packets of a scene, whose tunnel's peer seals as this expects it.
+    pub fn of(scene: &Scene) -> Packets {
+        Packets { peer: scene.inward, ..Packets::new() }
     }
 
     /// The packet that these bytes stand for.
@@ -145,11 +152,11 @@ impl Packets {
                 self.sealed
             }
         };
-        let sealed = seal(&frame[at..], number, bytes);
+        let sealed = seal(&frame[at..], number, bytes, &self.peer);
         if bytes[14] >> 3 == 2 {
             // Once more: ESP within ESP.
             self.sealed += 1;
-            return (port, seal(&sealed[14..], self.sealed, &[0; BYTES]));
+            return (port, seal(&sealed[14..], self.sealed, &[0; BYTES], &self.peer));
         }
         (port, sealed)
     }
@@ -182,27 +189,27 @@ fn remember(list: &mut Vec<(PortId, Vec<u8>)>, port: PortId, frame: &[u8]) {
 }
 
 /// Seals an IP packet as the tunnel's peer would.
-fn seal(inner: &[u8], number: u32, bytes: &[u8; BYTES]) -> Vec<u8> {
-    let (spi, key) = SAS[1];
-    let suite = Suite::named("aes128-gcm", None).unwrap();
-    let keys = esp::Keys { cipher: Secret::of_hex(key).unwrap(), auth: Secret::new(Box::default()) };
-    let transform = esp::expand(suite, &keys, Direction::Out).unwrap();
+fn seal(inner: &[u8], number: u32, bytes: &[u8; BYTES], sa: &Association) -> Vec<u8> {
+    let (spi, suite) = (SPIS[1], sa.suite);
+    let [cipher, auth] = sa.keys(spi).map(|key| Secret::new(key.into()));
+    let transform = esp::expand(suite, &esp::Keys { cipher, auth }, Direction::Out).unwrap();
     let tfc = if bytes[14] & 7 == 0 { Tfc::Multiple(64) } else { Tfc::Off };
     let layout = layout(inner.len(), suite, tfc, 1_400).unwrap();
     // Four bytes in front are the sealer's.
     let mut packet = vec![0; 4 + usize::from(layout.total)];
-    packet[20..20 + inner.len()].copy_from_slice(inner);
+    let at = 12 + usize::from(suite.iv);
+    packet[at..at + inner.len()].copy_from_slice(inner);
     let next = match inner.first().map(|byte| byte >> 4) {
         Some(6) => Protocol::IPV6,
         _ if bytes[14] >> 3 == 1 => Protocol::NO_NEXT,
         _ if bytes[14] >> 3 == 3 => Protocol::UDP,
         _ => Protocol::IPV4,
     };
-    trailer(&mut packet[20..20 + usize::from(layout.text)], &layout, next);
+    trailer(&mut packet[at..at + usize::from(layout.text)], &layout, next);
     let mut header = HeaderMut::of(&mut packet[4..]).unwrap();
     header.set_spi(spi + u32::from(bytes[14] == 0xff));
     header.set_sequence(number);
-    transform.seal(Packet { bytes: &mut packet, number: number.into(), esn: Esn::Off });
+    transform.seal(Packet { bytes: &mut packet, number: number.into(), esn: sa.esn });
     let link = link(bytes[10] & 0x3f);
     let outer = match PEERS[usize::from(bytes[2] >> 6)].parse().unwrap() {
         std::net::IpAddr::V4(peer) => link.ipv4(peer, Ipv4Addr::from(OUTSIDE[6])),

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use wire::esp::{Esn, SUITES, Suite};
+
 /// Ports of every scene, in the order of the interfaces: the VLAN of the guests has none of its own.
 pub const LAN: u16 = 0;
 pub const WAN: u16 = 2;
@@ -24,16 +26,23 @@ pub struct Scene {
     pub is_stateful: bool,
     /// True if there is a tunnel.
     pub has_tunnel: bool,
+    /// Security association by which the tunnel's peer sends.
+    pub inward: Association,
     /// True if queues never fill, so that it does not matter how frames are put into batches.
     pub has_room: bool,
 }
 
 /// Bytes that a policy is made of.
-pub const BYTES: usize = 12;
+pub const BYTES: usize = 14;
 
 /// The policy that these bytes stand for.
 pub fn of(bytes: &[u8; BYTES]) -> Scene {
-    let [mode, nat, flows, sizes, mtu, strict, rules, limits, ecmp, fragments, times, queue] = *bytes;
+    let [mode, nat, flows, sizes, mtu, strict, rules, limits, ecmp, fragments, times, queue, suite, life] =
+        *bytes;
+    let inward = Association {
+        suite: &SUITES[usize::from(suite) % SUITES.len()],
+        esn: [Esn::Off, Esn::On][usize::from(life & 1)],
+    };
     let is_stateful = mode % 8 != 0;
     let has_tunnel = mode >> 3 & 3 == 3;
     let translation = match nat % 4 {
@@ -70,7 +79,7 @@ pub fn of(bytes: &[u8; BYTES]) -> Scene {
             [usize::from(limits >> 6)],
     );
     if has_tunnel {
-        tunnel(&mut text, mode >> 5, rules, mtu);
+        tunnel(&mut text, mode >> 5, rules, mtu, inward, life);
     }
     let via = if ecmp & 1 == 0 {
         "\"203.0.113.1\"".to_owned()
@@ -113,21 +122,60 @@ pub fn of(bytes: &[u8; BYTES]) -> Scene {
         text.push_str("[timeout]\ntcp-half-open = \"1s\"\ntcp-established = \"3s\"\ntcp-closing = \"1s\"\n");
         text.push_str("tcp-reset = \"1s\"\nudp = \"2s\"\nicmp = \"1s\"\nother = \"2s\"\nfragment = \"1s\"\n");
     }
-    Scene { text, translation, is_stateful, has_tunnel, has_room: queue_len == 1024 }
+    Scene { text, translation, is_stateful, has_tunnel, inward, has_room: queue_len == 1024 }
 }
 
 /// Outer address of the tunnel's peer, which the second byte of a packet chooses among, too.
 pub const PEERS: [&str; 4] = ["203.0.113.9", "8.8.4.4", "2001:db8:ffff::1", "2001:db8:beef::2"];
 
-/// Keys and SPIs of the tunnel: out, and in.
-pub const SAS: [(u32, &str); 2] = [
-    (0x1000, "000102030405060708090a0b0c0d0e0f10111213"),
-    (0x2000, "202122232425262728292a2b2c2d2e2f30313233"),
-];
+/// SPIs of the tunnel: out, and in.
+pub const SPIS: [u32; 2] = [0x1000, 0x2000];
+
+/// Algorithms of a security association.
+#[derive(Clone, Copy, Debug)]
+pub struct Association {
+    pub suite: &'static Suite,
+    pub esn: Esn,
+}
+
+impl Default for Association {
+    fn default() -> Association {
+        Association { suite: &SUITES[0], esn: Esn::Off }
+    }
+}
+
+impl Association {
+    /// Keys of cipher and integrity algorithm, under that SPI.
+    pub fn keys(&self, spi: u32) -> [Vec<u8>; 2] {
+        let Suite { key, salt, auth_key, .. } = *self.suite;
+        let bytes =
+            |len: u8, step: u32| (0..u32::from(len)).map(|at| (at * step + (spi >> 8)) as u8).collect();
+        [bytes(key + salt, 37), bytes(auth_key, 59)]
+    }
+
+    fn text(&self, spi: u32, direction: &str, lifetimes: &str) -> String {
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let name = self.suite.name();
+        let [key, auth_key] = self.keys(spi).map(|key| hex(&key));
+        let mut text = format!(
+            "[[interface.tun.esp.sa]]\ndirection = \"{direction}\"\nspi = {spi}\nalgorithm = \"{}\"\nesn = {}\n{lifetimes}",
+            name.algorithm(),
+            self.esn == Esn::On
+        );
+        for (word, value) in
+            [("auth", name.auth().unwrap_or_default()), ("key", &key), ("auth-key", &auth_key)]
+        {
+            if !value.is_empty() {
+                let _ = writeln!(text, "{word} = \"{value}\"");
+            }
+        }
+        text
+    }
+}
 
 /// A tunnel to one of the peers, on the link or behind the router, for some of the hosts outside. The text is in the midst of
 /// `[default]`.
-fn tunnel(text: &mut String, which: u8, rules: u8, mtu: u16) {
+fn tunnel(text: &mut String, which: u8, rules: u8, mtu: u16, sa: Association, life: u8) {
     let peer = PEERS[usize::from(which % 4)];
     let local = if which & 2 == 0 { "203.0.113.2" } else { "2001:db8:ffff::2" };
     let mss = if which & 4 == 0 { "" } else { "mss = \"mtu\"\nmtu = 1300\n" };
@@ -136,16 +184,36 @@ fn tunnel(text: &mut String, which: u8, rules: u8, mtu: u16) {
         1_500.. => "[[route]]\nto = \"2001:db8:beef::1\"\ninterface = \"tun\"\n",
         _ => "",
     };
-    let [(out, out_key), (inward, in_key)] = SAS;
+    let lifetimes = [
+        "",
+        "",
+        "soft = { packets = 2 }\nhard = { packets = 5 }\n",
+        "soft = { bytes = 100, time = \"1s\" }\nhard = { bytes = 1000, time = \"20s\" }\n",
+    ][usize::from(life >> 1 & 3)];
+    let window = match life >> 3 & 3 {
+        0 => "",
+        1 => "window = 32\n",
+        2 if sa.esn == Esn::Off => "window = \"off\"\n",
+        _ => "window = 100\n",
+    };
+    let header = ["", "df = \"set\"\ndscp = \"af41\"\n", "df = \"clear\"\necn = \"off\"\n", "dscp = 0\n"]
+        [usize::from(life >> 5 & 3)];
+    let tfc = match (life >> 7, which & 4) {
+        (0, _) => "",
+        (_, 0) => "tfc = 64\n",
+        _ => "tfc = \"mtu\"\n",
+    };
+    let [out, inward] = SPIS;
     let _ = write!(
         text,
         "\"lan > vpn\" = \"{}\"\n\"vpn > lan\" = \"{}\"\n\"vpn > wan\" = \"accept\"\n\"vpn > vpn\" = \"accept\"\n\
          [interface.tun]\nzone = \"vpn\"\n{mss}[interface.tun.esp]\nlocal = \"{local}\"\nremote = \"{peer}\"\n\
-         [[interface.tun.esp.sa]]\ndirection = \"out\"\nspi = {out}\nalgorithm = \"aes128-gcm\"\nkey = \"{out_key}\"\n\
-         [[interface.tun.esp.sa]]\ndirection = \"in\"\nspi = {inward}\nalgorithm = \"aes128-gcm\"\nkey = \"{in_key}\"\n\
+         legacy = true\n{window}{header}{tfc}{}{}\
          [[route]]\nto = \"8.8.8.8\"\ninterface = \"tun\"\n{six}",
         ["accept", "accept", "accept", "reject"][usize::from(rules >> 5 & 3)],
         ["accept", "reject"][usize::from(rules >> 1 & 1)],
+        sa.text(out, "out", lifetimes),
+        sa.text(inward, "in", lifetimes),
     );
 }
 

@@ -3,12 +3,12 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use config::{Entry, tables};
-use wire::esp::{Direction, SUITES, Secret, Suite};
+use wire::esp::{Direction, EcnUse, Esn, SUITES, Secret, Suite, Tfc};
 
 use super::{Keys, Table};
-use crate::model::{Interface, Legacy, StaticSa, Tunnel};
+use crate::model::{DfBit, Interface, Legacy, Lifetime, StaticSa, Tunnel, TunnelDscp, WindowSize};
 use crate::value::address::ADDRESS;
-use crate::value::tunnel::{ALGORITHM, Auth, KEY};
+use crate::value::tunnel::{ALGORITHM, Auth, KEY, LIFETIME, TFC, TUNNEL_DSCP, WINDOW};
 use crate::value::{Flag, NUMBER32, STRING, key};
 use crate::word;
 
@@ -76,6 +76,11 @@ fn absorb_list(outer: &mut Table<'_>, entries: Vec<(Entry, bool)>) {
 pub(super) fn tunnel(keys: &mut Keys<'_, '_>, tunnel: &mut Tunnel) {
     keys.required("local", "\"192.0.2.1\"", ADDRESS, &mut tunnel.local);
     keys.required("remote", "\"198.51.100.1\"", ADDRESS, &mut tunnel.remote);
+    keys.key("window", WINDOW, &mut tunnel.window);
+    keys.key("df", word::DF, &mut tunnel.df);
+    keys.key("dscp", TUNNEL_DSCP, &mut tunnel.dscp);
+    keys.key("ecn", word::TUNNEL_ECN, &mut tunnel.ecn);
+    keys.key("tfc", TFC, &mut tunnel.tfc);
     keys.key("legacy", Flag(Legacy::Allowed, Legacy::Refused), &mut tunnel.legacy);
 }
 
@@ -89,6 +94,9 @@ pub(super) fn sa(keys: &mut Keys<'_, '_>, sa: &mut StaticSa) -> bool {
         keys.required("algorithm", "\"aes128-gcm\"", ALGORITHM, &mut algorithm),
     ];
     let is_known = suite(keys, algorithm, are_there[2], &mut sa.suite);
+    keys.key("esn", Flag(Esn::On, Esn::Off), &mut sa.esn);
+    keys.key("soft", LIFETIME, &mut sa.soft);
+    keys.key("hard", LIFETIME, &mut sa.hard);
     let are_keys = is_known && are_keys(keys, sa);
     are_there.iter().all(|is_there| *is_there) && are_keys
 }
@@ -140,11 +148,30 @@ fn are_keys(keys: &mut Keys<'_, '_>, sa: &mut StaticSa) -> bool {
 /// A tunnel before its keys are read.
 pub(super) fn new_tunnel() -> Tunnel {
     let unknown = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-    Tunnel { local: unknown, remote: unknown, legacy: Legacy::Refused, sas: Vec::new() }
+    Tunnel {
+        local: unknown,
+        remote: unknown,
+        window: WindowSize::default(),
+        df: DfBit::Copy,
+        dscp: TunnelDscp::Copy,
+        ecn: EcnUse::Copy,
+        tfc: Tfc::Off,
+        legacy: Legacy::Refused,
+        sas: Vec::new(),
+    }
 }
 
 /// A security association before its keys are read.
 pub(super) fn new_sa() -> StaticSa {
     let none = || Secret::new(Box::default());
-    StaticSa { direction: Direction::Out, spi: 0, suite: SUITES[0], key: none(), auth_key: none() }
+    StaticSa {
+        direction: Direction::Out,
+        spi: 0,
+        suite: SUITES[0],
+        esn: Esn::Off,
+        soft: Lifetime::UNBOUNDED,
+        hard: Lifetime::UNBOUNDED,
+        key: none(),
+        auth_key: none(),
+    }
 }

@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-use wire::esp::{Direction, Secret, Suite};
+use wire::esp::{Direction, EcnUse, Esn, Secret, Suite, Tfc};
+use wire::{Dscp, Nanos};
 
 /// Tunnel of an interface: IP packets in ESP (RFC 4303, tunnel mode) to one peer and from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,6 +12,16 @@ pub struct Tunnel {
     pub local: IpAddr,
     /// Outer address of the peer.
     pub remote: IpAddr,
+    /// Window against replay.
+    pub window: WindowSize,
+    /// "Don't fragment" of outer packets; of no effect where they are IPv6.
+    pub df: DfBit,
+    /// Code point of outer packets.
+    pub dscp: TunnelDscp,
+    /// Congestion notification across the tunnel.
+    pub ecn: EcnUse,
+    /// Padding against traffic analysis.
+    pub tfc: Tfc,
     /// Use of weak algorithms.
     pub legacy: Legacy,
     /// Security associations, in the order of the file.
@@ -26,10 +37,93 @@ pub struct StaticSa {
     pub spi: u32,
     /// Cipher and integrity algorithm.
     pub suite: Suite,
+    /// Extended sequence numbers.
+    pub esn: Esn,
+    /// Bounds at which a new security association is due.
+    pub soft: Lifetime,
+    /// Bounds at which it ends.
+    pub hard: Lifetime,
     /// Key, followed by the salt where the cipher has one (RFC 4106, section 8.1); empty where there is no cipher.
     pub key: Secret,
     /// Key of the integrity algorithm; empty where the cipher authenticates, or nothing does.
     pub auth_key: Secret,
+}
+
+/// Bounds of a lifetime (RFC 4301, section 4.4.2.1): whichever is reached first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lifetime {
+    /// Bytes that the cipher is applied to.
+    pub bytes: Option<u64>,
+    /// Packets.
+    pub packets: Option<u64>,
+    /// Time since the security association was added.
+    pub time: Option<Nanos>,
+}
+
+impl Lifetime {
+    /// No bounds.
+    pub const UNBOUNDED: Lifetime = Lifetime { bytes: None, packets: None, time: None };
+}
+
+/// Window against replay of a tunnel's inbound security associations (RFC 4303, section 3.4.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WindowSize {
+    /// Sequence numbers are not looked at.
+    Off,
+    /// So many of the highest numbers received are told apart.
+    Numbers(u32),
+}
+
+impl WindowSize {
+    /// Smallest window (RFC 4303, section 3.4.3).
+    pub const LEAST: u32 = 32;
+    /// Largest window.
+    pub const MOST: u32 = 65_536;
+    /// Numbers that are told apart; 0 if numbers are not looked at.
+    pub fn numbers(self) -> u32 {
+        match self {
+            WindowSize::Off => 0,
+            WindowSize::Numbers(numbers) => numbers,
+        }
+    }
+}
+
+impl Default for WindowSize {
+    fn default() -> WindowSize {
+        WindowSize::Numbers(64)
+    }
+}
+
+/// "Don't fragment" of outer packets of IPv4 (RFC 4301, section 8.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DfBit {
+    /// That of the inner packet; set where the inner packet is IPv6.
+    #[default]
+    Copy,
+    /// Set.
+    Set,
+    /// Not set: routers may fragment the outer packet.
+    Clear,
+}
+
+/// Code point of outer packets (RFC 2983).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TunnelDscp {
+    /// That of the inner packet.
+    #[default]
+    Copy,
+    /// One for all packets.
+    Fixed(Dscp),
+}
+
+impl TunnelDscp {
+    /// The code point for all packets, if there is one.
+    pub fn fixed(self) -> Option<Dscp> {
+        match self {
+            TunnelDscp::Copy => None,
+            TunnelDscp::Fixed(dscp) => Some(dscp),
+        }
+    }
 }
 
 /// Use of algorithms that no longer protect.

@@ -1,11 +1,11 @@
-use wire::Nanos;
-use wire::esp::Direction;
+use wire::esp::{Direction, EcnUse, Esn, Tfc};
+use wire::{Dscp, Nanos};
 
 use super::parse;
 use crate::diagnostic::Code;
 use crate::model::{
-    Action, AddressItem, Checksum, FamilyMatch, Hairpin, IcmpMatch, Legacy, LinkKind, MssClamp, NatAction,
-    PortRange, Protocol, Rate, RouteTarget, Scope, State, TcpFlagsMatch,
+    Action, AddressItem, Checksum, DfBit, FamilyMatch, Hairpin, IcmpMatch, Legacy, Lifetime, LinkKind,
+    MssClamp, NatAction, PortRange, Protocol, Rate, RouteTarget, Scope, State, TcpFlagsMatch,
 };
 
 /// Every key of the format.
@@ -28,7 +28,14 @@ fn every_key_of_the_format_is_read() {
         (esp.local.to_string(), esp.remote.to_string()),
         ("203.0.113.2".to_owned(), "198.51.100.1".to_owned())
     );
+    assert_eq!((esp.window.numbers(), esp.df, esp.ecn), (128, DfBit::Clear, EcnUse::Off));
+    assert_eq!((esp.dscp.fixed(), esp.tfc), (Dscp::new(46), Tfc::Multiple(64)));
+    let hard =
+        Lifetime { bytes: Some(10 << 30), packets: Some(4_294_967_295), time: Some(Nanos::from_secs(3_600)) };
+    assert_eq!((esp.sas[0].hard, esp.sas[1].hard), (Lifetime::UNBOUNDED, hard));
+    assert_eq!(esp.sas[1].soft, Lifetime { time: Some(Nanos::from_secs(3_000)), ..Lifetime::UNBOUNDED });
     assert_eq!(esp.legacy, Legacy::Allowed);
+    assert_eq!(esp.sas.iter().map(|sa| sa.esn).collect::<Vec<_>>(), [Esn::Off, Esn::On]);
     let sas = esp.sas.iter().map(|sa| {
         let lengths = (sa.key.len(), sa.auth_key.len());
         (sa.direction, sa.spi, sa.suite.name().to_string(), lengths)

@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 
 use ipnet::IpNet;
-use wire::esp::{Direction, Standing};
+use wire::esp::{Direction, Esn, Standing};
 
 use super::interface::unusable;
 use super::{In, Validator};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::lines::Item;
-use crate::model::{Interface, Legacy, Policy, RouteTarget, StaticSa, Tunnel};
+use crate::model::{Interface, Legacy, Lifetime, Policy, RouteTarget, StaticSa, Tunnel, WindowSize};
 use crate::tunnel::{LEAST_MTU, interfaces_to, mtu};
 
 /// Smallest index that is not reserved (RFC 4303, section 2.1).
@@ -28,6 +28,7 @@ impl<'a> Validator<'a> {
                 self.way_into(item, interface);
                 self.room(index, interface, tunnel);
             }
+            self.window(item, tunnel);
             self.sas(item, interface, tunnel);
         }
         self.spis();
@@ -118,6 +119,30 @@ impl<'a> Validator<'a> {
         }
     }
 
+    /// Reports a window against replay that is none, or cannot be.
+    fn window(&mut self, item: Item, tunnel: &Tunnel) {
+        let (least, most) = (WindowSize::LEAST, WindowSize::MOST);
+        match tunnel.window {
+            WindowSize::Numbers(numbers) if !(least..=most).contains(&numbers) => {
+                let message = format!("a window of {numbers} packets");
+                self.wrong(Code::BadWindow, item, "window", message, format!("from {least} to {most}"));
+            }
+            WindowSize::Numbers(_) => {}
+            WindowSize::Off => {
+                let message = "packets are taken any number of times".to_owned();
+                let hint = "give the window's size: packets that come late need a larger one";
+                self.wrong(Code::WindowOff, item, "window", message, hint);
+                let inward = tunnel.sas.iter().enumerate().filter(|(_, sa)| sa.direction == Direction::In);
+                for (index, _) in inward.filter(|(_, sa)| sa.esn == Esn::On) {
+                    let message = "extended numbers without a window".to_owned();
+                    let hint =
+                        "the window tells the upper half of a number, which is not sent: give its size";
+                    self.wrong_in(Code::BadWindow, In { item, key: "esn", index }, message, hint);
+                }
+            }
+        }
+    }
+
     fn sas(&mut self, item: Item, interface: &Interface, tunnel: &Tunnel) {
         let name = &interface.name;
         for (index, sa) in tunnel.sas.iter().enumerate() {
@@ -128,6 +153,7 @@ impl<'a> Validator<'a> {
             }
             self.strength(item, index, tunnel, sa);
             self.key_lengths(item, index, sa);
+            self.lifetimes(item, index, sa);
         }
         if self.lines.is_broken(item) {
             return;
@@ -160,6 +186,27 @@ impl<'a> Validator<'a> {
             Legacy::Allowed => (Code::WeakAlgorithm, "use \"aes128-gcm\" wherever something is at stake"),
         };
         self.wrong_in(code, In { item, key: "algorithm", index }, message, hint);
+    }
+
+    /// Reports lifetimes of nothing, and soft ones past the hard one.
+    fn lifetimes(&mut self, item: Item, index: usize, sa: &StaticSa) {
+        let bounds = |of: Lifetime| [of.bytes, of.packets, of.time.map(|time| time.0)];
+        for (key, lifetime) in [("soft", sa.soft), ("hard", sa.hard)] {
+            if bounds(lifetime).contains(&Some(0)) {
+                let message = format!("a {key} lifetime of nothing");
+                let hint = "leave the bound out where there is none";
+                self.wrong_in(Code::BadLifetime, In { item, key, index }, message, hint);
+            }
+        }
+        let names = ["bytes", "packets", "time"].into_iter();
+        let both = names.zip(bounds(sa.soft).into_iter().zip(bounds(sa.hard)));
+        for (name, (soft, hard)) in both {
+            if hard.is_some_and(|hard| soft.is_some_and(|soft| soft > hard)) {
+                let message = format!("the soft lifetime in `{name}` is past the hard one");
+                let hint = "soft is when a new security association is due, hard is its end";
+                self.wrong_in(Code::BadLifetime, In { item, key: "soft", index }, message, hint);
+            }
+        }
     }
 
     /// Reports keys that are not as long as their algorithm wants.

@@ -1,11 +1,17 @@
 //! Algorithms and keys of tunnels.
 
-use toml::de::DeValue;
-use wire::esp::{BadHex, SUITES, Secret, Suite};
-
-use super::{Complaint, Form, Read, Text, quoted};
-use crate::diagnostic::Code;
+use config::quantity::{self, Quantity};
 use config::value::text;
+use config::wrong_type;
+use toml::de::DeValue;
+use wire::esp::{BadHex, SUITES, Secret, Suite, Tfc};
+
+use super::packet::DSCP;
+use super::time::{DURATION, duration_text};
+use super::{Complaint, Form, NUMBER16, NUMBER32, NUMBER64, Read, Text, Value, quoted};
+use crate::diagnostic::Code;
+use crate::model::{Lifetime, TunnelDscp, WindowSize};
+use crate::word::Words;
 
 /// Cipher of a security association: its word.
 pub(crate) const ALGORITHM: Text<&'static str> =
@@ -13,6 +19,121 @@ pub(crate) const ALGORITHM: Text<&'static str> =
 
 /// Key in hexadecimal digits. Its digits are in no message.
 pub(crate) const KEY: Text<Secret> = Text { read: secret, print: hex };
+
+/// Lifetime: a table of bounds.
+pub(crate) const LIFETIME: Value<Lifetime> = Value { read: lifetime, print: lifetime_text };
+
+/// Sizes of data, as RFCs and IKE daemons count bytes: a KiB has 1,024.
+const SIZE: Quantity = Quantity {
+    what: "a number of bytes",
+    example: "10 GiB",
+    units: &[
+        ("B", 1),
+        ("KiB", 1 << 10),
+        ("MiB", 1 << 20),
+        ("GiB", 1 << 30),
+        ("TiB", 1 << 40),
+        ("kB", 1_000),
+        ("MB", 1_000_000),
+        ("GB", 1_000_000_000),
+        ("TB", 1_000_000_000_000),
+    ],
+    most: i64::MAX as u64,
+};
+
+fn lifetime(value: &DeValue<'_>) -> Read<Lifetime> {
+    const EXAMPLE: &str = "for example: { bytes = \"10 GiB\", packets = 1000000, time = \"1h\" }";
+    let DeValue::Table(table) = value else {
+        return Err(wrong_type("a table of bounds", value).hint(EXAMPLE));
+    };
+    let mut lifetime = Lifetime::UNBOUNDED;
+    for (name, value) in table {
+        let value = value.get_ref();
+        match name.get_ref().as_ref() {
+            "bytes" if matches!(value, DeValue::Integer(_)) => lifetime.bytes = Some(NUMBER64.read(value)?),
+            "bytes" => lifetime.bytes = Some(quantity::read(value, &SIZE, 0)?),
+            "packets" => lifetime.packets = Some(NUMBER64.read(value)?),
+            "time" => lifetime.time = Some(DURATION.read(value)?),
+            other => {
+                let message = format!("a lifetime has no key `{other}`");
+                let hint = config::word::did_you_mean(other, BOUNDS, || {
+                    format!("its keys are: {}", BOUNDS.join(", "))
+                });
+                return Err(Complaint::new(config::Code::UnknownKey, message).hint(hint));
+            }
+        }
+    }
+    if lifetime == Lifetime::UNBOUNDED {
+        return Err(Complaint::new(Code::BadLifetime, "a lifetime without bounds").hint(EXAMPLE));
+    }
+    Ok(lifetime)
+}
+
+const BOUNDS: [&str; 3] = ["bytes", "packets", "time"];
+
+fn lifetime_text(lifetime: &Lifetime) -> String {
+    let Lifetime { bytes, packets, time } = lifetime;
+    let texts = [
+        bytes.map(|bytes| format!("bytes = {bytes}")),
+        packets.map(|packets| format!("packets = {packets}")),
+        time.map(|time| format!("time = {}", quoted(&duration_text(time)))),
+    ];
+    format!("{{ {} }}", texts.into_iter().flatten().collect::<Vec<_>>().join(", "))
+}
+
+/// Window against replay: a number of packets, or `off`.
+pub(crate) const WINDOW: Value<WindowSize> = Value {
+    read: |value| match value {
+        DeValue::Integer(_) => NUMBER32.read(value).map(WindowSize::Numbers),
+        DeValue::String(_) => WINDOW_WORDS
+            .read(value)
+            .map_err(|complaint| complaint.hint("write \"off\" or a number of packets")),
+        other => Err(wrong_type("\"off\" or a number of packets", other)),
+    },
+    print: |size| match size {
+        WindowSize::Numbers(numbers) => numbers.to_string(),
+        word => WINDOW_WORDS.print(word),
+    },
+};
+
+const WINDOW_WORDS: Words<WindowSize> = &[("off", WindowSize::Off)];
+
+/// Code point of outer packets: `copy`, or a code point.
+pub(crate) const TUNNEL_DSCP: Value<TunnelDscp> = Value {
+    read: |value| match value {
+        DeValue::String(word) if word == COPY => Ok(TunnelDscp::Copy),
+        other => DSCP.read(other).map(TunnelDscp::Fixed).map_err(|complaint| {
+            complaint.hint("write \"copy\", a number from 0 to 63, or ef, af11 to af43, cs0 to cs7, le")
+        }),
+    },
+    print: |dscp| match dscp {
+        TunnelDscp::Copy => quoted(COPY),
+        TunnelDscp::Fixed(dscp) => DSCP.print(dscp),
+    },
+};
+
+const COPY: &str = "copy";
+
+/// Padding against traffic analysis: `mtu`, or a number of bytes.
+pub(crate) const TFC: Value<Tfc> = Value {
+    read: |value| match value {
+        DeValue::Integer(_) => NUMBER16.read(value).map(|bytes| match bytes {
+            0 => Tfc::Off,
+            bytes => Tfc::Multiple(bytes),
+        }),
+        DeValue::String(_) => {
+            TFC_WORDS.read(value).map_err(|complaint| complaint.hint("write \"mtu\" or a number of bytes"))
+        }
+        other => Err(wrong_type("\"mtu\" or a number of bytes", other)),
+    },
+    print: |tfc| match tfc {
+        Tfc::Off => "0".to_owned(),
+        Tfc::Multiple(bytes) => bytes.to_string(),
+        word => TFC_WORDS.print(word),
+    },
+};
+
+const TFC_WORDS: Words<Tfc> = &[("mtu", Tfc::Mtu)];
 
 /// Integrity algorithm beside the cipher of this word, which does not authenticate by itself.
 pub(crate) struct Auth(pub(crate) &'static str);

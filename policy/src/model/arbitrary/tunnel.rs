@@ -1,12 +1,15 @@
 //! Random tunnels.
 
 use proptest::collection::vec;
-use proptest::prelude::{Strategy, any};
+use proptest::option;
+use proptest::prelude::{Just, Strategy, any};
+use proptest::prop_oneof;
 use proptest::sample::select;
-use wire::esp::{Direction, SUITES, Secret};
+use wire::esp::{Direction, EcnUse, Esn, SUITES, Secret, Tfc};
+use wire::{Dscp, Nanos};
 
 use super::address;
-use crate::model::{Interface, Legacy, LinkKind, StaticSa, Tunnel};
+use crate::model::{DfBit, Interface, Legacy, Lifetime, LinkKind, StaticSa, Tunnel, TunnelDscp, WindowSize};
 
 /// Any interface that is a tunnel.
 pub(super) fn interface() -> impl Strategy<Value = Interface> {
@@ -16,18 +19,37 @@ pub(super) fn interface() -> impl Strategy<Value = Interface> {
     let direction = select(&[Direction::In, Direction::Out][..]);
     // No key where the suite takes none: there is no key of the file for it.
     let only = |key: Secret, len: u8| if len == 0 { Secret::new(Box::default()) } else { key };
-    let sa = (direction, any::<u32>(), suite, key, auth_key).prop_map(
-        move |(direction, spi, suite, key, auth_key)| StaticSa {
+    let esn = select(&[Esn::Off, Esn::On][..]);
+    let bound = || option::of(0..=i64::MAX as u64);
+    let lifetime = (bound(), bound(), bound()).prop_map(|(bytes, packets, time)| Lifetime {
+        bytes,
+        packets,
+        time: time.map(Nanos),
+    });
+    let lifetimes = (lifetime.clone(), lifetime);
+    let sa = (direction, any::<u32>(), suite, esn, lifetimes, key, auth_key).prop_map(
+        move |(direction, spi, suite, esn, (soft, hard), key, auth_key)| StaticSa {
             direction,
             spi,
             suite,
+            esn,
+            soft,
+            hard,
             key: only(key, suite.key),
             auth_key: only(auth_key, suite.auth_key),
         },
     );
+    let window = any::<Option<u32>>().prop_map(|size| size.map_or(WindowSize::Off, WindowSize::Numbers));
+    let df = select(&[DfBit::Copy, DfBit::Set, DfBit::Clear][..]);
+    let dscp = option::of(0..64_u8)
+        .prop_map(|dscp| dscp.and_then(Dscp::new).map_or(TunnelDscp::Copy, TunnelDscp::Fixed));
+    let ecn = select(&[EcnUse::Copy, EcnUse::Off][..]);
+    let tfc = prop_oneof![Just(Tfc::Off), Just(Tfc::Mtu), (1..=u16::MAX).prop_map(Tfc::Multiple)];
     let legacy = select(&[Legacy::Refused, Legacy::Allowed][..]);
-    let tunnel = (address(), address(), legacy, vec(sa, 0..4));
-    (super::interface(), tunnel).prop_map(|(interface, (local, remote, legacy, sas))| {
+    let header = (window, df, dscp, ecn, tfc, legacy);
+    let tunnel = (address(), address(), header, vec(sa, 0..4));
+    (super::interface(), tunnel).prop_map(|(interface, (local, remote, header, sas))| {
+        let (window, df, dscp, ecn, tfc, legacy) = header;
         let Interface { name, zone, addresses, mtu, source_check, mss, .. } = interface;
         Interface {
             addresses,
@@ -35,7 +57,7 @@ pub(super) fn interface() -> impl Strategy<Value = Interface> {
             mtu,
             source_check,
             mss,
-            esp: Some(Box::new(Tunnel { local, remote, legacy, sas })),
+            esp: Some(Box::new(Tunnel { local, remote, window, df, dscp, ecn, tfc, legacy, sas })),
             ..Interface::new(&name, &zone)
         }
     })

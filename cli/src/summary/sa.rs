@@ -1,0 +1,95 @@
+//! Security associations of a replay: what they carried and refused.
+
+use std::io::{self, Write};
+
+use dataplane::Replay;
+use dataplane::sa::{Bound, SaView};
+use serde_json::{Map, Value, json};
+use wire::Nanos;
+use wire::esp::Direction;
+
+use crate::screen::{HEADING, Table, bytes, number};
+
+/// Security association, with the name of its tunnel.
+pub(super) struct SaRow {
+    tunnel: String,
+    view: SaView,
+}
+
+/// All security associations, in the order of tunnels.
+pub(super) fn sas(replay: &Replay, end: Nanos) -> Vec<SaRow> {
+    let views = replay.shard.sas.views(end).into_iter();
+    let row = |view: SaView| SaRow { tunnel: view.tunnel_name(&replay.tables).to_owned(), view };
+    views.map(row).collect()
+}
+
+/// Notes on lifetimes: what has been reached, and when.
+pub(super) fn notes(replay: &mut Replay, start: Nanos) -> Vec<String> {
+    let events: Vec<_> = replay.shard.sas.take_events().collect();
+    let lost = replay.shard.sas.events_lost();
+    let mut notes: Vec<String> = events
+        .into_iter()
+        .map(|event| {
+            let after = event.at.since(start);
+            let (bound, spi, direction) = (bound_word(event.bound), event.spi, word(event.direction));
+            format!("the {bound} lifetime of the security association {spi:#x} ({direction}) was reached {after} after the start")
+        })
+        .collect();
+    if lost > 0 {
+        notes.push(format!("{lost} further lifetimes were reached"));
+    }
+    notes
+}
+
+fn word(direction: Direction) -> &'static str {
+    match direction {
+        Direction::In => "in",
+        Direction::Out => "out",
+    }
+}
+
+fn bound_word(bound: Bound) -> &'static str {
+    match bound {
+        Bound::Soft => "soft",
+        Bound::Hard => "hard",
+    }
+}
+
+impl SaRow {
+    pub(super) fn to_json(&self) -> Value {
+        let SaRow { tunnel, view } = self;
+        let mut object = Map::new();
+        object.insert("tunnel".to_owned(), tunnel.as_str().into());
+        object.insert("direction".to_owned(), word(view.direction).into());
+        object.insert("spi".to_owned(), view.spi.into());
+        object.insert("algorithm".to_owned(), view.suite.algorithm().into());
+        object.insert("auth".to_owned(), view.suite.auth().into());
+        object.insert("reached".to_owned(), view.reached.map(bound_word).into());
+        object.extend(view.counters().map(|(name, count)| (name.replace('-', "_"), count.into())));
+        json!(object)
+    }
+}
+
+/// Prints the table of security associations; nothing where there is none.
+pub(super) fn print(out: &mut impl Write, rows: &[SaRow]) -> io::Result<()> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "{HEADING}Security associations{HEADING:#}")?;
+    let mut table = Table::new(&[3, 4]);
+    for SaRow { tunnel, view } in rows {
+        let errors = view.counters().into_iter().skip(3).filter(|(_, count)| *count > 0);
+        let mut remarks: Vec<String> =
+            errors.map(|(name, count)| format!("{} {name}", number(count))).collect();
+        remarks.extend(view.reached.map(|reached| format!("{} lifetime reached", bound_word(reached))));
+        table.row([
+            format!("{tunnel} {}", word(view.direction)),
+            format!("{:#x}", view.spi),
+            format!("{}", view.suite),
+            number(view.packets),
+            bytes(view.bytes),
+            remarks.join(", "),
+        ]);
+    }
+    write!(out, "{table}")
+}

@@ -1,0 +1,136 @@
+//! Counters of a security association, and what is shown of it.
+
+use wire::Nanos;
+use wire::esp::{Direction, SuiteName};
+
+use super::{Bound, Inbound, Outbound, Sas};
+use crate::tables::Tables;
+use crate::verdict::Reason;
+
+/// Packets of an inbound security association that did not come in, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SaErrors {
+    /// Received before, or left of the window.
+    pub replayed: u64,
+    /// The integrity check failed.
+    pub icv_wrong: u64,
+    /// Too short, or no multiple of the cipher's block.
+    pub length: u64,
+    /// Padding, next header or inner packet that cannot be.
+    pub trailer: u64,
+    /// Past the hard lifetime; of outbound ones too.
+    pub expired: u64,
+}
+
+impl SaErrors {
+    pub(super) fn note(&mut self, reason: Reason) {
+        let count = match reason {
+            Reason::Replayed => &mut self.replayed,
+            Reason::IcvWrong => &mut self.icv_wrong,
+            Reason::EspLength => &mut self.length,
+            Reason::EspTrailer => &mut self.trailer,
+            Reason::SaExpired => &mut self.expired,
+            _ => return,
+        };
+        *count += 1;
+    }
+}
+
+/// A security association as it is shown: without keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SaView {
+    /// Number of its tunnel.
+    pub tunnel: u16,
+    /// Direction.
+    pub direction: Direction,
+    /// Security parameters index.
+    pub spi: u32,
+    /// Cipher and integrity algorithm.
+    pub suite: SuiteName,
+    /// Highest sequence number sent, or accepted.
+    pub number: u64,
+    /// Packets sealed, or opened.
+    pub packets: u64,
+    /// Bytes encrypted or decrypted: inner packets, padding, trailers.
+    pub bytes: u64,
+    /// Packets refused.
+    pub errors: SaErrors,
+    /// Numbers that were not received and have left the window; 0 of outbound ones.
+    pub lost: u64,
+    /// Highest bound of its lifetime that has been reached.
+    pub reached: Option<Bound>,
+}
+
+impl SaView {
+    /// Name of the tunnel.
+    pub fn tunnel_name<'t>(&self, tables: &'t Tables) -> &'t str {
+        let tunnel = tables.tunnels.list.get(usize::from(self.tunnel));
+        let interface = tunnel.and_then(|tunnel| tables.interface(tunnel.interface));
+        interface.map_or("?", |interface| interface.name.as_str())
+    }
+
+    /// The counter of that name.
+    pub fn counter(&self, name: &str) -> Option<u64> {
+        self.counters().into_iter().find(|(own, _)| *own == name).map(|(_, count)| count)
+    }
+
+    /// The counters, with their names.
+    pub fn counters(&self) -> [(&'static str, u64); 9] {
+        let SaErrors { replayed, icv_wrong, length, trailer, expired } = self.errors;
+        [
+            ("packets", self.packets),
+            ("bytes", self.bytes),
+            ("number", self.number),
+            ("lost", self.lost),
+            ("replayed", replayed),
+            ("icv-wrong", icv_wrong),
+            ("length", length),
+            ("trailer", trailer),
+            ("expired", expired),
+        ]
+    }
+}
+
+impl Sas {
+    /// All security associations: for each tunnel that of packets that leave, then those of packets that come in.
+    pub fn views(&self, now: Nanos) -> Vec<SaView> {
+        let out = self.outbound.iter().map(|sa| sa.view(now));
+        let mut all: Vec<SaView> = out.chain(self.inbound.iter().map(|sa| sa.view(now))).collect();
+        all.sort_by_key(|view| view.tunnel);
+        all
+    }
+}
+
+impl Outbound {
+    fn view(&self, now: Nanos) -> SaView {
+        SaView {
+            tunnel: self.tunnel,
+            direction: Direction::Out,
+            spi: self.spi,
+            suite: self.transform.suite().name(),
+            number: self.sequence.last(),
+            packets: self.sequence.used.packets(),
+            bytes: self.sequence.used.bytes(),
+            errors: self.errors,
+            lost: 0,
+            reached: self.life.reached(&self.sequence.used, now),
+        }
+    }
+}
+
+impl Inbound {
+    fn view(&self, now: Nanos) -> SaView {
+        SaView {
+            tunnel: self.tunnel,
+            direction: Direction::In,
+            spi: self.spi,
+            suite: self.transform.suite().name(),
+            number: self.window.top(),
+            packets: self.sequence.used.packets(),
+            bytes: self.sequence.used.bytes(),
+            errors: self.errors,
+            lost: self.lost_before + self.window.lost(),
+            reached: self.life.reached(&self.sequence.used, now),
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Events of security associations, which a host takes from a shard: a bounded number, the excess only counted.
+
+use std::collections::VecDeque;
+
+use wire::Nanos;
+use wire::esp::Direction;
+
+use super::{Bound, Sas};
+
+/// Number of events kept, at most.
+const MOST: usize = 256;
+
+/// Security associations looked at for bounds of time, at one turn of the clock.
+const AT_ONCE: usize = 64;
+
+/// A security association has reached a bound of its lifetime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SaEvent {
+    /// Moment.
+    pub at: Nanos,
+    /// Number of its tunnel.
+    pub tunnel: u16,
+    /// Direction.
+    pub direction: Direction,
+    /// Security parameters index.
+    pub spi: u32,
+    /// The bound.
+    pub bound: Bound,
+}
+
+/// Events not yet taken.
+#[derive(Default)]
+pub(super) struct Events {
+    list: VecDeque<SaEvent>,
+    lost: u64,
+    /// The next security association to look at.
+    place: usize,
+}
+
+impl Events {
+    pub(super) fn new() -> Events {
+        Events { list: VecDeque::with_capacity(MOST), ..Events::default() }
+    }
+
+    fn push(&mut self, event: SaEvent) {
+        if self.list.len() < MOST {
+            self.list.push_back(event);
+        } else {
+            self.lost += 1;
+        }
+    }
+}
+
+impl Sas {
+    /// Takes the events since the last call, oldest first.
+    pub fn take_events(&mut self) -> impl Iterator<Item = SaEvent> + '_ {
+        self.events.list.drain(..)
+    }
+
+    /// Number of events for which there was no room.
+    pub fn events_lost(&self) -> u64 {
+        self.events.lost
+    }
+
+    /// Notes a bound that a packet has reached.
+    #[inline]
+    pub(crate) fn note_bound(&mut self, event: Option<SaEvent>) {
+        if let Some(event) = event {
+            self.events.push(event);
+        }
+    }
+
+    /// Looks for bounds of time, which no packet has to reach: at some each time, in turns.
+    pub(crate) fn pass_time(&mut self, now: Nanos) {
+        let (out, all) = (self.outbound.len(), self.outbound.len() + self.inbound.len());
+        for _ in 0..all.min(AT_ONCE) {
+            let place = self.events.place % all;
+            self.events.place = place + 1;
+            let event = match place.checked_sub(out) {
+                None => self.outbound[place].news(now),
+                Some(place) => self.inbound[place].news(now),
+            };
+            self.note_bound(event);
+        }
+    }
+}

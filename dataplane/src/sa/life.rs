@@ -1,0 +1,188 @@
+//! Lifetimes of security associations (RFC 4301, section 4.4.2.1): what has been used, and how much may be.
+//!
+//! Bytes are those that the cipher is applied to: inner packet, padding, trailer. One worker never passes a bound: a packet that would pass
+//! the hard one ends the security association. Several workers may pass it by a packet each. What a packet meets follows from the packets
+//! before and the moment of its receipt alone.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use policy::model::Lifetime;
+use wire::Nanos;
+
+/// Use of a key, which all workers count together.
+#[derive(Debug)]
+pub struct Used {
+    packets: AtomicU64,
+    bytes: AtomicU64,
+    /// Moment of the first use by a shard; `u64::MAX` before.
+    since: AtomicU64,
+}
+
+impl Default for Used {
+    fn default() -> Used {
+        Used { packets: AtomicU64::new(0), bytes: AtomicU64::new(0), since: AtomicU64::new(u64::MAX) }
+    }
+}
+
+impl Used {
+    /// Packets protected, or accepted.
+    pub fn packets(&self) -> u64 {
+        self.packets.load(Ordering::Relaxed)
+    }
+
+    /// Their bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Begins its time, unless that has begun.
+    pub(crate) fn begin(&self, now: Nanos) {
+        let _ = self.since.compare_exchange(u64::MAX, now.0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    fn age(&self, now: Nanos) -> Nanos {
+        now.since(Nanos(self.since.load(Ordering::Relaxed)))
+    }
+}
+
+/// Bounds of a security association's use.
+#[derive(Clone, Debug)]
+pub(crate) struct Life {
+    soft: Lifetime,
+    hard: Lifetime,
+    /// A packet would have passed a hard bound.
+    is_spent: bool,
+    /// Highest bound that has been told of.
+    told: Option<Bound>,
+}
+
+/// Bound of a lifetime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Bound {
+    /// Time for a new security association.
+    Soft,
+    /// No packet passes any more.
+    Hard,
+}
+
+/// The hard lifetime has been reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Expired;
+
+impl Life {
+    pub(super) fn new(soft: Lifetime, hard: Lifetime) -> Life {
+        Life { soft, hard, is_spent: false, told: None }
+    }
+
+    /// Takes over what has come of the same bounds.
+    pub(super) fn go_on(&mut self, old: &Life) {
+        if (self.soft, self.hard) == (old.soft, old.hard) {
+            (self.is_spent, self.told) = (old.is_spent, old.told);
+        }
+    }
+
+    /// Refuses a packet of after the end.
+    #[inline]
+    pub(super) fn check(&self, used: &Used, now: Nanos) -> Result<(), Expired> {
+        let is_over = self.hard.time.is_some_and(|time| used.age(now) >= time);
+        if is_over || self.is_spent { Err(Expired) } else { Ok(()) }
+    }
+
+    /// Takes a packet with so many bytes into account.
+    #[inline]
+    pub(super) fn spend(&mut self, used: &Used, bytes: usize, now: Nanos) -> Result<(), Expired> {
+        self.check(used, now)?;
+        let is_past = |used: u64, bound: Option<u64>| bound.is_some_and(|bound| used > bound);
+        let bytes = bytes as u64;
+        if is_past(used.packets() + 1, self.hard.packets) || is_past(used.bytes() + bytes, self.hard.bytes) {
+            self.is_spent = true;
+            return Err(Expired);
+        }
+        // Relaxed: these are counters, and order nothing else.
+        used.packets.fetch_add(1, Ordering::Relaxed);
+        used.bytes.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Highest bound that has been reached.
+    pub(super) fn reached(&self, used: &Used, now: Nanos) -> Option<Bound> {
+        let is_reached = |used: u64, bound: Option<u64>| bound.is_some_and(|bound| used >= bound);
+        let has = |of: &Lifetime| {
+            is_reached(used.packets(), of.packets)
+                || is_reached(used.bytes(), of.bytes)
+                || of.time.is_some_and(|time| used.age(now) >= time)
+        };
+        if self.is_spent || has(&self.hard) {
+            Some(Bound::Hard)
+        } else {
+            has(&self.soft).then_some(Bound::Soft)
+        }
+    }
+
+    /// A bound that has been reached and not been told of yet. A hard one comes without the soft one, where both were reached together.
+    #[inline]
+    pub(super) fn news(&mut self, used: &Used, now: Nanos) -> Option<Bound> {
+        if !self.is_bound() {
+            return None;
+        }
+        let reached = self.reached(used, now);
+        if reached <= self.told {
+            return None;
+        }
+        self.told = reached;
+        reached
+    }
+
+    fn is_bound(&self) -> bool {
+        (self.soft, self.hard) != (Lifetime::UNBOUNDED, Lifetime::UNBOUNDED)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn used(since: u64) -> Used {
+        let used = Used::default();
+        used.begin(Nanos(since));
+        used.begin(Nanos(since + 7));
+        used
+    }
+
+    #[test]
+    fn a_hard_bound_is_never_passed() {
+        let hard = Lifetime { bytes: Some(100), packets: Some(3), time: Some(Nanos(1_000)) };
+        let life = || (Life::new(Lifetime::UNBOUNDED, hard), used(50));
+        let (mut by_packets, used) = life();
+        for _ in 0..3 {
+            assert_eq!(by_packets.spend(&used, 10, Nanos(60)), Ok(()));
+        }
+        assert_eq!((by_packets.spend(&used, 10, Nanos(60)), used.packets()), (Err(Expired), 3));
+        let (mut by_bytes, used) = life();
+        assert_eq!(by_bytes.spend(&used, 60, Nanos(60)), Ok(()));
+        // It would have been 101; nor does a smaller one pass behind it.
+        assert_eq!(by_bytes.spend(&used, 41, Nanos(60)), Err(Expired));
+        assert_eq!((by_bytes.spend(&used, 1, Nanos(60)), used.bytes()), (Err(Expired), 60));
+        let (mut by_time, used) = life();
+        assert_eq!(by_time.spend(&used, 1, Nanos(1_049)), Ok(()));
+        assert_eq!(by_time.check(&used, Nanos(1_050)), Err(Expired));
+        assert_eq!(by_time.spend(&used, 1, Nanos(1_050)), Err(Expired));
+    }
+
+    #[test]
+    fn each_bound_is_told_of_once() {
+        let soft = Lifetime { packets: Some(2), ..Lifetime::UNBOUNDED };
+        let hard = Lifetime { packets: Some(3), time: Some(Nanos(500)), ..Lifetime::UNBOUNDED };
+        let (mut life, counts) = (Life::new(soft, hard), used(0));
+        let told: Vec<Option<Bound>> = (0..5)
+            .map(|_| {
+                let _ = life.spend(&counts, 1, Nanos(1));
+                life.news(&counts, Nanos(1))
+            })
+            .collect();
+        assert_eq!(told, [None, Some(Bound::Soft), Some(Bound::Hard), None, None]);
+        let (mut idle, counts) = (Life::new(soft, hard), used(0));
+        let told = [499, 500, 501].map(|now| idle.news(&counts, Nanos(now)));
+        assert_eq!(told, [None, Some(Bound::Hard), None]);
+    }
+}
