@@ -1,8 +1,15 @@
 //! Peers: programs of bench/peers on DPDK, which are asked for a round whenever it is their turn.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
 
 /// Directory of the programs' sources when this was built.
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../bench/peers");
@@ -28,8 +35,81 @@ pub(crate) fn program(variable: &str, name: &str, target: &str) -> Option<PathBu
     })
 }
 
+/// Memory of a peer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Memory {
+    /// Huge pages, each 2 MiB, from which it has its memory where so many are free.
+    pub(crate) huge_pages: u64,
+    /// Most MiB otherwise.
+    pub(crate) most_mebibytes: u64,
+}
+
+/// Running peer, which waits for its turns. Killed on drop.
+pub(crate) struct Process {
+    child: Child,
+    input: ChildStdin,
+    lines: Receiver<String>,
+}
+
+impl Process {
+    /// Runs a program with these arguments behind those of DPDK.
+    ///
+    /// # Errors
+    /// The program cannot be run.
+    pub(crate) fn start(
+        program: &Path,
+        memory: Memory,
+        arguments: &[impl AsRef<OsStr>],
+    ) -> Result<Process, String> {
+        let mut child = Command::new(program)
+            .args(eal(memory))
+            .arg("--")
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| format!("{} cannot be run: {error}", program.display()))?;
+        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err("it has no input or output".to_owned());
+        };
+        let (sender, lines) = mpsc::channel();
+        thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                // DPDK talks, too.
+                if line.starts_with('{') && sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Process { child, input, lines })
+    }
+
+    /// Asks for a round, in a line.
+    pub(crate) fn ask(&mut self, line: &str) -> Option<()> {
+        writeln!(self.input, "{line}").and_then(|()| self.input.flush()).ok()
+    }
+
+    /// Next answer; `None` where none comes within `patience`.
+    pub(crate) fn answer(&mut self, patience: Duration) -> Option<Value> {
+        serde_json::from_str(&self.lines.recv_timeout(patience).ok()?).ok()
+    }
+
+    /// True if the program goes on.
+    pub(crate) fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 /// Returns the arguments of DPDK's EAL: no devices; memory from huge pages where so many are free, else up to so many MiB.
-pub(crate) fn eal(huge_pages: u64, most_mebibytes: u64) -> Vec<String> {
+fn eal(Memory { huge_pages, most_mebibytes }: Memory) -> Vec<String> {
     let free = fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
     let is_huge =
         free.ok().and_then(|text| text.trim().parse().ok()).is_some_and(|free: u64| free >= huge_pages);

@@ -4,11 +4,7 @@
 //! As many packets wait as there are queues, of random subscribers and code points; each turn brings a burst of 32 and takes as
 //! many out, which are used again. DPDK's rte_sched does the same beside, where DPDK is (`bench/peers/sched.c`).
 
-use std::io::{BufRead, BufReader, Write};
 use std::net::Ipv4Addr;
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{self, Receiver};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use dataplane::egress::{Ends, Next};
@@ -18,7 +14,6 @@ use dataplane::replay::SEED;
 use dataplane::shard::Setup;
 use dataplane::tables::Address;
 use dataplane::{Shard, Tables, Verdict};
-use serde_json::Value;
 use tally::{Count, NoTally, Tally};
 use wire::build;
 use wire::ethernet::Mac;
@@ -218,14 +213,13 @@ impl Bench {
 }
 
 /// rte_sched's program, waiting for its turns.
-struct Peer {
-    child: Child,
-    input: ChildStdin,
-    lines: Receiver<String>,
-}
+struct Peer(peer::Process);
 
-/// Huge pages that rte_sched needs to have its memory from them, each 2 MiB.
-const HUGE_PAGES: u64 = 256;
+/// Memory that rte_sched needs.
+const MEMORY: peer::Memory = peer::Memory { huge_pages: 256, most_mebibytes: 1_024 };
+
+/// Time within which rte_sched answers.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Peer {
     fn start(subscribers: u32) -> Result<Peer, String> {
@@ -235,49 +229,17 @@ impl Peer {
         let program = peer::program(VARIABLE, PROGRAM, "sched").ok_or_else(|| {
             format!("neither {VARIABLE} nor {PROGRAM} on the PATH is its program, and DPDK to build it is not here (Debian: libdpdk-dev pkg-config)")
         })?;
-        let mut child = Command::new(&program)
-            .args(peer::eal(HUGE_PAGES, 1_024))
-            .arg("--")
-            .arg(subscribers.to_string())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(|error| format!("{} cannot be run: {error}", program.display()))?;
-        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err("it has no input or output".to_owned());
-        };
-        let (sender, lines) = mpsc::channel();
-        thread::spawn(move || {
-            for line in BufReader::new(output).lines().map_while(Result::ok) {
-                // DPDK talks, too.
-                if line.starts_with('{') && sender.send(line).is_err() {
-                    return;
-                }
-            }
-        });
-        let mut peer = Peer { child, input, lines };
-        match peer.answer() {
+        let mut peer = Peer(peer::Process::start(&program, MEMORY, &[subscribers.to_string()])?);
+        match peer.0.answer(PATIENCE) {
             Some(_) => Ok(peer),
             None => Err("it ended; run it by itself to see why".to_owned()),
         }
     }
 
-    fn answer(&mut self) -> Option<Value> {
-        serde_json::from_str(&self.lines.recv_timeout(Duration::from_secs(30)).ok()?).ok()
-    }
-
     /// Millions of packets a second of a round.
     fn round(&mut self) -> Option<f64> {
-        writeln!(self.input, "{}", ROUND.as_secs_f64()).and_then(|()| self.input.flush()).ok()?;
-        self.answer()?["mpps"].as_f64()
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.0.ask(&ROUND.as_secs_f64().to_string())?;
+        self.0.answer(PATIENCE)?["mpps"].as_f64()
     }
 }
 

@@ -2,18 +2,13 @@
 //! asked for a round whenever it is its turn.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{self, Receiver};
-use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lookup::classify::Header;
-use serde_json::Value;
 use wire::Family;
 
-use crate::bench::peer;
+use crate::bench::peer::{self, Memory, Process};
 
 use super::{Answers, Disagreement, Plan, ROUNDS, median, subject, trace};
 
@@ -38,9 +33,7 @@ pub(crate) struct Peer {
     pub(crate) answers: Answers,
     /// Millions of look-ups a second, of each round: 64 and 1,024 at a time.
     rounds: [Vec<f64>; 2],
-    child: Child,
-    input: ChildStdin,
-    lines: Receiver<String>,
+    process: Process,
 }
 
 /// Files that the program reads; they are gone when this is.
@@ -142,8 +135,8 @@ impl Drop for Files {
     }
 }
 
-/// Huge pages that rte_acl needs to have its memory from them, each 2 MiB.
-const HUGE_PAGES: u64 = 900;
+/// Memory that rte_acl needs.
+const MEMORY: Memory = Memory { huge_pages: 900, most_mebibytes: 6_000 };
 
 impl Peer {
     fn start(
@@ -152,34 +145,15 @@ impl Peer {
         (setting, max_size): (&'static str, &str),
         patience: Duration,
     ) -> Result<Peer, String> {
-        let mut child = Command::new(program)
-            .args(peer::eal(HUGE_PAGES, 6_000))
-            .arg("--")
-            .args([files.rules(), files.trace()])
-            .arg(max_size)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(|error| format!("{} cannot be run: {error}", program.display()))?;
-        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err("it has no input or output".to_owned());
-        };
-        let (sender, lines) = mpsc::channel();
-        thread::spawn(move || {
-            for line in BufReader::new(output).lines().map_while(Result::ok) {
-                // DPDK talks, too.
-                if line.starts_with('{') && sender.send(line).is_err() {
-                    return;
-                }
-            }
-        });
+        let (rules, trace) = (files.rules(), files.trace());
+        let process =
+            Process::start(program, MEMORY, &[rules.as_os_str(), trace.as_os_str(), max_size.as_ref()])?;
         let answers = Answers { matches: 0, checksum: 0 };
         let rounds = [Vec::new(), Vec::new()];
-        let mut peer = Peer { setting, build: 0.0, memory: 0, answers, rounds, child, input, lines };
-        let built = peer.answer(patience).ok_or_else(|| match peer.child.try_wait() {
-            Ok(None) => format!("it is not built within {} s", patience.as_secs()),
-            _ => "it ended; run it by itself to see why".to_owned(),
+        let mut peer = Peer { setting, build: 0.0, memory: 0, answers, rounds, process };
+        let built = peer.process.answer(patience).ok_or_else(|| match peer.process.is_running() {
+            true => format!("it is not built within {} s", patience.as_secs()),
+            false => "it ended; run it by itself to see why".to_owned(),
         })?;
         peer.build = built["build_seconds"].as_f64().unwrap_or(0.0);
         peer.memory = built["memory_bytes"].as_u64().unwrap_or(0);
@@ -188,10 +162,6 @@ impl Peer {
             checksum: built["checksum"].as_u64().unwrap_or(0),
         };
         Ok(peer)
-    }
-
-    fn answer(&mut self, patience: Duration) -> Option<Value> {
-        serde_json::from_str(&self.lines.recv_timeout(patience).ok()?).ok()
     }
 
     /// Measures a round, with AVX2.
@@ -212,8 +182,8 @@ impl Peer {
     /// Millions of look-ups a second of one round with the implementation of that name, 64 and 1,024 at a time.
     fn ask(&mut self, implementation: &str, plan: &Plan<'_>) -> Option<[f64; 2]> {
         let time = (plan.time / ROUNDS).as_secs_f64();
-        writeln!(self.input, "{implementation} {time}").and_then(|()| self.input.flush()).ok()?;
-        let found = self.answer(2 * plan.time + Duration::from_secs(30))?;
+        self.process.ask(&format!("{implementation} {time}"))?;
+        let found = self.process.answer(2 * plan.time + Duration::from_secs(30))?;
         Some([found["mlookups_64"].as_f64()?, found["mlookups_1024"].as_f64()?])
     }
 
@@ -225,12 +195,5 @@ impl Peer {
     /// The better of [`Peer::rates`].
     pub(crate) fn rate(&self) -> Option<f64> {
         self.rates().map(|[small, large]| small.max(large))
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
