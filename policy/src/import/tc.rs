@@ -31,7 +31,7 @@ use emit::{Emit, Side};
 use filter::Filter;
 use ledger::Ledger;
 use source::Parent;
-use tree::{Builder, Cake, Entry, Tree, label};
+use tree::{Builder, Cake, Entry, Policed, Tree, label};
 
 /// Queues of Linux's traffic control.
 pub(super) const IMPORTER: Importer =
@@ -174,20 +174,15 @@ impl Reader {
             }
             let mut builder = self.builder(device, &[]);
             // The kernel has taken off the header of the link layer by then.
-            match builder.meter_of(&filter, 0) {
-                Ok(meter) => {
-                    self.ledger.translated(filter.object);
-                    let entry = |cond| Entry {
-                        cond,
-                        nodes: Vec::new(),
-                        meter: meter.clone(),
-                        mark: None,
-                        object: Some(filter.object),
-                    };
-                    entries.extend(filter.conds.iter().cloned().map(entry));
-                }
-                Err(why) => self.ledger.miss(filter.object, why),
-            }
+            let Some(Policed { meter }) = builder.policed(&filter, 0) else { continue };
+            let entry = |cond| Entry {
+                cond,
+                nodes: Vec::new(),
+                meter: meter.clone(),
+                mark: None,
+                object: Some(filter.object),
+            };
+            entries.extend(filter.conds.iter().cloned().map(entry));
         }
         for (to, (v4, v6, object)) in covered {
             if !(v4 && v6) {

@@ -23,6 +23,7 @@ mod prio;
 mod tbf;
 
 pub(super) use cake::Cake;
+pub(super) use meter::Policed;
 
 /// Longest name of a device in the names of its queues.
 const LONGEST: usize = 32;
@@ -292,7 +293,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// What is counted with a packet, and what of the source cannot be.
+/// Overhead counted with a packet, and parts of the source that cannot be counted.
 struct Counted {
     overhead: Option<Overhead>,
     missing: Vec<Why>,

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use wire::{BitRate, Bytes};
 
-use super::{Builder, Entry, MOST_ENTRIES};
+use super::{Builder, Entry, MOST_ENTRIES, Policed};
 use crate::import::cond::Cond;
 use crate::import::note::{NoteKind, Why};
 use crate::import::tc::filter::Filter;
@@ -54,7 +54,7 @@ struct Classes {
     by_handle: HashMap<Handle, usize>,
 }
 
-/// What a filter may lead to.
+/// Targets of filters.
 struct Finder<'a> {
     handle: Handle,
     classes: &'a Classes,
@@ -358,15 +358,7 @@ impl Builder<'_> {
             if out.len() >= MOST_ENTRIES {
                 return self.ledger.miss(filter.object, Why::TooMany);
             }
-            let header = self.header;
-            let meter = match self.meter_of(filter, header) {
-                Ok(meter) => meter,
-                Err(why) => {
-                    self.ledger.miss(filter.object, why);
-                    continue;
-                }
-            };
-            self.ledger.translated(filter.object);
+            let Some(Policed { meter }) = self.policed(filter, self.header) else { continue };
             for part in &filter.conds {
                 let Some(both) = descent.cond.and(part) else { continue };
                 let leaf =

@@ -8,13 +8,30 @@ use crate::import::tc::action::{Action, Control, Police};
 use crate::import::tc::filter::Filter;
 use crate::model::{ColourAction, Interface, Meter, MeterRate, Overhead};
 
+/// A filter that has been translated.
+pub(in crate::import::tc) struct Policed {
+    /// Meter of its policer, if it has one.
+    pub(in crate::import::tc) meter: Option<String>,
+}
+
 impl Builder<'_> {
-    /// Makes the meter of a filter's policer; reports other actions. `Err` for a filter without effect here.
-    pub(in crate::import::tc) fn meter_of(
-        &mut self,
-        filter: &Filter,
-        header: u64,
-    ) -> Result<Option<String>, Why> {
+    /// Translates the actions of a filter, to whose packets so many bytes of the link layer count. `None`, with a report, for a filter
+    /// without effect here.
+    pub(in crate::import::tc) fn policed(&mut self, filter: &Filter, header: u64) -> Option<Policed> {
+        match self.meter_of(filter, header) {
+            Ok(meter) => {
+                self.ledger.translated(filter.object);
+                Some(Policed { meter })
+            }
+            Err(why) => {
+                self.ledger.miss(filter.object, why);
+                None
+            }
+        }
+    }
+
+    /// Makes the meter of a filter's policer.
+    fn meter_of(&mut self, filter: &Filter, header: u64) -> Result<Option<String>, Why> {
         let mut name = None;
         for action in &filter.actions {
             match action {

@@ -3,7 +3,7 @@
 //! Packets come to a band by filters, else by their priority. Of forwarded packets Linux takes that from the type of service:
 //! two bits of it (`rt_tos2priority`), as RFC 1349 had them.
 
-use super::{Builder, Entry};
+use super::{Builder, Entry, Policed};
 use crate::import::cond::Cond;
 use crate::import::note::{NoteKind, Why};
 use crate::import::range::ByteSet;
@@ -68,15 +68,7 @@ impl Builder<'_> {
 
         let mut out = Vec::new();
         for filter in &filters {
-            let header = self.header;
-            let meter = match self.meter_of(filter, header) {
-                Ok(meter) => meter,
-                Err(why) => {
-                    self.ledger.miss(filter.object, why);
-                    continue;
-                }
-            };
-            self.ledger.translated(filter.object);
+            let Some(Policed { meter }) = self.policed(filter, self.header) else { continue };
             // One that leads nowhere leads to what the priority would (`prio_classify`).
             let leaf = match band_of(filter) {
                 Some(band) => to_band(band),
