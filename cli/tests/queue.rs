@@ -292,7 +292,30 @@ fn a_replay_measures_delay_variation_and_rate_of_queues_and_classes() {
     );
 }
 
-/// Where an interface has a rate and no tree, its one queue is measured.
+/// Programs that read JSON find every key of a queue and of a class without packets, too.
+#[test]
+fn a_queue_and_a_class_without_packets_have_all_figures() {
+    let room = Room::new("measured-none");
+    let policy = room.write(
+        "policy.toml",
+        format!(
+            "{INTERFACES}[[class]]\nname = \"none\"\nprotocol = \"tcp\"\n[[class]]\nname = \"all\"\n[[queue]]\nname = \"root\"\non = \"wan\"\n[[queue]]\nname = \"calls\"\nin = \"root\"\nphb = \"ef\"\n[[queue]]\nname = \"rest\"\nin = \"root\"\n"
+        ),
+    );
+    let lan = capture(&room, "a.pcapng", &[(0, packet(5, 1_000, 0, 0))]);
+    let json = wirerate(&["replay", &policy, &lan, "--json"]).exits(0).json();
+    let keys =
+        |value: &Value| value.as_object().map(|object| object.keys().cloned().collect::<Vec<String>>());
+    assert_eq!(json["queues"][0]["name"], "calls");
+    assert_eq!(keys(&json["queues"][0]), keys(&json["queues"][1]));
+    assert_eq!(keys(&json["classes"]["none"]), keys(&json["classes"]["all"]));
+    assert_eq!(
+        (number(&json["queues"][0], "/rate_bps"), number(&json["queues"][0], "/delay_ns/max")),
+        (0, 0)
+    );
+}
+
+/// The one queue of an interface with a rate and without a tree is measured.
 #[test]
 fn the_queue_of_a_port_without_a_tree_is_measured_where_it_has_a_rate() {
     let room = Room::new("measured-port");

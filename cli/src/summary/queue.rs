@@ -40,6 +40,11 @@ impl Figures {
         measured.map(|measured| Figures { measured: measured.clone(), rate: all.rate(measured) })
     }
 
+    /// Figures of a queue or class without packets.
+    fn none() -> Figures {
+        Figures { measured: Measured::new(), rate: 0.0 }
+    }
+
     fn lost(&self) -> Value {
         let lost = self.measured.lost.iter();
         Value::Object(lost.map(|(reason, packets)| ((*reason).to_owned(), (*packets).into())).collect())
@@ -89,7 +94,10 @@ impl ClassRow {
         let Traffic { frames, bytes } = self.count.traffic;
         let mut object =
             json!({ "frames": frames, "bytes": bytes, "green": green, "yellow": yellow, "red": red });
-        if let (Some(figures), Some(object)) = (&self.figures, object.as_object_mut()) {
+        let none = (frames == 0).then(Figures::none);
+        if let (Some(figures), Some(object)) =
+            (self.figures.as_ref().or(none.as_ref()), object.as_object_mut())
+        {
             object.insert("sent".to_owned(), figures.measured.sent.into());
             object.insert("sent_bytes".to_owned(), figures.measured.bytes.into());
             object.insert("marked".to_owned(), figures.measured.marked.into());
@@ -122,7 +130,10 @@ impl QueueRow {
             "interface": self.interface, "side": self.side, "name": self.name,
             "frames": sent, "bytes": sent_bytes, "full": full, "early": early, "marked": marked,
         });
-        if let (Some(figures), Some(object)) = (&self.figures, object.as_object_mut()) {
+        let none = (sent + full + early == 0).then(Figures::none);
+        if let (Some(figures), Some(object)) =
+            (self.figures.as_ref().or(none.as_ref()), object.as_object_mut())
+        {
             figures.add_to(object);
         }
         object

@@ -105,7 +105,8 @@ impl Distribution {
 }
 
 impl Measured {
-    fn new() -> Measured {
+    /// Nothing yet.
+    pub(crate) fn new() -> Measured {
         Measured {
             sent: 0,
             bytes: 0,
