@@ -335,7 +335,7 @@ fn the_queue_of_a_port_without_a_tree_is_measured_where_it_has_a_rate() {
     assert_eq!(json["queues"], Value::Array(Vec::new()));
 }
 
-/// What a download waits in the tree of its ingress, and what it then waits for its port, count apart.
+/// A download's delay in the tree of its ingress, and then before its port, count apart.
 #[test]
 fn a_packet_that_passes_two_trees_is_measured_in_each() {
     let room = Room::new("measured-twice");

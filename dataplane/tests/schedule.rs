@@ -285,7 +285,7 @@ fn incoming_packets_are_shaped_before_their_port() {
     assert_eq!(outcome.dropped.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [4, 5]);
 }
 
-/// Who was served alone before a pause owes nothing behind it, whatever the weights.
+/// A queue served alone before a pause owes nothing behind it, whatever the weights.
 #[test]
 fn a_pause_lets_all_of_wfq_begin_anew() {
     let queues = format!(

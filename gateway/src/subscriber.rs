@@ -29,10 +29,10 @@ pub struct SubscriberQuery {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SubscriberOrder {
-    /// Those with the highest rates first.
+    /// Highest rates first.
     #[default]
     Rate,
-    /// Those of whom most bytes wait first.
+    /// Most waiting bytes first.
     Backlog,
 }
 

@@ -39,7 +39,7 @@ struct Span {
     bytes: u64,
     /// Whole nanoseconds.
     whole: u64,
-    /// What the division leaves over, in nanoseconds divided by the rate.
+    /// Remainder of the division, in nanoseconds divided by the rate.
     rest: u64,
 }
 

@@ -35,7 +35,7 @@ As root, the queues of a device (docs/qos.md has it for all devices):
 The commands of a script:
   wirerate import tc policy/tests/import/tc/htb.sh > queues.toml"))]
 pub(crate) struct Arguments {
-    /// What wrote it
+    /// Program that wrote the rules
     #[arg(value_enum)]
     format: Format,
 
@@ -50,14 +50,14 @@ pub(crate) struct Arguments {
     ip_version: Option<Version>,
 }
 
-/// What rules can be read.
+/// Format of the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
     /// `nft -j list ruleset`
     Nft,
     /// `iptables-save` or `ip6tables-save`
     Iptables,
-    /// What `tc qdisc show`, `tc class show` and `tc filter show` print, text or JSON, or the commands of a script
+    /// Output of `tc qdisc show`, `tc class show` and `tc filter show`, text or JSON, or the commands of a script
     Tc,
     /// ClassBench filter sets
     Classbench,

@@ -113,7 +113,7 @@ struct Paces {
     guarantee: Option<Pace>,
 }
 
-/// What happens next in a tree.
+/// Next event of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
     Timer,

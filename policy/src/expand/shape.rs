@@ -17,7 +17,7 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// Those of most paths (RFC 8289, sections 4.2 and 4.3).
+    /// Values for most paths (RFC 8289, sections 4.2 and 4.3).
     pub(crate) const USUAL: Times = Times { target: 5_000_000, interval: 100_000_000 };
 }
 

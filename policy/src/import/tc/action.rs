@@ -32,7 +32,7 @@ pub(super) struct Police {
     pub(super) conform: Option<Control>,
 }
 
-/// What happens after an action.
+/// Treatment of a packet after an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Control {
     Drop,

@@ -75,7 +75,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// What filters of all kinds have.
+/// Parts of filters of all kinds.
 #[derive(Default)]
 struct Common {
     target: Option<Handle>,

@@ -15,7 +15,7 @@ pub(super) struct Ledger {
     strange: Vec<Untranslated>,
 }
 
-/// What became of an object, so far.
+/// Fate of an object, so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     /// Nobody has looked at the object.

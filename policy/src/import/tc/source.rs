@@ -61,7 +61,7 @@ pub(super) enum Parent {
     Of(Handle),
 }
 
-/// What a filter says before its kind.
+/// Words of a filter before its kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) protocol: Option<String>,

@@ -5,7 +5,7 @@ use crate::import::note::{Origin, Why};
 use crate::import::tc::json::Json;
 use crate::import::tc::unit::{Handle, number};
 
-/// What a command shows: the device and parent of the listing that follows.
+/// Listing that follows a command: its device and parent.
 pub(super) struct Shown {
     pub(super) device: Option<String>,
     pub(super) parent: Parent,
