@@ -93,6 +93,8 @@ A chip and a mapping of one's own:
   bottleneck              name text relief: what each resource would bring were it infinitely fast
   instructions_per_packet mix simulated_instructions wall_seconds assumed
   fates                   frames of the whole run that the policy ended, by reason; delivered: to the gateway itself
+Engines have done their work once a frame is queued before its port, and it counts as delivered. What a `rate` or the queues of a
+policy delay after that, or drop, is in no latency, but in `fates` and in the captures of --out.
 
 --out DIR is written as by `replay`; where nothing is lost, it is the same. What is lost is in DIR/dropped.pcapng with
 the comment `lost: overload`.",
