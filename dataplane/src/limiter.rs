@@ -1,7 +1,7 @@
 //! Bounds on rates and on numbers of connections, by rule or by source address.
 //!
-//! Memory is fixed. Limits by source live in a table of sets of eight entries; in a set full of counting sources a new
-//! source is refused rather than let through uncounted.
+//! Memory is fixed. Limits by source live in a table of sets of eight entries; a new source both of whose sets are full of
+//! counting ones is refused rather than let through uncounted.
 //!
 //! Of a bound for all workers each worker lets pass its share, rounded up. A source belongs to one worker, which counts
 //! all of its traffic.
@@ -19,6 +19,10 @@ use wire::Nanos;
 use crate::flow::Key;
 use crate::nat::Share;
 use crate::tables::{Address, FilterRule, Tables};
+
+mod set;
+
+pub(crate) use set::Sets;
 
 /// A token bucket, kept as the time at which the bucket would be full again (the generic cell rate algorithm, ITU-T
 /// I.371): eight bytes, and no arithmetic between packets.
@@ -254,78 +258,6 @@ pub fn subject(source: Address, number: u32) -> Key {
     }
 }
 
-/// Entries of one set.
-const WAYS: usize = 8;
-
-/// A set-associative table of values by key.
-#[derive(Debug)]
-pub(crate) struct Sets<V> {
-    pub(crate) keys: Vec<Key>,
-    pub(crate) values: Vec<V>,
-    mask: usize,
-}
-
-impl<V: Copy + Default> Sets<V> {
-    /// Room for about `entries`; none at all for 0.
-    pub(crate) fn new(entries: usize) -> Sets<V> {
-        if entries == 0 {
-            return Sets { keys: Vec::new(), values: Vec::new(), mask: 0 };
-        }
-        // Twice the room, so that a set of eight overflows by chance only rarely.
-        let sets = (2 * entries / WAYS).max(1).next_power_of_two();
-        Sets {
-            keys: vec![Key::default(); sets * WAYS],
-            values: vec![V::default(); sets * WAYS],
-            mask: sets - 1,
-        }
-    }
-
-    /// The place of `key`; one with the value `new` if it has none and a value of its set is `vacant`.
-    pub(crate) fn find_or_take(
-        &mut self,
-        key: &Key,
-        hash: u64,
-        new: V,
-        vacant: impl Fn(&V) -> bool,
-    ) -> Option<u32> {
-        let first = (hash as usize & self.mask) * WAYS;
-        let places = first..(first + WAYS).min(self.keys.len());
-        if let Some(place) = places.clone().find(|place| self.keys[*place] == *key) {
-            return u32::try_from(place).ok();
-        }
-        let is_free = |place: &usize| !self.keys[*place].is_some() || vacant(&self.values[*place]);
-        let place = places.clone().find(is_free)?;
-        self.keys[place] = *key;
-        self.values[place] = new;
-        u32::try_from(place).ok()
-    }
-
-    /// The value of `key`, if it has one.
-    pub(crate) fn get(&self, key: &Key, hash: u64) -> Option<&V> {
-        let first = (hash as usize & self.mask) * WAYS;
-        let mut places = first..(first + WAYS).min(self.keys.len());
-        places.find(|place| self.keys[*place] == *key).and_then(|place| self.values.get(place))
-    }
-
-    pub(crate) fn value(&mut self, place: u32) -> Option<&mut V> {
-        self.values.get_mut(place as usize)
-    }
-
-    /// True if the table has no entries at all.
-    pub(crate) fn is_none(&self) -> bool {
-        self.keys.is_empty()
-    }
-
-    /// Number of places.
-    pub(crate) fn len(&self) -> usize {
-        self.keys.len()
-    }
-
-    pub(crate) fn memory_bytes(&self) -> usize {
-        size_of_val(self.keys.as_slice()) + size_of_val(self.values.as_slice())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -390,19 +322,5 @@ mod tests {
         // Full again after five seconds' rest, never fuller.
         let later = start + Nanos::from_secs(100);
         assert_eq!((0..20).filter(|_| bucket.take(later, second, 5)).count(), 5);
-    }
-
-    #[test]
-    fn sets_refuse_rather_than_forget_what_counts() {
-        let mut sets: Sets<u32> = Sets::new(4);
-        assert_eq!(sets.keys.len(), WAYS);
-        for n in 0..8 {
-            let place = sets.find_or_take(&subject(Address::v4(n), 0), 0, 0, |count| *count == 0).unwrap();
-            *sets.value(place).unwrap() += 1;
-        }
-        assert_eq!(sets.find_or_take(&subject(Address::v4(9), 0), 0, 0, |count| *count == 0), None);
-        let again = sets.find_or_take(&subject(Address::v4(3), 0), 0, 0, |count| *count == 0).unwrap();
-        *sets.value(again).unwrap() -= 1;
-        assert_eq!(sets.find_or_take(&subject(Address::v4(9), 0), 0, 0, |count| *count == 0), Some(again));
     }
 }

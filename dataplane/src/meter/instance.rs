@@ -1,7 +1,8 @@
 //! Instances of meters: one for all packets, or one for each flow, address or prefix.
 //!
-//! Memory is fixed: instances lie in sets of eight. An instance whose buckets are full is as good as new, and makes room for
-//! another; where there is none, the packet is red, or shares an instance with others of its kind, as the policy says.
+//! Memory is fixed: instances lie in sets of eight, two of which a key may be in. An instance whose buckets are full is as good as
+//! new, and makes room for another; where there is none, the packet is red, or shares an instance with others of its kind, as the
+//! policy says.
 
 use std::net::IpAddr;
 
