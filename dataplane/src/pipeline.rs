@@ -570,12 +570,11 @@ fn enter<T: Tally>(frame: Frame, further: u8, cx: &mut Cx<'_, T>) {
     let (mut ends, mut ingress) = (queue::ends(&frame, cx), queue::ingress(&frame));
     cx.shard.egress.enter(frame, ingress, &ends, cx.tally);
     for _ in 0..further {
-        let Some(mut part) = cx.shard.parts.pop_front() else { return };
+        let Some((part, is_ready)) = next_part(cx) else { return };
         if part.meta.ingress == LOCAL && ingress != LOCAL {
             // What completes a handshake on the other side is no part of this packet, but the gateway's own.
             (ends, ingress) = (queue::ends(&part, cx), LOCAL);
         }
-        let is_ready = encap::part(&mut part, cx);
         if !is_ready || cx.shard.egress.refusal(ingress, part.meta.egress).is_some() {
             cx.pool.put(part);
             cx.shard.counters.parts_lost += 1;
@@ -587,8 +586,7 @@ fn enter<T: Tally>(frame: Frame, further: u8, cx: &mut Cx<'_, T>) {
 
 /// Queues a further fragment of the packet just queued, or a packet sent to the other side along with it.
 fn queue_part<T: Tally>(cx: &mut Cx<'_, T>) {
-    let Some(mut part) = cx.shard.parts.pop_front() else { return };
-    let is_ready = encap::part(&mut part, cx);
+    let Some((part, is_ready)) = next_part(cx) else { return };
     match cx.shard.egress.port(part.meta.egress).filter(|queue| is_ready && !queue.is_full()) {
         Some(queue) => queue.push(part),
         None => {
@@ -596,4 +594,13 @@ fn queue_part<T: Tally>(cx: &mut Cx<'_, T>) {
             cx.shard.counters.parts_lost += 1;
         }
     }
+}
+
+/// Takes the next packet that is queued behind another, at its port as that one is, not at one of the port's VLANs; and says if it can
+/// leave. It is encrypted here if it leaves by a tunnel.
+fn next_part<T: Tally>(cx: &mut Cx<'_, T>) -> Option<(Frame, bool)> {
+    let mut part = cx.shard.parts.pop_front()?;
+    let is_ready = encap::part(&mut part, cx);
+    part.meta.egress = cx.tables.interface(part.meta.egress).map_or(part.meta.egress, |own| own.root);
+    Some((part, is_ready))
 }

@@ -102,9 +102,7 @@ pub(crate) fn part<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> bool {
     if frame.meta.tunnel & tunnel::OUT == 0 {
         return true;
     }
-    let is_sealed = seal(frame, cx).is_ok();
-    to_port(frame, cx.tables);
-    is_sealed
+    seal(frame, cx).is_ok()
 }
 
 /// Fragments a packet for the tunnel, and seals each fragment.
@@ -122,18 +120,12 @@ fn parts<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
         // A frame is two words: what is moved is not the packet.
         let Some(mut part) = cx.shard.parts.remove(place) else { break };
         let sealed = seal(&mut part, cx);
-        to_port(&mut part, cx.tables);
         cx.shard.parts.insert(place, part);
         if let Err(reason) = sealed {
             return Step::Drop(reason);
         }
     }
     Step::Next
-}
-
-/// A packet behind another is queued at its port at once, not at one of the port's VLANs.
-fn to_port(frame: &mut Frame, tables: &Tables) {
-    frame.meta.egress = tables.interface(frame.meta.egress).map_or(frame.meta.egress, |own| own.root);
 }
 
 /// Encrypts the frame's packet, and puts the outer header and that of the link in front.
