@@ -67,6 +67,8 @@ enum Policy {
     Napt,
     /// A stateful firewall that meters and marks.
     DiffServ,
+    /// A stateful firewall before a tree of queues: shaped subscribers, each of four queues.
+    Scheduled,
 }
 
 /// Packets of a flow to measure.
@@ -99,6 +101,7 @@ const KINDS: &[Kind] = &[
     kind("tcp-napt", Protocol::TCP, false, Policy::Napt, Shape::Established),
     kind("icmp-napt", Protocol::ICMP, false, Policy::Napt, Shape::Established),
     kind("udp-metered", Protocol::UDP, false, Policy::DiffServ, Shape::Established),
+    kind("udp-scheduled", Protocol::UDP, false, Policy::Scheduled, Shape::Established),
     kind("udp-metered-first", Protocol::UDP, false, Policy::DiffServ, Shape::First),
     kind("udp-first", Protocol::UDP, false, Policy::Firewall, Shape::First),
     kind("tcp-first", Protocol::TCP, false, Policy::Firewall, Shape::First),
@@ -114,6 +117,9 @@ const KINDS: &[Kind] = &[
     kind("tcp6", Protocol::TCP, true, Policy::Firewall, Shape::Established),
     kind("udp6-first", Protocol::UDP, true, Policy::Firewall, Shape::First),
 ];
+
+/// Nanoseconds from one frame to the next.
+const PERIOD: u64 = 100;
 
 /// Flows that have been decided before established ones are measured.
 const FLOWS: u32 = 64;
@@ -178,6 +184,15 @@ impl Kind {
                  [[meter]]\nname = \"gold\"\nkind = \"trtcm\"\nrate = \"1 Gbit/s\"\nburst = 100000000\n\
                  peak-rate = \"2 Gbit/s\"\npeak-burst = 100000000\ngreen = \"af11\"\nyellow = \"af12\"\n",
             );
+        }
+        if self.policy == Policy::Scheduled {
+            text.push_str(
+                "[[queue]]\nname = \"root\"\non = [\"lan\", \"wan\"]\nrate = \"10 Gbit/s\"\n\
+                 [[queue]]\nname = \"subscriber\"\nin = \"root\"\nper = \"source\"\nrate = \"10 Gbit/s\"\n",
+            );
+            for (leaf, phb) in ["phb = \"ef\"", "phb = \"af1\"", "phb = \"af2\"", ""].iter().enumerate() {
+                text.push_str(&format!("[[queue]]\nname = \"{leaf}\"\nin = \"subscriber\"\n{phb}\n"));
+            }
         }
         if self.policy == Policy::Napt {
             text.push_str(
@@ -310,15 +325,16 @@ impl Gateway {
         }
     }
 
-    /// Takes one frame through, stage by stage, and returns the frames sent.
+    /// Takes one frame through, stage by stage, and returns the frame sent. The scheduler's work goes into its own tally.
     #[inline(always)]
     fn pass<T: Tally + 'static>(
         &mut self,
         load: &Load,
         tally: &mut T,
+        scheduler: &mut T,
         watch: &mut impl Watch<T>,
     ) -> Option<Vec<u8>> {
-        self.now += Nanos(100);
+        self.now += Nanos(PERIOD);
         let frame = self.batch.extend_from(&mut self.pool).unwrap();
         assert!(frame.fill(&load.bytes));
         frame.meta.ingress = load.ingress;
@@ -328,20 +344,24 @@ impl Gateway {
         for frame in self.ended.drain(..) {
             self.pool.put(frame);
         }
-        let mut sent = None;
-        for port in (0..self.shard.egress.ports() as u16).map(PortId) {
-            while let Next::Frame(frame, _) = self.shard.next(port, self.now) {
-                sent = Some(frame.bytes().to_vec());
+        let waits: Option<usize> = self.shard.egress.lengths().position(|length| length > 0);
+        let port = PortId(waits? as u16);
+        // A shaper lets a frame go in its time, which is over before the next frame comes.
+        let until = self.now + Nanos(PERIOD - 1);
+        match schedule_one(&mut self.shard, port, until, scheduler) {
+            Next::Frame(frame, _) => {
+                let sent = frame.bytes().to_vec();
                 self.pool.put(frame);
+                Some(sent)
             }
+            _ => panic!("it departs"),
         }
-        sent
     }
 
     /// Takes a batch through, and takes the frames sent.
     #[inline(never)]
     fn run(&mut self, load: &[Load]) {
-        self.now += Nanos(100 * load.len() as u64);
+        self.now += Nanos(PERIOD * load.len() as u64);
         for load in load {
             let frame = self.batch.extend_from(&mut self.pool).unwrap();
             assert!(frame.fill(&load.bytes));
@@ -364,7 +384,7 @@ impl Gateway {
     /// Sets a connection up, and gives its ends as the outside has them.
     fn open(&mut self, kind: Kind, flow: u32) -> Ends {
         let inside = kind.ends(flow);
-        let mut pass = |load: Load| self.pass(&load, &mut NoTally, &mut ()).expect("it passes");
+        let mut pass = |load: Load| self.pass(&load, &mut NoTally, &mut NoTally, &mut ()).expect("it passes");
         let sent = pass(kind.packet(inside, Saying::Opens, true));
         let outside = seen_outside(inside, &sent, kind.protocol);
         if kind.protocol == Protocol::TCP {
@@ -374,6 +394,12 @@ impl Gateway {
         pass(kind.packet(outside, Saying::Goes, false));
         outside
     }
+}
+
+/// An opportunity to send. Of a port with a tree it is the scheduler's: the frame is queued in it, and its turn found.
+#[inline(never)]
+fn schedule_one<T: Tally>(shard: &mut Shard, port: PortId, now: Nanos, tally: &mut T) -> Next {
+    shard.next_tallied(port, now, tally)
 }
 
 /// A flow's ends after translation, read off a frame that was sent.
@@ -413,7 +439,7 @@ fn prepare(kind: Kind, packets: u32) -> (Gateway, Vec<Load>) {
 fn native(kind: Kind, packets: u32) -> Gateway {
     let (mut gateway, load) = prepare(kind, packets);
     for load in &load {
-        black_box(gateway.pass(load, &mut NoTally, &mut ()));
+        black_box(gateway.pass(load, &mut NoTally, &mut NoTally, &mut ()));
     }
     gateway
 }
@@ -498,8 +524,13 @@ impl Watch<Sum> for Sums {
 fn print_tallied(kind: Kind, packets: u32) {
     let (mut gateway, load) = prepare(kind, packets);
     let (mut sums, mut sent) = (Sums::default(), 0);
+    let mut scheduler = Sum::default();
     for load in &load {
-        sent += u32::from(gateway.pass(load, &mut Sum::default(), &mut sums).is_some());
+        sent += u32::from(gateway.pass(load, &mut Sum::default(), &mut scheduler, &mut sums).is_some());
+    }
+    if kind.policy == Policy::Scheduled {
+        scheduler.frames = sent.into();
+        sums.stages.insert("schedule", scheduler);
     }
     let stages: Vec<String> = sums.stages.iter().map(|(stage, sum)| sum.json(stage)).collect();
     println!(
