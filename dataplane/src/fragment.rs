@@ -34,7 +34,7 @@ use wire::{Family, Frame, Nanos};
 use crate::verdict::Reason;
 use held::{Held, List};
 use lookup::memory::MemoryError;
-use range::Added;
+pub(crate) use range::{Added, Ranges};
 pub(crate) use reload::{FragmentsPlan, Moved};
 use share::Shares;
 use table::{Datagram, Stage, Table, UNKNOWN};

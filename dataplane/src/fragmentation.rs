@@ -20,7 +20,7 @@ const MORE: u16 = 0x2000;
 /// The bit of an option's type that says whether it goes into every fragment (RFC 791, section 3.1).
 const COPIED: u8 = 0x80;
 /// The most that header and options take.
-const MAX_HEADER_LEN: usize = 60;
+pub(crate) const MAX_HEADER_LEN: usize = 60;
 
 /// Fragments the IPv4 packet whose header lies at `network` in `frame` into fragments of at most `mtu` bytes, link-layer header
 /// not counted. `frame` becomes the first fragment; the further ones, in order, are added to `fragments`. Returns how many

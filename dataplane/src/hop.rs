@@ -296,6 +296,15 @@ impl Hops {
         Ok(())
     }
 
+    /// Bounds the packets to all neighbours on an interface that has no link-layer addresses, to what the interface carries at most.
+    pub(crate) fn bound_mtu(&mut self, tables: &Tables, interface: PortId, mtu: u16) {
+        let Some(own) = tables.interface(interface) else { return };
+        let entries = self.entries.iter_mut().take(self.own);
+        for hop in entries.filter(|hop| hop.interface == interface && hop.is_known()) {
+            hop.mtu = own.mtu.min(mtu);
+        }
+    }
+
     /// Makes a neighbour unresolved, unless the policy names it or its address is assumed.
     pub(crate) fn remove(&mut self, tables: &Tables, wanted: Wanted) {
         if self.resolve == Resolve::Assume || is_fixed(tables, wanted) {

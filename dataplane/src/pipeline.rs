@@ -21,6 +21,7 @@ use wire::{BATCH, Batch, Frame, Nanos};
 
 use crate::flag;
 use crate::hop::leaves;
+use crate::sa;
 use crate::stage::answer::Answer;
 use crate::stage::classify::Classify;
 use crate::stage::decap::Decap;
@@ -257,14 +258,18 @@ impl Pipeline {
         if begin == Begin::AtTrack {
             run_stages(&stages.taken, batch, cx);
         }
+        let is_spread = is_spread(batch, cx);
         if cx.tables.mode == Mode::Stateful {
+            if is_spread && begin == Begin::AtFront {
+                return self.run_apart(batch, ended, cx);
+            }
             if begin == Begin::AtFront {
                 run_stages(&stages.front, batch, cx);
             }
             return self.run_tracked(batch, ended, cx);
         }
         let front = if begin == Begin::AtFront { &stages.front } else { &stages.first };
-        if is_due_before_one(batch, cx) {
+        if is_spread || is_due_before_one(batch, cx) {
             for mut frame in batch.drain() {
                 let now = frame.meta.received;
                 pass_time(now, cx);
@@ -277,6 +282,22 @@ impl Pipeline {
             for frame in batch.drain() {
                 leave(frame, ended, cx);
             }
+        }
+    }
+
+    /// Takes the frames of a batch through all stages one by one.
+    #[cold]
+    fn run_apart<T: Tally + 'static>(
+        &mut self,
+        batch: &mut Batch,
+        ended: &mut Vec<Frame>,
+        cx: &mut Cx<'_, T>,
+    ) {
+        for mut frame in batch.drain() {
+            let now = frame.meta.received;
+            take_through(&cx.tables.stages.front, &mut frame, cx);
+            alone(frame, ended, cx);
+            self.released(now, ended, cx);
         }
     }
 
@@ -421,7 +442,19 @@ fn run_stages<T: Tally + 'static>(places: &[u8], frames: &mut [Frame], cx: &mut 
 #[inline(always)]
 fn is_due_before_one<T: Tally>(batch: &Batch, cx: &Cx<'_, T>) -> bool {
     let mut moments = batch.iter().map(|frame| frame.meta.received);
-    moments.any(|now| cx.shard.flows.is_due(now) || cx.shard.fragments.is_due(now))
+    moments
+        .any(|now| cx.shard.flows.is_due(now) || cx.shard.fragments.is_due(now) || cx.shard.sas.is_due(now))
+}
+
+/// True if one frame of a batch may bring a tunnel news that hold before another one.
+#[inline(always)]
+fn is_spread<T: Tally>(batch: &Batch, cx: &Cx<'_, T>) -> bool {
+    if cx.tables.tunnels.is_empty() {
+        return false;
+    }
+    let moments = || batch.iter().map(|frame| frame.meta.received);
+    let (first, last) = (moments().min().unwrap_or_default(), moments().max().unwrap_or_default());
+    last.since(first) >= sa::LAG
 }
 
 /// Takes the first `many` of the frames through `stages`, and lets them leave.

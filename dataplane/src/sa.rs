@@ -11,19 +11,29 @@ use esp::{Transform, Window};
 use wire::Nanos;
 use wire::esp::{Direction, Esn};
 
-use crate::tables::{Address, SaSpec, Tables};
+use crate::stage::decap::Quote;
+use crate::tables::{Address, SaSpec, Tables, Tunnel};
 use crate::verdict::Reason;
 
 mod count;
 mod event;
+mod learnt;
 mod life;
+mod peer;
+mod reassembly;
 mod sequence;
 
 pub use count::{SaErrors, SaView};
 use event::Events;
 pub use event::SaEvent;
+pub(crate) use learnt::LAG;
+use learnt::{Learnt, News};
 pub use life::{Bound, Used};
 pub(crate) use life::{Expired, Life};
+pub(crate) use peer::Peer;
+use peer::{Followed, Given};
+use reassembly::Reassembly;
+pub(crate) use reassembly::{Congestion, Fragment, Whole};
 pub(crate) use sequence::UsedUp;
 pub use sequence::{Known, Numbering, Sequence, Sequences};
 
@@ -41,6 +51,9 @@ pub struct Sas {
     outbound: Vec<Outbound>,
     /// Bounds that have been reached.
     events: Events,
+    learnt: Learnt,
+    /// Outer packets that came in fragments. A reload begins anew.
+    pub(crate) reassembly: Reassembly,
 }
 
 /// Security association of packets that come in.
@@ -61,6 +74,8 @@ pub struct Inbound {
     errors: SaErrors,
     /// Numbers lost before the window was another one.
     lost_before: u64,
+    /// The peer's end, where it is followed.
+    followed: Followed,
 }
 
 /// Security association of packets that leave. Each shard has its own, and the numbers are all shards'.
@@ -77,6 +92,9 @@ pub struct Outbound {
     tunnel: u16,
     life: Life,
     errors: SaErrors,
+    /// End of the peer, where packets go to.
+    pub(crate) peer: Peer,
+    given: Given,
 }
 
 impl Inbound {
@@ -84,6 +102,13 @@ impl Inbound {
     #[inline]
     pub(crate) fn check(&self, now: Nanos) -> Result<(), Expired> {
         self.life.check(&self.sequence.used, now)
+    }
+
+    /// Returns the peer's end if that is news: only the packet with the highest number so far tells, so that what is late, or was
+    /// delayed by somebody, does not (RFC 7296, section 2.23).
+    #[inline]
+    pub(crate) fn follow(&mut self, number: u64, source: Peer, now: Nanos) -> Option<Peer> {
+        if self.window.top() == number { self.followed.moved(source, now) } else { None }
     }
 
     /// Takes a packet in whose ICV is right, with so many bytes of text.
@@ -147,6 +172,8 @@ impl Sas {
             esn: tunnel.out.esn,
             transform: Arc::clone(&tunnel.out.transform),
             sequence: Arc::clone(&tunnel.out.sequence),
+            peer: Peer::of(tunnel),
+            given: Given::of(tunnel),
         }));
         for (number, tunnel) in list.iter().enumerate() {
             for spec in &tunnel.inward {
@@ -158,13 +185,36 @@ impl Sas {
                     life: Life::new(spec.soft, spec.hard),
                     errors: SaErrors::default(),
                     lost_before: 0,
+                    followed: Followed::new(tunnel),
                     transform: Arc::clone(&spec.transform),
                     window: Window::closed_at(spec.window, spec.sequence.last()),
                     sequence: Arc::clone(&spec.sequence),
                 });
             }
         }
+        if !list.is_empty() {
+            sas.reassembly = Reassembly::new(&tables.timeouts);
+        }
+        sas.learnt = Learnt::new(&tables.tunnels, sas.inbound.len());
         sas
+    }
+
+    /// Takes in another end of a tunnel's peer.
+    pub(crate) fn learn_peer(&mut self, tunnel: u16, peer: Peer, now: Nanos) {
+        self.learnt.learn(tunnel, News::Peer(peer), now);
+    }
+
+    /// Number of the tunnel that an ICMP error for `local` quotes a packet of.
+    pub(crate) fn quoted(&self, quote: &Quote, local: Address, tables: &Tables) -> Option<u16> {
+        let mut numbered = tables.tunnels.list.iter().zip(0..);
+        let has_sent = |(tunnel, number): &(&Tunnel, u16)| {
+            let mut sources = self.inbound.iter().filter(|sa| sa.tunnel == *number);
+            tunnel.local == local
+                && tunnel.udp == quote.udp
+                && tunnel.out.spi == quote.spi
+                && (tunnel.remote == quote.remote || sources.any(|sa| sa.followed.is_at(quote.remote)))
+        };
+        numbered.find(has_sent).map(|(_, number)| number)
     }
 
     /// The security association of packets that come in with this SPI for this destination.
@@ -211,6 +261,8 @@ impl Sas {
             + self.outbound.capacity() * size_of::<Outbound>()
             + self.index.capacity() * (size_of::<((u32, Address), u32)>() + 1)
             + self.inbound.iter().map(|sa| sa.window.memory_bytes()).sum::<usize>()
+            + self.learnt.memory_bytes()
+            + self.reassembly.memory_bytes()
     }
 
     /// Bytes on a network processor: of each, 64 of state and 448 of expanded keys (of AES-256, 15 for rounds of 16 bytes each, and a
@@ -240,8 +292,9 @@ impl SasPlan {
         }
     }
 
-    /// Puts the new state in force, with the numbers and windows of what stays. The retired state stays here.
+    /// Puts the new state in force, with the numbers, windows and ends of what stays. The retired state stays here.
     pub(crate) fn apply(&mut self, sas: &mut Sas, now: Nanos) {
+        sas.settle();
         for (before, after) in &self.inbound {
             if let (Some(old), Some(new)) = (sas.inbound.get_mut(*before), self.sas.inbound.get_mut(*after)) {
                 if old.window.size() == new.window.size() {
@@ -252,6 +305,7 @@ impl SasPlan {
                     new.lost_before = old.window.lost();
                 }
                 new.lost_before += old.lost_before;
+                new.followed.go_on(&old.followed);
                 new.life.go_on(&old.life);
                 new.errors = old.errors;
                 std::mem::swap(&mut old.sequence, &mut new.sequence);
@@ -261,6 +315,9 @@ impl SasPlan {
             if let (Some(old), Some(new)) = (sas.outbound.get_mut(*before), self.sas.outbound.get_mut(*after))
             {
                 std::mem::swap(&mut old.sequence, &mut new.sequence);
+                if old.given == new.given {
+                    new.peer = old.peer;
+                }
                 new.life.go_on(&old.life);
                 new.errors = old.errors;
             }
@@ -272,7 +329,7 @@ impl SasPlan {
 }
 
 /// Security associations of all tunnels, in the order of a shard's.
-fn specs(tables: &Tables, of: impl Fn(&crate::tables::Tunnel) -> &[SaSpec]) -> Vec<&SaSpec> {
+fn specs(tables: &Tables, of: impl Fn(&Tunnel) -> &[SaSpec]) -> Vec<&SaSpec> {
     tables.tunnels.list.iter().flat_map(of).collect()
 }
 

@@ -249,7 +249,7 @@ impl Shard {
             log.note_closed(flow, cold, Cause::Timeout, start);
             give_back(mappings, limiter, log, cold);
         });
-        self.sas.pass_time(now);
+        self.sas.note_bounds_of_time(now);
         self.give_up_overdue(now);
     }
 

@@ -5,11 +5,11 @@ use std::rc::Rc;
 
 use dataplane::replay::Way;
 use dataplane::{Reason, Shard, Verdict};
-use wire::ethernet::{EtherType, Mac};
-use wire::header::Protocol;
+use wire::ethernet::Mac;
 use wire::random::Random;
 use wire::{PortId, build, ipv4, ipv6};
 
+use crate::scene::check::is_esp;
 use crate::scene::{self, Arrival, Gateway, Out, START, Sent, setup};
 
 /// Interfaces of a site, in their order.
@@ -19,24 +19,30 @@ pub(crate) const WAN: u16 = 1;
 const KEYS: [&str; 2] =
     ["000102030405060708090a0b0c0d0e0f10111213", "202122232425262728292a2b2c2d2e2f30313233"];
 
-/// IP version of the outer packets.
+/// Outer packets: IP version, and UDP.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Outer {
     V4,
     V6,
+    UdpV4,
+    UdpV6,
+    /// IPv4, in fragments.
+    After,
 }
 
 /// A site whose own packets come from 10.SITE.0.0/16 and 2001:db8:SITE::/48, and whose peer is the site `other`.
 pub(crate) fn site(own: u8, other: u8, outer: Outer, more: &str) -> String {
     let ends = |site: u8| match outer {
-        Outer::V4 => format!("192.0.2.{site}"),
-        Outer::V6 => format!("2001:db8:ff::{site}"),
+        Outer::V4 | Outer::UdpV4 | Outer::After => format!("192.0.2.{site}"),
+        Outer::V6 | Outer::UdpV6 => format!("2001:db8:ff::{site}"),
     };
+    let udp = if matches!(outer, Outer::UdpV4 | Outer::UdpV6) { "yes" } else { "no" };
+    let fragment = if matches!(outer, Outer::After) { "fragment = \"after\"\n" } else { "" };
     let (out, inward) = if own < other { (0, 1) } else { (1, 0) };
     format!(
         "{more}[interface.lan]\nzone = \"lan\"\naddresses = [\"10.{own}.0.1/16\", \"2001:db8:{own}::1/48\"]\n\
          [interface.wan]\nzone = \"wan\"\naddresses = [\"192.0.2.{own}/24\", \"2001:db8:ff::{own}/64\"]\n\
-         [interface.peer]\nzone = \"vpn\"\n[interface.peer.esp]\nlocal = \"{}\"\nremote = \"{}\"\n\
+         [interface.peer]\nzone = \"vpn\"\n[interface.peer.esp]\nlocal = \"{}\"\nremote = \"{}\"\nudp = \"{udp}\"\n{fragment}\
          [[interface.peer.esp.sa]]\ndirection = \"out\"\nspi = {}\nalgorithm = \"aes128-gcm\"\nkey = \"{}\"\n\
          [[interface.peer.esp.sa]]\ndirection = \"in\"\nspi = {}\nalgorithm = \"aes128-gcm\"\nkey = \"{}\"\n\
          [default]\n\"any > any\" = \"accept\"\n\
@@ -106,18 +112,13 @@ fn is_forwarded(sent: &Sent, port: u16) -> bool {
     sent.verdict == Some(Verdict::Forwarded) && sent.port == port
 }
 
-fn is_esp(frame: &[u8]) -> bool {
-    match EtherType(u16::from_be_bytes([frame[12], frame[13]])) {
-        EtherType::IPV4 => ipv4::Header::of(&frame[14..]).unwrap().protocol() == Protocol::ESP,
-        _ => ipv6::Header::of(&frame[14..]).unwrap().next_header() == Protocol::ESP,
-    }
-}
-
 #[test]
 fn what_goes_into_one_gateway_comes_out_of_the_other() {
     for (outer, way, mode) in [
         (Outer::V4, Way::Run, ""),
         (Outer::V6, Way::Run, ""),
+        (Outer::UdpV4, Way::Run, ""),
+        (Outer::UdpV6, Way::Run, ""),
         (Outer::V4, Way::Step, ""),
         (Outer::V4, Way::Run, "mode = \"stateless\"\n"),
     ] {
@@ -130,7 +131,7 @@ fn what_goes_into_one_gateway_comes_out_of_the_other() {
             // Up to what fits the tunnel across either version.
             let frames: Vec<Vec<u8>> = (0..150)
                 .map(|_| {
-                    let payload = random.below(1_426 - 48 + 1) as usize;
+                    let payload = random.below(1_418 - 48 + 1) as usize;
                     packet(from, to, payload, &mut random)
                 })
                 .collect();
@@ -158,6 +159,28 @@ fn what_goes_into_one_gateway_comes_out_of_the_other() {
             let replayed = Verdict::Dropped(Reason::Replayed);
             assert!(again.ended.iter().all(|(_, verdict)| *verdict == replayed));
         }
+    }
+}
+
+#[test]
+fn what_is_fragmented_outside_is_put_together_by_the_peer() {
+    for way in [Way::Run, Way::Step] {
+        let mut random = Random::new(23);
+        let [mut near, mut far] =
+            [site(1, 2, Outer::After, ""), site(2, 1, Outer::After, "")].map(|text| Gateway::new(&text, way));
+        let frames: Vec<Vec<u8>> =
+            (0..300).map(|_| packet(1, 2, random.below(1_452 + 1) as usize, &mut random)).collect();
+        let sealed = through(&mut near, LAN, &frames);
+        assert!(sealed.sent.len() > frames.len(), "{:?}", sealed.ended.first());
+        let largest = sealed.sent.iter().map(|sent| sent.bytes.len()).max();
+        assert_eq!(largest, Some(14 + 1_500));
+        let outer: Vec<Vec<u8>> = sealed.sent.into_iter().map(|sent| sent.bytes).collect();
+        let opened = through(&mut far, WAN, &outer);
+        let packets: Vec<Vec<u8>> = opened.sent.iter().map(|sent| sent.bytes[14..].to_vec()).collect();
+        assert_eq!(packets, frames.iter().map(|frame| with_ttl(frame, 62)).collect::<Vec<_>>());
+        let kept = Verdict::Dropped(Reason::TunnelReassembly);
+        assert!(opened.ended.iter().all(|(_, verdict)| *verdict == kept));
+        assert_eq!(opened.ended.len(), outer.len() - frames.len());
     }
 }
 

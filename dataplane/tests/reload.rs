@@ -158,7 +158,10 @@ fn play(
         for (place, value) in &turn.changes {
             seed[usize::from(*place) % policy::BYTES] = *value;
         }
+        let had_tunnel = scene.has_tunnel;
         scene = policy::of(&seed);
+        // What was encrypted before the reload may still wait for its port.
+        scene.has_tunnel |= had_tunnel;
         let text = shaped(&scene, turn.shape);
         let (before, old) = (totals(&gateways[0]), gateways[0].tables.clone());
         let outs = gateways.each_mut().map(|gateway| {

@@ -160,6 +160,8 @@ pub enum Code {
     UnusedTunnel,
     /// A tunnel with too little room for what is routed into it.
     TunnelMtu,
+    /// Fragmentation of a tunnel's outer packets where no router may do that: across IPv6.
+    TunnelFragments,
     /// A tunnel without a security association each way, or with several out.
     TunnelSas,
     /// A reserved security parameters index, or one of two inbound security associations.
@@ -267,6 +269,7 @@ impl Code {
         (Code::TunnelUnrouted, "tunnel-unrouted", Severity::Warning),
         (Code::UnusedTunnel, "unused-tunnel", Severity::Warning),
         (Code::TunnelMtu, "tunnel-mtu", Severity::Error),
+        (Code::TunnelFragments, "tunnel-fragments", Severity::Error),
         (Code::TunnelSas, "tunnel-sas", Severity::Error),
         (Code::BadSpi, "bad-spi", Severity::Error),
         (Code::BadKey, "bad-key", Severity::Error),

@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 
 use wire::Family;
-use wire::esp::{Direction, Mode, Udp};
+use wire::esp::{Direction, Mode};
 
-use crate::model::{Policy, RouteTarget, Tunnel};
+use crate::model::{FragmentWhen, Policy, RouteTarget, Tunnel};
 use crate::validate::{hop_interface, interface_of};
 
 /// Smallest MTU of IPv4 (RFC 791, section 3.2): no interface has less.
@@ -36,8 +36,11 @@ pub fn interfaces_to(policy: &Policy, address: IpAddr) -> Vec<usize> {
 }
 
 /// Largest inner packet of the tunnel whose interface has that index: the interface's own bound, and the room that is left on each
-/// link that may carry the outer packets. 0 if there is no room.
+/// link that may carry the outer packets, unless these are fragmented. 0 if there is no room.
 pub fn mtu(policy: &Policy, index: usize, tunnel: &Tunnel) -> u16 {
+    if tunnel.fragment == FragmentWhen::After {
+        return policy.interfaces[index].mtu;
+    }
     let mut outer: Vec<u16> =
         interfaces_to(policy, tunnel.remote).into_iter().map(|index| policy.interfaces[index].mtu).collect();
     if outer.is_empty() {
@@ -47,8 +50,9 @@ pub fn mtu(policy: &Policy, index: usize, tunnel: &Tunnel) -> u16 {
     }
     let family = if tunnel.local.is_ipv4() { Family::V4 } else { Family::V6 };
     let suites = || tunnel.sas(Direction::Out).map(|sa| sa.suite);
-    let inner =
-        |outer: u16| suites().map(move |suite| suite.inner_mtu(outer, family, Udp::No, Mode::Tunnel)).min();
+    let inner = |outer: u16| {
+        suites().map(move |suite| suite.inner_mtu(outer, family, tunnel.udp, Mode::Tunnel)).min()
+    };
     let room = outer.into_iter().filter_map(inner).min();
     policy.interfaces[index].mtu.min(room.unwrap_or(u16::MAX))
 }

@@ -1,13 +1,13 @@
 //! Keywords of the policy file and their values. Reading and printing share these tables.
 
 use wire::Dscp;
-use wire::esp::{Direction, EcnUse};
+use wire::esp::{Direction, EcnUse, Udp};
 
 use crate::model::{
-    Action, Checksum, ColourMode, DfBit, Driver, Dropper, Fairness, FamilyMatch, IcmpMatch, Isolation,
-    LinkKind, LogEvent, MeterKind, Mode, NoInstance, Offload, OnExit, Pickup, Protocol, RejectWith,
-    RouteTarget, Scheduler, SearchAlgorithm, SourceCheck, State, SynAnswer, TcpWindow, Template, TreeWorkers,
-    WhenFull,
+    Action, Checksum, ColourMode, DfBit, Driver, Dropper, Fairness, FamilyMatch, FragmentWhen, IcmpMatch,
+    Isolation, LinkKind, LogEvent, MeterKind, Mode, NoInstance, Offload, OnExit, Pickup, Protocol,
+    RejectWith, RouteTarget, Scheduler, SearchAlgorithm, SourceCheck, State, SynAnswer, TcpWindow, Template,
+    TreeWorkers, WhenFull,
 };
 
 /// Keywords with their values. Of several for one value, the first is printed.
@@ -28,6 +28,11 @@ pub(crate) const SEARCH_ALGORITHM: Words<SearchAlgorithm> = &[
 ];
 
 pub(crate) const DIRECTION: Words<Direction> = &[("in", Direction::In), ("out", Direction::Out)];
+
+pub(crate) const FRAGMENT_WHEN: Words<FragmentWhen> =
+    &[("before", FragmentWhen::Before), ("after", FragmentWhen::After)];
+
+pub(crate) const UDP: Words<Udp> = &[("no", Udp::No), ("yes", Udp::Yes)];
 
 pub(crate) const DF: Words<DfBit> = &[("copy", DfBit::Copy), ("set", DfBit::Set), ("clear", DfBit::Clear)];
 

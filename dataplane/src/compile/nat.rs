@@ -10,6 +10,7 @@ use policy::Policy;
 use policy::model::{Action, FamilyMatch, Hairpin, Nat, NatAction, PortUse, Protocol, Rule, SELF_ZONE};
 use tally::NoTally;
 use wire::PortId;
+use wire::esp::NAT_PORT;
 
 use super::names::Names;
 use super::pattern::{self, met};
@@ -302,6 +303,17 @@ impl Builder<'_> {
         }
     }
 
+    /// Sets aside the port of ESP in UDP at the ends of tunnels: what comes in there is no reply to a connection.
+    fn reserve_for_tunnels(&mut self) {
+        let policy = self.policy;
+        for tunnel in policy.interfaces.iter().filter_map(|interface| interface.esp.as_ref()) {
+            let address = Address::from(tunnel.local);
+            let span = AddressSpan { first: address.bits, last: address.bits, v6: address.v6 };
+            let port = policy::model::PortRange { first: NAT_PORT, last: NAT_PORT };
+            self.reserve(span, &[port], &[Protocol::UDP]);
+        }
+    }
+
     /// The gateway's own addresses, each with its network and interface.
     fn own_addresses(&self) -> Vec<(IpNet, PortId)> {
         let interfaces = (0..).map(PortId).zip(&self.policy.interfaces);
@@ -436,6 +448,7 @@ impl Builder<'_> {
         if !self.pools.is_empty() {
             let services = self.services()?;
             self.reserved.extend(services);
+            self.reserve_for_tunnels();
         }
         // What is set aside holds for all pools that have the address: it is enough that one says so.
         let mut pool_of = std::collections::HashMap::new();

@@ -13,14 +13,14 @@ struct Range {
 
 /// Ranges received of a datagram.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Ranges {
+pub(crate) struct Ranges {
     list: [Range; RANGES],
     count: u8,
 }
 
 /// Outcome of adding a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Added {
+pub(crate) enum Added {
     /// The whole range is new, and has been noted.
     New,
     /// The whole range had come before.
@@ -33,7 +33,7 @@ pub(super) enum Added {
 
 impl Ranges {
     /// Adds `begin..end`, which is not empty.
-    pub(super) fn add(&mut self, begin: u16, end: u16) -> Added {
+    pub(crate) fn add(&mut self, begin: u16, end: u16) -> Added {
         let count = usize::from(self.count);
         let Some(list) = self.list.get_mut(..count) else { return Added::Full };
         // The first range that is not wholly before the new one, with a gap between.
@@ -80,7 +80,7 @@ impl Ranges {
     }
 
     /// The end of the last range; 0 while there is none.
-    pub(super) fn furthest(&self) -> u16 {
+    pub(crate) fn furthest(&self) -> u16 {
         usize::from(self.count)
             .checked_sub(1)
             .and_then(|last| self.list.get(last))
@@ -88,7 +88,7 @@ impl Ranges {
     }
 
     /// True if everything from 0 to `end` has come.
-    pub(super) fn reach(&self, end: u16) -> bool {
+    pub(crate) fn reach(&self, end: u16) -> bool {
         self.count == 1 && self.list[0] == Range { begin: 0, end }
     }
 }

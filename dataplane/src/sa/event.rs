@@ -71,7 +71,7 @@ impl Sas {
     }
 
     /// Looks for bounds of time, which no packet has to reach: at some each time, in turns.
-    pub(crate) fn pass_time(&mut self, now: Nanos) {
+    pub(crate) fn note_bounds_of_time(&mut self, now: Nanos) {
         let (out, all) = (self.outbound.len(), self.outbound.len() + self.inbound.len());
         for _ in 0..all.min(AT_ONCE) {
             let place = self.events.place % all;

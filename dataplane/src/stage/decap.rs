@@ -1,24 +1,30 @@
 //! `decap`: does it come through a tunnel, and is it genuine?
 //!
-//! Takes the ESP (RFC 4303) of packets for the gateway's end of a tunnel off, and lets the inner packet go on as if it had come in
-//! by the tunnel's interface. Where several workers share the work, the security association's owner does so. Nothing about a packet is believed before its integrity check value has been verified: an unknown
-//! index, a number that was received before and a forged packet change nothing. ESP for other addresses goes on as it is. No answer is ever
-//! given to an outer packet.
+//! Takes the ESP (RFC 4303) of packets for the gateway's end of a tunnel off, in UDP (RFC 3948) or not, and lets the inner packet go on
+//! as if it had come in by the tunnel's interface. Where several workers share the work, the security association's owner does so.
+//! Nothing about a packet is believed before its integrity check value has been verified: an unknown index, a number that was received
+//! before and a forged packet change nothing. ESP for other addresses goes on as it is. No answer is ever given to an outer packet.
 
 use esp::format::untrail;
 use esp::{Packet, Place};
 use tally::{Op, Region, Tally};
-use wire::esp::{EcnUse, HEADER_LEN, Header};
+use wire::esp::{EcnUse, HEADER_LEN, Header, NAT_PORT, Udp};
 use wire::header::Protocol;
 use wire::meta::Fields;
-use wire::{Family, Frame, Part, PortId, ipv4, ipv6, link_kind};
+use wire::{Family, Frame, Nanos, Part, PortId, ipv4, ipv6, link_kind, udp};
 
+use super::route::is_link_local;
 use super::{About, Cx, Packets, Stage, Step, cipher, handoff, header, parse};
 use crate::flag;
-use crate::sa::{Expired, SA_BYTES};
-use crate::tables::Tables;
+use crate::sa::{Expired, Peer, SA_BYTES};
+use crate::tables::{Address, Tables};
 use crate::tunnel;
 use crate::verdict::Reason;
+
+mod fragments;
+mod path_mtu;
+
+pub(crate) use path_mtu::Quote;
 
 /// The stage.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,7 +37,7 @@ impl Stage for Decap {
     const ABOUT: About = About {
         name: "decap",
         asks: "Does it come through a tunnel, and is it genuine?",
-        reads: Fields::SEEN.and(Fields::TUNNEL),
+        reads: Fields::SEEN.and(Fields::RECEIVED).and(Fields::TUNNEL),
         writes: Fields::PACKET
             .and(Fields::HEADERS)
             .and(Fields::INGRESS)
@@ -46,7 +52,15 @@ impl Stage for Decap {
 
     #[inline(always)]
     fn takes(frame: &Frame) -> bool {
-        frame.meta.fate == 0 && frame.meta.protocol == Protocol::ESP.0
+        let is_esp = match Protocol(frame.meta.protocol) {
+            Protocol::ESP => true,
+            // Of a fragment that is not the first no port is known.
+            Protocol::UDP => frame.meta.dport == NAT_PORT || frame.meta.part == Part::Later,
+            Protocol::ICMP | Protocol::ICMPV6 => path_mtu::is_told(frame),
+            _ => false,
+        };
+        // What has come out of a tunnel may have been handed off since.
+        frame.meta.fate == 0 && is_esp && frame.meta.tunnel & tunnel::IN == 0
     }
 
     #[inline(never)]
@@ -55,15 +69,31 @@ impl Stage for Decap {
         if frame.meta.flags & flag::OWN != 0 {
             return Step::Next;
         }
-        let (_, destination) = header::addresses(frame);
+        let (source, destination) = header::addresses(frame);
         if !cx.tables.tunnels.is_local(destination) {
             return Step::Next;
         }
-        let spi = index(frame);
+        if frame.meta.flags & flag::ERROR != 0 {
+            return match path_mtu::learn(frame, destination, cx) {
+                Some(()) => Step::Drop(Reason::TunnelPathMtu),
+                None => Step::Next,
+            };
+        }
+        if frame.meta.part != Part::Whole {
+            if let Err(step) = fragments::take(frame, cx) {
+                return step;
+            }
+        }
+        let carried = match carried(frame, source) {
+            Ok(Some(carried)) => carried,
+            Ok(None) => return Step::Next,
+            Err(reason) => return Step::Drop(reason),
+        };
+        let spi = carried.spi(frame);
         if let Some(step) = spi.and_then(|spi| handoff::to_sa(frame, spi, cx)) {
             return step;
         }
-        match open(frame, cx).and_then(|opened| enter(frame, opened, cx)) {
+        match open(frame, carried, cx).and_then(|opened| enter(frame, opened, cx)) {
             Ok(()) => Step::Next,
             Err(reason) => {
                 if let Some(sa) = spi.and_then(|spi| cx.shard.sas.inbound(spi, destination)) {
@@ -75,8 +105,52 @@ impl Stage for Decap {
     }
 
     fn program(tables: &Tables) -> u32 {
-        // What is told, 114; congestion, 14. The inner header is read by the program of `parse`.
-        128 + cipher::program(tables)
+        // What is told, 121; congestion, 14; fragments put together, 164; a path MTU learnt, 90. The inner header is read by the
+        // program of `parse`.
+        389 + cipher::program(tables)
+    }
+}
+
+/// ESP within a packet for an end of a tunnel.
+struct Carried {
+    udp: Udp,
+    source: Peer,
+    /// Its bytes within the frame.
+    start: usize,
+    end: usize,
+}
+
+/// Bytes in the place of an SPI that say that IKE follows (RFC 3948, section 2.2).
+const IKE: [u8; 4] = [0; 4];
+
+/// The byte that keeps a NAT open (RFC 3948, section 2.3).
+const KEEPALIVE: [u8; 1] = [0xff];
+
+impl Carried {
+    /// Index of its security association.
+    fn spi(&self, frame: &Frame) -> Option<u32> {
+        frame.bytes().get(self.start..self.end).and_then(Header::of).map(|header| header.spi())
+    }
+}
+
+/// Finds the ESP in a packet; `None` in one of IKE.
+fn carried(frame: &Frame, source: Address) -> Result<Option<Carried>, Reason> {
+    let (start, end) = (usize::from(frame.meta.transport), usize::from(frame.meta.end));
+    if frame.meta.protocol == Protocol::ESP.0 {
+        let source = Peer { address: source, port: 0 };
+        return Ok(Some(Carried { udp: Udp::No, source, start, end }));
+    }
+    let datagram = frame.bytes().get(start..end).unwrap_or_default();
+    // The checksum is zero or may be (RFC 3948, section 2.1): the integrity check decides.
+    let length = udp::Header::of(datagram).map_or(0, udp::Header::length);
+    let (start, end) = (start + udp::HEADER_LEN, start + usize::from(length));
+    match frame.bytes().get(start..end) {
+        Some(payload) if *payload == KEEPALIVE => Err(Reason::NatKeepalive),
+        Some(payload) if payload.first_chunk().is_some_and(|spi| *spi != IKE) => {
+            let source = Peer { address: source, port: frame.meta.sport };
+            Ok(Some(Carried { udp: Udp::Yes, source, start, end }))
+        }
+        _ => Ok(None),
     }
 }
 
@@ -95,23 +169,14 @@ struct Opened {
     ecn: EcnUse,
 }
 
-/// Index of the security association of a whole packet; the owner of another one drops it.
-fn index(frame: &Frame) -> Option<u32> {
-    let payload = frame.bytes().get(usize::from(frame.meta.transport)..usize::from(frame.meta.end))?;
-    Header::of(payload).filter(|_| frame.meta.part == Part::Whole).map(|header| header.spi())
-}
-
 /// Verifies and decrypts a packet for an end of a tunnel.
-fn open<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<Opened, Reason> {
-    // Destination among the tunnels' ends, 8; index, 3; its hash and entry, 6; lengths, 8; window, 12; lifetime, 8; trailer and
+fn open<T: Tally>(frame: &mut Frame, carried: Carried, cx: &mut Cx<'_, T>) -> Result<Opened, Reason> {
+    // Destination among the tunnels' ends, 8; encapsulation, 5; index, 3; its hash and entry, 6; lengths, 8; window, 12; lifetime, 8; trailer and
     // padding, 10; the inner packet's bounds, 6.
-    cx.tally.instructions(61);
-    cx.tally.execute(Op::Branch, 18);
-    if frame.meta.part != Part::Whole {
-        return Err(Reason::TunnelFragment);
-    }
+    cx.tally.instructions(66);
+    cx.tally.execute(Op::Branch, 20);
+    let Carried { udp, source, start, end } = carried;
     let (_, destination) = header::addresses(frame);
-    let (start, end) = (usize::from(frame.meta.transport), usize::from(frame.meta.end));
     let payload = frame.bytes().get(start..end).unwrap_or_default();
     let header = Header::of(payload).ok_or(Reason::EspLength)?;
     let (spi, low) = (header.spi(), header.sequence());
@@ -119,6 +184,10 @@ fn open<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<Opened, Reaso
     let sa = cx.shard.sas.inbound(spi, destination).ok_or(Reason::SpiUnknown)?;
     cx.tally.hash(8);
     cx.tally.read(Region::CipherKey, spi as usize % 64 * SA_BYTES, 64);
+    let tunnel = cx.tables.tunnels.list.get(usize::from(sa.tunnel)).ok_or(Reason::SpiUnknown)?;
+    if udp != tunnel.udp {
+        return Err(Reason::TunnelEncapsulation);
+    }
     let suite = sa.transform.suite();
     let around = HEADER_LEN + usize::from(suite.iv) + usize::from(suite.icv);
     let text_len = payload.len().saturating_sub(around);
@@ -131,10 +200,12 @@ fn open<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<Opened, Reaso
     cipher::tell(suite, spi, text_len, start, cx.tally);
     let bytes = frame.bytes_mut().get_mut(start - SPARE..end).ok_or(Reason::EspLength)?;
     sa.transform.open(Packet { bytes, number, esn }).map_err(|_| Reason::IcvWrong)?;
-    let tunnel = sa.tunnel;
     let accepted = sa.accept(number, text_len, now);
-    let news = sa.news(now);
+    let (moved, of, news) = (sa.follow(number, source, now), sa.tunnel, sa.news(now));
     cx.shard.sas.note_bound(news);
+    if let Some(peer) = moved {
+        follow(of, peer, now, cx);
+    }
     accepted.map_err(|Expired| Reason::SaExpired)?;
     cx.tally.write(Region::CipherKey, spi as usize % 64 * SA_BYTES, 16);
     let text = start + HEADER_LEN + usize::from(suite.iv);
@@ -147,9 +218,20 @@ fn open<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<Opened, Reaso
         Protocol::NO_NEXT => return Err(Reason::TunnelDummy),
         _ => return Err(Reason::EspTrailer),
     };
-    let tunnel = cx.tables.tunnels.list.get(usize::from(tunnel)).ok_or(Reason::SpiUnknown)?;
     let (interface, ecn) = (tunnel.interface, tunnel.ecn);
     Ok(Opened { interface, start: text, end: text + trailer.before, family, ds_field, ecn })
+}
+
+/// Takes in another end of a tunnel's peer, if packets can be sent to it.
+#[cold]
+fn follow<T: Tally>(tunnel: u16, peer: Peer, now: Nanos, cx: &mut Cx<'_, T>) {
+    let has_port = match cx.tables.tunnels.list.get(usize::from(tunnel)).map(|tunnel| tunnel.udp) {
+        Some(Udp::Yes) => peer.port != 0,
+        _ => true,
+    };
+    if has_port && !cx.tables.is_own(peer.address) && !is_link_local(peer.address) {
+        cx.shard.sas.learn_peer(tunnel, peer, now);
+    }
 }
 
 /// Lets the inner packet come in by the interface of its tunnel.

@@ -9,21 +9,23 @@
 
 use esp::Packet;
 use esp::format::{self, DontFragment, Outer};
-use policy::model::DfBit;
+use policy::model::{DfBit, FragmentWhen};
 use tally::{Op, Region, Tally};
-use wire::esp::{HEADER_LEN, HeaderMut};
+use wire::checksum::Sum;
+use wire::esp::{HEADER_LEN, HeaderMut, NAT_PORT, Udp};
 use wire::ethernet::{self, EtherType};
 use wire::header::Protocol;
 use wire::meta::Fields;
-use wire::{Family, Frame, Part, PortId, ipv4, ipv6};
+use wire::{Family, Frame, Part, PortId, ipv4, ipv6, udp};
 
 use super::decap::SPARE;
 use super::queue::ANSWERED;
 use super::underlay::{self, Way};
 use super::{About, Cx, Packets, Stage, Step, cipher, fragment, header, link, take};
 use crate::flag;
-use crate::sa::{Expired, SA_BYTES, UsedUp};
-use crate::tables::{Tables, Tunnel};
+use crate::hop::Hop;
+use crate::sa::{Expired, Peer, SA_BYTES, UsedUp};
+use crate::tables::{Address, Tables};
 use crate::tunnel;
 use crate::verdict::{Reason, Verdict};
 
@@ -66,7 +68,7 @@ impl Stage for Encap {
     fn step<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
         // Which packet of the two leaves by a tunnel, and by which, 6.
         cx.tally.instructions(6);
-        if frame.meta.fate == 0 && frame.meta.flags & flag::CUT != 0 {
+        if frame.meta.fate == 0 && is_fragmented_before(frame, cx.tables) {
             return parts(frame, cx);
         }
         match seal(frame, cx) {
@@ -92,9 +94,17 @@ impl Stage for Encap {
     }
 
     fn program(tables: &Tables) -> u32 {
-        // What is told, 117; a packet moved within its slot, 11. Fragments are made by the program of `fragment`.
-        128 + cipher::program(tables) + link::program(tables)
+        // What is told, 117; a packet moved within its slot, 11; the sum of UDP across IPv6, 44. Fragments are made by the program of
+        // `fragment`.
+        172 + cipher::program(tables) + link::program(tables)
     }
+}
+
+/// True for a packet that is fragmented before it is encrypted.
+fn is_fragmented_before(frame: &Frame, tables: &Tables) -> bool {
+    let tunnel = || tables.tunnels.list.get(usize::from(tables.tunnel_of(frame.meta.egress)?));
+    frame.meta.flags & flag::CUT != 0
+        && tunnel().is_some_and(|tunnel| tunnel.fragment == FragmentWhen::Before)
 }
 
 /// Seals a packet that is queued behind another, where it leaves by a tunnel. False if it cannot leave.
@@ -116,6 +126,10 @@ fn parts<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
     if let Err(reason) = seal(frame, cx) {
         return Step::Drop(reason);
     }
+    if frame.meta.flags & flag::CUT != 0 {
+        // Fragments of fragments are not made.
+        return Step::Drop(Reason::PacketTooBig);
+    }
     for place in before..cx.shard.parts.len() {
         // A frame is two words: what is moved is not the packet.
         let Some(mut part) = cx.shard.parts.remove(place) else { break };
@@ -136,18 +150,18 @@ fn seal<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Reason> {
     let tables = cx.tables;
     let egress = frame.meta.egress;
     let hop = hop(egress, frame, cx)?;
-    let interface = cx.shard.hops.get(hop).ok_or(Reason::NeighbourUnknown)?.interface;
+    let Hop { interface, mtu: way_mtu, .. } = *cx.shard.hops.get(hop).ok_or(Reason::NeighbourUnknown)?;
     let number = tables.tunnel_of(egress).ok_or(Reason::RouteMissing)?;
     let tunnel = tables.tunnels.list.get(usize::from(number)).ok_or(Reason::RouteMissing)?;
     let sa = cx.shard.sas.outbound_mut(number).ok_or(Reason::RouteMissing)?;
     let suite = sa.transform.suite();
     let (esn, family, now) = (sa.esn, frame.meta.family, frame.meta.received);
     let ds_field = esp::ecn::outer(header::ds_field(frame), tunnel.dscp, tunnel.ecn);
-    let mtu = tables.interface(egress).map_or(0, |own| own.mtu);
+    let mtu = cx.shard.hops.get(frame.meta.hop).map_or(0, |own| own.mtu);
     let inner = usize::from(frame.meta.end.saturating_sub(frame.meta.network));
     let layout = format::layout(inner, suite, tunnel.tfc, mtu).ok_or(Reason::SlotTooSmall)?;
-    let outer_len = if tunnel.local.v6 { ipv6::HEADER_LEN } else { ipv4::MIN_HEADER_LEN };
-    let esp_at = ethernet::HEADER_LEN + outer_len;
+    let head = Head { local: tunnel.local, peer: sa.peer, udp: tunnel.udp };
+    let esp_at = ethernet::HEADER_LEN + head.len();
     let text_at = esp_at + HEADER_LEN + usize::from(suite.iv);
     // A packet that is refused stays as it is.
     let spent = sa.spend(layout.text.into(), now);
@@ -179,15 +193,28 @@ fn seal<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Reason> {
         DfBit::Copy | DfBit::Set => DontFragment::Set,
         DfBit::Clear => DontFragment::Clear,
     };
-    let outer = Head {
+    let df = if tunnel.fragment == FragmentWhen::After { DontFragment::Clear } else { df };
+    let fields = Varying {
         ds_field,
         df,
         // Unique for as long as one may be under way, where routers may fragment it (RFC 6864).
         id: if df == DontFragment::Clear { (sequence as u32 ^ sa.spi) as u16 } else { 0 },
         payload_len: layout.total,
     };
-    outer.write(frame.bytes_mut(), tunnel);
-    describe(frame, tunnel, ds_field, esp_at);
+    head.write(frame.bytes_mut(), &fields);
+    if tunnel.udp == Udp::Yes && tunnel.local.v6 {
+        // Across IPv6 there must be a checksum (RFC 8200, section 8.1): an add for every four bytes, and a fold.
+        cx.tally.instructions(u32::from(layout.total) / 4 + 24);
+        cx.tally.read(Region::Frame, esp_at, layout.total.into());
+    }
+    head.describe(frame, ds_field);
+    if frame.meta.end - frame.meta.network > way_mtu {
+        // The way leads by a smaller link than it did when the tunnel's MTU was made known.
+        if tunnel.local.v6 || df == DontFragment::Set {
+            return Err(Reason::PacketTooBig);
+        }
+        frame.meta.flags |= flag::CUT;
+    }
     (frame.meta.egress, frame.meta.hop) = (interface, hop);
     if link::replace(frame, cx) { Ok(()) } else { Err(Reason::NeighbourUnknown) }
 }
@@ -195,7 +222,11 @@ fn seal<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Reason> {
 /// Hop of the outer packet. The way has been looked up before a packet was changed, and is the same now; that of an answer is looked up
 /// for the first time.
 fn hop<T: Tally>(egress: PortId, frame: &Frame, cx: &mut Cx<'_, T>) -> Result<u32, Reason> {
-    let Ok(Way { hop, .. }) = underlay::way(egress, cx) else { return Err(Reason::RouteMissing) };
+    let hop = match underlay::way(egress, cx) {
+        Ok(Way { hop, .. }) => hop,
+        Err(Step::Drop(reason)) => return Err(reason),
+        Err(_) => return Err(Reason::RouteMissing),
+    };
     if cx.shard.hops.get(hop).is_some_and(|hop| hop.is_known()) {
         return Ok(hop);
     }
@@ -224,49 +255,94 @@ fn make_room(frame: &mut Frame, front: usize, behind: usize) -> Result<(), Reaso
     Ok(())
 }
 
-/// Fields of an outer header that differ between the packets of a tunnel.
+/// Outer header of a tunnel's packets: IP, and UDP where the tunnel has it.
 struct Head {
+    local: Address,
+    peer: Peer,
+    udp: Udp,
+}
+
+/// Fields of an outer header that differ between the packets of a tunnel.
+struct Varying {
     ds_field: u8,
     df: DontFragment,
     id: u16,
+    /// Bytes of ESP.
     payload_len: u16,
 }
 
 impl Head {
-    /// Writes the outer header, and the type of what follows into the header of the link in front of it.
-    fn write(self, frame: &mut [u8], tunnel: &Tunnel) {
-        let Head { ds_field, df, id, payload_len } = self;
-        let protocol = Protocol::ESP;
+    /// Bytes of the IP header.
+    fn ip_len(&self) -> usize {
+        if self.local.v6 { ipv6::HEADER_LEN } else { ipv4::MIN_HEADER_LEN }
+    }
+
+    /// Bytes of all headers before that of ESP.
+    fn len(&self) -> usize {
+        match self.udp {
+            Udp::No => self.ip_len(),
+            Udp::Yes => self.ip_len() + udp::HEADER_LEN,
+        }
+    }
+
+    /// Writes the header in front of a packet of ESP, and the type of what follows into the header of the link in front of that.
+    fn write(&self, frame: &mut [u8], fields: &Varying) {
+        let Varying { ds_field, df, id, payload_len } = *fields;
+        let (protocol, payload_len) = match self.udp {
+            Udp::No => (Protocol::ESP, payload_len),
+            Udp::Yes => (Protocol::UDP, payload_len + udp::HEADER_LEN as u16),
+        };
         let Some((link, packet)) = frame.split_first_chunk_mut::<{ ethernet::HEADER_LEN }>() else { return };
-        let (local, remote) = (tunnel.local.bits, tunnel.remote.bits);
-        let EtherType(kind) = if tunnel.local.v6 {
-            if let Some(header) = packet.first_chunk_mut() {
+        let (local, remote) = (self.local.bits, self.peer.address.bits);
+        let EtherType(kind) = if self.local.v6 {
+            if let Some((header, payload)) = packet.split_first_chunk_mut() {
                 let (local, remote) = (local.into(), remote.into());
                 format::outer_v6(header, &Outer { local, remote, ds_field, df, id, protocol, payload_len });
+                self.write_udp(payload, || Sum::pseudo_v6(local, remote, protocol, payload_len.into()));
             }
             EtherType::IPV6
         } else {
-            if let Some(header) = packet.first_chunk_mut() {
+            if let Some((header, payload)) = packet.split_first_chunk_mut() {
                 let (local, remote) = ((local as u32).into(), (remote as u32).into());
                 format::outer_v4(header, &Outer { local, remote, ds_field, df, id, protocol, payload_len });
+                self.write_udp(payload, || Sum::ZERO);
             }
             EtherType::IPV4
         };
         link[12..].copy_from_slice(&kind.to_be_bytes());
     }
-}
 
-/// Describes the outer packet as `parse` would. Flow, class and colour stay those of the inner packet.
-fn describe(frame: &mut Frame, tunnel: &Tunnel, ds_field: u8, esp_at: usize) {
-    let end = frame.len() as u16;
-    let meta = &mut frame.meta;
-    meta.network = ethernet::HEADER_LEN as u16;
-    meta.transport = esp_at as u16;
-    meta.end = end;
-    meta.family = tunnel.local.family();
-    meta.protocol = Protocol::ESP.0;
-    meta.part = Part::Whole;
-    (meta.sport, meta.dport, meta.tcp_flags, meta.ds_field) = (0, 0, 0, ds_field);
-    meta.flags &= !flag::CUT;
-    meta.tunnel = meta.tunnel & tunnel::IN | tunnel::OUTER;
+    /// Writes the UDP header, if there is one, at the start of what it covers.
+    fn write_udp(&self, datagram: &mut [u8], pseudo: impl FnOnce() -> Sum) {
+        let length = datagram.len() as u16;
+        let Some(mut header) = udp::HeaderMut::of(datagram).filter(|_| self.udp == Udp::Yes) else { return };
+        header.set_sport(NAT_PORT);
+        header.set_dport(self.peer.port);
+        header.set_length(length);
+        header.set_checksum(0);
+        if self.local.v6 {
+            let checksum = pseudo().and(datagram).udp_checksum();
+            if let Some(mut header) = udp::HeaderMut::of(datagram) {
+                header.set_checksum(checksum);
+            }
+        }
+    }
+
+    /// Describes the outer packet as `parse` would. Flow, class and colour stay those of the inner packet.
+    fn describe(&self, frame: &mut Frame, ds_field: u8) {
+        let end = frame.len() as u16;
+        let meta = &mut frame.meta;
+        meta.network = ethernet::HEADER_LEN as u16;
+        meta.transport = (ethernet::HEADER_LEN + self.ip_len()) as u16;
+        meta.end = end;
+        meta.family = self.local.family();
+        (meta.protocol, meta.sport, meta.dport) = match self.udp {
+            Udp::No => (Protocol::ESP.0, 0, 0),
+            Udp::Yes => (Protocol::UDP.0, NAT_PORT, self.peer.port),
+        };
+        meta.part = Part::Whole;
+        (meta.tcp_flags, meta.ds_field) = (0, ds_field);
+        meta.flags &= !flag::CUT;
+        meta.tunnel = meta.tunnel & tunnel::IN | tunnel::OUTER;
+    }
 }

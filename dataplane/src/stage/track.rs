@@ -578,13 +578,17 @@ pub(crate) fn datagram<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Option<(Datag
     Some((key, span))
 }
 
-/// Advances the time to `now`: expires idle flows and pending fragments.
+/// Advances the time to `now`: expires idle flows and pending fragments, and puts news of tunnels in force.
 pub(crate) fn pass_time<T: Tally>(now: wire::Nanos, cx: &mut Cx<'_, T>) {
     if cx.shard.flows.is_due(now) {
         cx.shard.expire(now, cx.tally);
     }
     while cx.shard.fragments.is_due(now) {
         expire_fragments(cx, now);
+    }
+    if cx.shard.sas.is_due(now) {
+        let crate::shard::Shard { sas, hops, .. } = &mut *cx.shard;
+        sas.pass_time(now, hops, cx.tables);
     }
 }
 
@@ -623,7 +627,7 @@ pub(super) fn reason_of(fault: Fault) -> Reason {
 }
 
 /// True if the transport checksum is right, where it can be known and is wanted. Fragments' is unknown.
-fn checksum_is_right<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> bool {
+pub(super) fn checksum_is_right<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> bool {
     let meta = &frame.meta;
     if cx.tables.limits.checksum == Checksum::Ignore || meta.part != Part::Whole {
         return true;

@@ -5,7 +5,7 @@ use wire::PortId;
 
 use super::{Cx, Step};
 use crate::hop::Wanted;
-use crate::tables::{Address, Tables, Target, Tunnel};
+use crate::tables::{Address, Target};
 use crate::verdict::Reason;
 
 /// Checks that a packet can leave by the tunnel whose interface is `egress`, before a byte of it is changed.
@@ -47,27 +47,23 @@ pub(super) fn way<T: Tally>(egress: PortId, cx: &mut Cx<'_, T>) -> Result<Way, S
     cx.tally.instructions(16);
     cx.tally.execute(Op::Branch, 7);
     let missing = Step::Answer(Reason::RouteMissing);
-    let Tunnel { remote, out, .. } = of(egress, cx.tables).ok_or(missing)?;
-    let (remote, tables) = (*remote, cx.tables);
+    let turns_back = Step::Drop(Reason::TunnelLoop);
+    let tables = cx.tables;
+    let out = tables.tunnel_of(egress).and_then(|number| cx.shard.sas.outbound(number)).ok_or(missing)?;
+    let (remote, spi) = (out.peer.address, out.spi);
     let (hop, link) = match tables.route(remote, cx.tally) {
-        Some(Target::Link(link)) if tables.tunnel_of(link).is_none() => {
-            (cx.shard.hops.neighbour(tables, link, remote), Some(link))
-        }
+        Some(Target::Link(link)) if tables.tunnel_of(link).is_some() => return Err(turns_back),
+        Some(Target::Link(link)) => (cx.shard.hops.neighbour(tables, link, remote), Some(link)),
         // All packets of one security association take one way, so that they stay in order.
         Some(Target::Gateways { first, count }) => {
-            let hop = tables.way(first, count, out.spi.wrapping_mul(0x9e37_79b9));
+            let hop = tables.way(first, count, spi.wrapping_mul(0x9e37_79b9));
             let leads = |hop: &u32| {
                 let router = tables.gateways.get(*hop as usize);
                 router.is_some_and(|router| tables.tunnel_of(router.interface).is_none())
             };
-            (Some(hop.filter(leads).ok_or(missing)?), None)
+            (Some(hop.filter(leads).ok_or(turns_back)?), None)
         }
         _ => return Err(missing),
     };
     Ok(Way { hop: hop.ok_or(Step::Drop(Reason::NeighbourUnknown))?, link, remote })
-}
-
-/// The tunnel that an interface is.
-pub(super) fn of(interface: PortId, tables: &Tables) -> Option<&Tunnel> {
-    tables.tunnels.list.get(usize::from(tables.tunnel_of(interface)?))
 }

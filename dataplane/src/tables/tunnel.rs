@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use esp::{Fingerprint, Transform};
-use policy::model::{DfBit, Lifetime};
+use policy::model::{DfBit, Follow, FragmentWhen, Lifetime};
 use wire::Dscp;
 use wire::PortId;
-use wire::esp::{Direction, EcnUse, Esn, Tfc};
+use wire::esp::{Direction, EcnUse, Esn, Mode, Tfc, Udp};
 
 use super::{Address, Tables};
 use crate::sa::{Sequence, Sequences};
@@ -30,6 +30,12 @@ pub struct Tunnel {
     pub local: Address,
     /// Outer address of the peer.
     pub remote: Address,
+    /// UDP encapsulation.
+    pub udp: Udp,
+    /// Peers that move.
+    pub follow: Follow,
+    /// Fragmentation of packets that are too large.
+    pub fragment: FragmentWhen,
     /// "Don't fragment" of outer packets.
     pub df: DfBit,
     /// Code point of outer packets; that of the inner packet where there is none.
@@ -42,6 +48,14 @@ pub struct Tunnel {
     pub out: SaSpec,
     /// Security associations of packets that come in.
     pub inward: Vec<SaSpec>,
+}
+
+impl Tunnel {
+    /// Largest inner packet where outer ones have `outer` bytes at most.
+    pub(crate) fn inner_mtu(&self, outer: u16) -> u16 {
+        let suite = self.out.transform.suite();
+        suite.inner_mtu(outer, self.local.family(), self.udp, Mode::Tunnel).max(policy::tunnel::LEAST_MTU)
+    }
 }
 
 /// Security association as the policy gives it. Its numbers are here, all other state is a shard's ([`Sas`](crate::sa::Sas)).

@@ -174,6 +174,16 @@ pub enum Reason {
     EspSequence,
     /// A security association has reached its hard lifetime.
     SaExpired,
+    /// ESP came encapsulated in UDP, and its security association's is not, or the other way round.
+    TunnelEncapsulation,
+    /// A NAT on the way to a tunnel's peer is kept open by a single byte.
+    NatKeepalive,
+    /// A router on the way to a tunnel's peer has told the MTU of its link.
+    TunnelPathMtu,
+    /// A fragment of an outer packet waits for the others: the last one to come has its bytes.
+    TunnelReassembly,
+    /// The route to a tunnel's peer leads into a tunnel.
+    TunnelLoop,
 }
 
 /// Description of a reason, for operators.
@@ -191,7 +201,7 @@ pub struct Entry {
 
 impl Reason {
     /// Every reason with its name, cause and remedy, in the order of the enum.
-    pub const ALL: [Entry; 83] = [
+    pub const ALL: [Entry; 88] = [
         Entry {
             reason: Reason::LinkTruncated,
             name: "link-truncated",
@@ -657,8 +667,8 @@ impl Reason {
         Entry {
             reason: Reason::TunnelFragment,
             name: "tunnel-fragment",
-            cause: "A fragment of an ESP packet came for the gateway's end of a tunnel.",
-            remedy: "The peer's tunnel needs a smaller MTU, so that its packets cross the way whole.",
+            cause: "A fragment of a packet for the gateway's end of a tunnel overlaps another, came twice, or is of one of more than 10,240 bytes.",
+            remedy: "If it is no attack, the peer's tunnel needs a smaller MTU, so that its packets cross the way whole.",
         },
         Entry {
             reason: Reason::TunnelNested,
@@ -689,6 +699,36 @@ impl Reason {
             name: "sa-expired",
             cause: "The packet's security association has reached its hard lifetime, in bytes, packets or time.",
             remedy: "New keys and SPIs at both ends, before the end: its soft lifetime tells when.",
+        },
+        Entry {
+            reason: Reason::TunnelEncapsulation,
+            name: "tunnel-encapsulation",
+            cause: "ESP came encapsulated in UDP and its tunnel is not, or the other way round.",
+            remedy: "`udp` must be the same at both ends.",
+        },
+        Entry {
+            reason: Reason::NatKeepalive,
+            name: "nat-keepalive",
+            cause: "A single byte to UDP port 4500 of a tunnel's end, which keeps a NAT on the way open (RFC 3948).",
+            remedy: "None needed.",
+        },
+        Entry {
+            reason: Reason::TunnelPathMtu,
+            name: "tunnel-path-mtu",
+            cause: "A router on the way to a tunnel's peer told an MTU that one of the tunnel's packets did not fit.",
+            remedy: "None needed: the tunnel takes it in, and tells senders for ten minutes.",
+        },
+        Entry {
+            reason: Reason::TunnelReassembly,
+            name: "tunnel-reassembly",
+            cause: "A fragment of a packet for the gateway's end of a tunnel. Its bytes are kept, and the last fragment to come goes on as the whole packet.",
+            remedy: "None needed. Without fragments the tunnel is faster: give the peer's tunnel a smaller MTU.",
+        },
+        Entry {
+            reason: Reason::TunnelLoop,
+            name: "tunnel-loop",
+            cause: "The route to a tunnel's peer, who has moved there, leads into a tunnel.",
+            remedy: "A route to the peer by an interface that is no tunnel, or `follow = false`.",
         },
     ];
 

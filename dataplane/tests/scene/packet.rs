@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use esp::Packet;
 use esp::format::{layout, trailer};
 use wire::build::{self, Icmp, Tcp};
-use wire::esp::{Direction, HeaderMut, Secret, Tfc};
+use wire::esp::{Direction, HeaderMut, NAT_PORT, Secret, Tfc};
 use wire::ethernet::{EtherType, Mac};
 use wire::header::{Fragment, Protocol};
 use wire::tcp::Flags;
@@ -93,6 +93,8 @@ pub struct Packets {
     sealed: u32,
     /// The peer's security association.
     peer: Association,
+    /// Second fragment of a packet of the peer's.
+    rest: Option<(PortId, Vec<u8>)>,
 }
 
 impl Packets {
@@ -141,6 +143,9 @@ impl Packets {
 
     /// A packet of the tunnel's peer: sealed, with the next number or one that has been.
     fn sealed(&mut self, bytes: &[u8; BYTES]) -> (PortId, Vec<u8>) {
+        if let Some(rest) = self.rest.take() {
+            return rest;
+        }
         let mut inwards = *bytes;
         inwards[1] |= 3;
         let (port, frame) = if bytes[0] & 16 == 0 { fresh(&inwards) } else { self.made(bytes) };
@@ -157,6 +162,12 @@ impl Packets {
             // Once more: ESP within ESP.
             self.sealed += 1;
             return (port, seal(&sealed[14..], self.sealed, &[0; BYTES], &self.peer));
+        }
+        if bytes[13] >> 5 == 7 {
+            if let Some([first, rest]) = halves(&sealed, number as u16) {
+                self.rest = Some((port, rest));
+                return (port, first);
+            }
         }
         (port, sealed)
     }
@@ -188,6 +199,24 @@ fn remember(list: &mut Vec<(PortId, Vec<u8>)>, port: PortId, frame: &[u8]) {
     list.push((port, frame.to_vec()));
 }
 
+/// Fragments an IPv4 packet in two, at 64 bytes.
+fn halves(frame: &[u8], id: u16) -> Option<[Vec<u8>; 2]> {
+    let (head, payload) = frame.split_at_checked(34)?;
+    if head[14] != 0x45 || payload.len() <= 64 {
+        return None;
+    }
+    let (first, rest) = payload.split_at(64);
+    Some([(first, 0x2000), (rest, 64 / 8)].map(|(payload, field)| {
+        let mut fragment = [head, payload].concat();
+        let mut header = ipv4::HeaderMut::of(&mut fragment[14..]).unwrap();
+        header.set_total_len(20 + payload.len() as u16);
+        header.set_flags_and_offset(field);
+        header.set_id(id);
+        ipv4::fill_checksum(&mut fragment[14..34]);
+        fragment
+    }))
+}
+
 /// Seals an IP packet as the tunnel's peer would.
 fn seal(inner: &[u8], number: u32, bytes: &[u8; BYTES], sa: &Association) -> Vec<u8> {
     let (spi, suite) = (SPIS[1], sa.suite);
@@ -212,10 +241,17 @@ fn seal(inner: &[u8], number: u32, bytes: &[u8; BYTES], sa: &Association) -> Vec
     transform.seal(Packet { bytes: &mut packet, number: number.into(), esn: sa.esn });
     let link = link(bytes[10] & 0x3f);
     let outer = match PEERS[usize::from(bytes[2] >> 6)].parse().unwrap() {
+        // Behind the tunnel itself.
+        std::net::IpAddr::V4(_) if bytes[15] >= 0xe0 => link.ipv4(OUTSIDE[0].into(), OUTSIDE[6].into()),
         std::net::IpAddr::V4(peer) => link.ipv4(peer, Ipv4Addr::from(OUTSIDE[6])),
         std::net::IpAddr::V6(peer) => link.ipv6(peer, OUTSIDE6[3].parse().unwrap()),
     };
-    outer.ds_field(bytes[15] & 3).protocol(Protocol::ESP).payload(&packet[4..]).to_vec()
+    let outer = outer.ds_field(bytes[15] & 3);
+    match bytes[15] >> 2 & 1 {
+        0 if bytes[15] & 0x38 == 0x38 => outer.udp(NAT_PORT, NAT_PORT).payload(&[0xff]).to_vec(),
+        0 => outer.udp(NAT_PORT + u16::from(bytes[15] >> 6), NAT_PORT).payload(&packet[4..]).to_vec(),
+        _ => outer.protocol(Protocol::ESP).payload(&packet[4..]).to_vec(),
+    }
 }
 
 /// A packet that has nothing to do with those before it.

@@ -79,7 +79,7 @@ pub fn of(bytes: &[u8; BYTES]) -> Scene {
             [usize::from(limits >> 6)],
     );
     if has_tunnel {
-        tunnel(&mut text, mode >> 5, rules, mtu, inward, life);
+        tunnel(&mut text, mode >> 5, rules, mtu, inward, [life, ecmp >> 3]);
     }
     let via = if ecmp & 1 == 0 {
         "\"203.0.113.1\"".to_owned()
@@ -175,7 +175,7 @@ impl Association {
 
 /// A tunnel to one of the peers, on the link or behind the router, for some of the hosts outside. The text is in the midst of
 /// `[default]`.
-fn tunnel(text: &mut String, which: u8, rules: u8, mtu: u16, sa: Association, life: u8) {
+fn tunnel(text: &mut String, which: u8, rules: u8, mtu: u16, sa: Association, [life, how]: [u8; 2]) {
     let peer = PEERS[usize::from(which % 4)];
     let local = if which & 2 == 0 { "203.0.113.2" } else { "2001:db8:ffff::2" };
     let mss = if which & 4 == 0 { "" } else { "mss = \"mtu\"\nmtu = 1300\n" };
@@ -203,12 +203,14 @@ fn tunnel(text: &mut String, which: u8, rules: u8, mtu: u16, sa: Association, li
         (_, 0) => "tfc = 64\n",
         _ => "tfc = \"mtu\"\n",
     };
+    let udp = ["no", "yes"][usize::from(how & 1)];
+    let fragment = if how & 2 != 0 && which & 2 == 0 { "fragment = \"after\"\n" } else { "" };
     let [out, inward] = SPIS;
     let _ = write!(
         text,
         "\"lan > vpn\" = \"{}\"\n\"vpn > lan\" = \"{}\"\n\"vpn > wan\" = \"accept\"\n\"vpn > vpn\" = \"accept\"\n\
          [interface.tun]\nzone = \"vpn\"\n{mss}[interface.tun.esp]\nlocal = \"{local}\"\nremote = \"{peer}\"\n\
-         legacy = true\n{window}{header}{tfc}{}{}\
+         udp = \"{udp}\"\n{fragment}legacy = true\n{window}{header}{tfc}{}{}\
          [[route]]\nto = \"8.8.8.8\"\ninterface = \"tun\"\n{six}",
         ["accept", "accept", "accept", "reject"][usize::from(rules >> 5 & 3)],
         ["accept", "reject"][usize::from(rules >> 1 & 1)],

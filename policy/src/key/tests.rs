@@ -77,6 +77,8 @@ fn the_manual_has_every_key_and_word() {
         words(word::SEARCH_ALGORITHM),
         words(word::LINK),
         words(word::DIRECTION),
+        words(word::UDP),
+        words(word::FRAGMENT_WHEN),
         words(word::SOURCE_CHECK),
         words(word::NOWHERE),
         words(word::FAMILY),

@@ -3,10 +3,12 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use config::{Entry, tables};
-use wire::esp::{Direction, EcnUse, Esn, SUITES, Secret, Suite, Tfc};
+use wire::esp::{Direction, EcnUse, Esn, SUITES, Secret, Suite, Tfc, Udp};
 
 use super::{Keys, Table};
-use crate::model::{DfBit, Interface, Legacy, Lifetime, StaticSa, Tunnel, TunnelDscp, WindowSize};
+use crate::model::{
+    DfBit, Follow, FragmentWhen, Interface, Legacy, Lifetime, StaticSa, Tunnel, TunnelDscp, WindowSize,
+};
 use crate::value::address::ADDRESS;
 use crate::value::tunnel::{ALGORITHM, Auth, KEY, LIFETIME, TFC, TUNNEL_DSCP, WINDOW};
 use crate::value::{Flag, NUMBER32, STRING, key};
@@ -76,6 +78,9 @@ fn absorb_list(outer: &mut Table<'_>, entries: Vec<(Entry, bool)>) {
 pub(super) fn tunnel(keys: &mut Keys<'_, '_>, tunnel: &mut Tunnel) {
     keys.required("local", "\"192.0.2.1\"", ADDRESS, &mut tunnel.local);
     keys.required("remote", "\"198.51.100.1\"", ADDRESS, &mut tunnel.remote);
+    keys.key("udp", word::UDP, &mut tunnel.udp);
+    keys.key("follow", Flag(Follow::Yes, Follow::No), &mut tunnel.follow);
+    keys.key("fragment", word::FRAGMENT_WHEN, &mut tunnel.fragment);
     keys.key("window", WINDOW, &mut tunnel.window);
     keys.key("df", word::DF, &mut tunnel.df);
     keys.key("dscp", TUNNEL_DSCP, &mut tunnel.dscp);
@@ -151,6 +156,9 @@ pub(super) fn new_tunnel() -> Tunnel {
     Tunnel {
         local: unknown,
         remote: unknown,
+        udp: Udp::No,
+        follow: Follow::Yes,
+        fragment: FragmentWhen::Before,
         window: WindowSize::default(),
         df: DfBit::Copy,
         dscp: TunnelDscp::Copy,

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use wire::esp::{Direction, EcnUse, Esn, Secret, Suite, Tfc};
+use wire::esp::{Direction, EcnUse, Esn, Secret, Suite, Tfc, Udp};
 use wire::{Dscp, Nanos};
 
 /// Tunnel of an interface: IP packets in ESP (RFC 4303, tunnel mode) to one peer and from it.
@@ -12,6 +12,12 @@ pub struct Tunnel {
     pub local: IpAddr,
     /// Outer address of the peer.
     pub remote: IpAddr,
+    /// UDP encapsulation (RFC 3948), for a NAT on the way.
+    pub udp: Udp,
+    /// Peers that move.
+    pub follow: Follow,
+    /// Fragmentation of packets that are too large.
+    pub fragment: FragmentWhen,
     /// Window against replay.
     pub window: WindowSize,
     /// "Don't fragment" of outer packets; of no effect where they are IPv6.
@@ -26,6 +32,26 @@ pub struct Tunnel {
     pub legacy: Legacy,
     /// Security associations, in the order of the file.
     pub sas: Vec<StaticSa>,
+}
+
+/// Fragmentation of packets that are too large for the way to the peer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FragmentWhen {
+    /// Inner packets are fragmented, and their senders told the MTU of the way.
+    #[default]
+    Before,
+    /// Outer packets are fragmented: inner ones have the MTU of the tunnel's interface.
+    After,
+}
+
+/// Following of a peer whose outer address or port changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Follow {
+    /// The peer's end is where its latest genuine packet came from.
+    #[default]
+    Yes,
+    /// The peer's end is as the policy gives it.
+    No,
 }
 
 /// Security association with its key in the policy: for laboratories and tests.

@@ -9,7 +9,9 @@ use super::interface::unusable;
 use super::{In, Validator};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::lines::Item;
-use crate::model::{Interface, Legacy, Lifetime, Policy, RouteTarget, StaticSa, Tunnel, WindowSize};
+use crate::model::{
+    FragmentWhen, Interface, Legacy, Lifetime, Policy, RouteTarget, StaticSa, Tunnel, WindowSize,
+};
 use crate::tunnel::{LEAST_MTU, interfaces_to, mtu};
 
 /// Smallest index that is not reserved (RFC 4303, section 2.1).
@@ -29,6 +31,7 @@ impl<'a> Validator<'a> {
                 self.room(index, interface, tunnel);
             }
             self.window(item, tunnel);
+            self.fragments(item, tunnel);
             self.sas(item, interface, tunnel);
         }
         self.spis();
@@ -99,6 +102,15 @@ impl<'a> Validator<'a> {
             RouteTarget::Blackhole | RouteTarget::Unreachable => false,
         };
         self.policy.routes.iter().filter(move |route| leads(&route.target)).map(|route| route.destination)
+    }
+
+    /// Reports outer packets that would have to be fragmented across IPv6.
+    fn fragments(&mut self, item: Item, tunnel: &Tunnel) {
+        if tunnel.fragment == FragmentWhen::After && tunnel.local.is_ipv6() {
+            let message = "outer packets cannot be fragmented across IPv6".to_owned();
+            let hint = "write fragment = \"before\", or leave it out";
+            self.wrong(Code::TunnelFragments, item, "fragment", message, hint);
+        }
     }
 
     /// Reports a tunnel that has too little room for the packets that are routed into it.

@@ -109,6 +109,7 @@ impl Lookups {
             || frame.meta.flags & special != 0
             || cx.shard.flows.is_due(now)
             || cx.shard.fragments.is_due(now)
+            || cx.shard.sas.is_due(now)
         {
             return Found::Apart;
         }

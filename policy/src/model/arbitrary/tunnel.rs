@@ -5,11 +5,14 @@ use proptest::option;
 use proptest::prelude::{Just, Strategy, any};
 use proptest::prop_oneof;
 use proptest::sample::select;
-use wire::esp::{Direction, EcnUse, Esn, SUITES, Secret, Tfc};
+use wire::esp::{Direction, EcnUse, Esn, SUITES, Secret, Tfc, Udp};
 use wire::{Dscp, Nanos};
 
 use super::address;
-use crate::model::{DfBit, Interface, Legacy, Lifetime, LinkKind, StaticSa, Tunnel, TunnelDscp, WindowSize};
+use crate::model::{
+    DfBit, Follow, FragmentWhen, Interface, Legacy, Lifetime, LinkKind, StaticSa, Tunnel, TunnelDscp,
+    WindowSize,
+};
 
 /// Any interface that is a tunnel.
 pub(super) fn interface() -> impl Strategy<Value = Interface> {
@@ -46,9 +49,14 @@ pub(super) fn interface() -> impl Strategy<Value = Interface> {
     let ecn = select(&[EcnUse::Copy, EcnUse::Off][..]);
     let tfc = prop_oneof![Just(Tfc::Off), Just(Tfc::Mtu), (1..=u16::MAX).prop_map(Tfc::Multiple)];
     let legacy = select(&[Legacy::Refused, Legacy::Allowed][..]);
+    let udp = select(&[Udp::No, Udp::Yes][..]);
+    let follow = select(&[Follow::Yes, Follow::No][..]);
+    let fragment = select(&[FragmentWhen::Before, FragmentWhen::After][..]);
+    let way = (udp, follow, fragment);
     let header = (window, df, dscp, ecn, tfc, legacy);
-    let tunnel = (address(), address(), header, vec(sa, 0..4));
-    (super::interface(), tunnel).prop_map(|(interface, (local, remote, header, sas))| {
+    let tunnel = (address(), address(), way, header, vec(sa, 0..4));
+    (super::interface(), tunnel).prop_map(|(interface, (local, remote, way, header, sas))| {
+        let (udp, follow, fragment) = way;
         let (window, df, dscp, ecn, tfc, legacy) = header;
         let Interface { name, zone, addresses, mtu, source_check, mss, .. } = interface;
         Interface {
@@ -57,7 +65,20 @@ pub(super) fn interface() -> impl Strategy<Value = Interface> {
             mtu,
             source_check,
             mss,
-            esp: Some(Box::new(Tunnel { local, remote, window, df, dscp, ecn, tfc, legacy, sas })),
+            esp: Some(Box::new(Tunnel {
+                local,
+                remote,
+                udp,
+                follow,
+                fragment,
+                window,
+                df,
+                dscp,
+                ecn,
+                tfc,
+                legacy,
+                sas,
+            })),
             ..Interface::new(&name, &zone)
         }
     })
