@@ -16,6 +16,9 @@ use wire::ethernet::Mac;
 use wire::header::Protocol;
 use wire::{Nanos, build, ethernet};
 
+/// Port that all packets go to.
+const DPORT: u16 = 52_000;
+
 /// Debian's own Python, for which Debian's scapy is installed.
 const PYTHON: &str = "/usr/bin/python3";
 
@@ -151,7 +154,8 @@ fn frames(tunnel: &Tunnel, way: Way) -> [Vec<u8>; 2] {
         Way::In => ((far.0, here.0), (far.1, here.1)),
     };
     let data: Vec<u8> = (0..usize::from(tunnel.number) * 8 % 1_300).map(|at| (at * 7) as u8).collect();
-    let ports = (1_000 + u16::from(tunnel.number), 2_000);
+    // None that a dissector of Wireshark takes for its own.
+    let ports = (51_000 + u16::from(tunnel.number), DPORT);
     [
         link().ipv4(four, to_four).udp(ports.0, ports.1).payload(&data).to_vec(),
         link().ipv6(six, to_six).udp(ports.0, ports.1).payload(&data[data.len() / 2..]).to_vec(),
@@ -393,7 +397,7 @@ fn tshark_shows_the_inner_packets_of_what_leaves() {
         let is_signed = tunnel.suite.name().auth() != Some("none");
         let good = if is_signed { "1" } else { "" };
         let expected =
-            [format!("{:#010x}", tunnel.spi(Way::Out)), good.to_owned(), "2000".to_owned(), len.to_string()];
+            [format!("{:#010x}", tunnel.spi(Way::Out)), good.to_owned(), DPORT.to_string(), len.to_string()];
         assert_eq!(fields, expected, "{} to {}", tunnel.suite.name(), tunnel.peer());
         // Nor is it a matter of the dissector only: the number is the second of its SA at most.
         let at = if tunnel.is_outer_v4 { 20 } else { 40 };

@@ -158,7 +158,8 @@ impl Arguments {
         };
         let begun = Instant::now();
         let mut progress = Progress::new("replay", Unit::Packet, captures.size());
-        let (mut number, mut end): (u32, _) = (0, captures.start());
+        let start = captures.start();
+        let (mut number, mut end): (u32, _) = (0, start);
         let mut answer = Vec::new();
         while let Some(packet) = captures.next(&replay.tables) {
             if let Some(outputs) = &mut outputs.outputs.0 {
@@ -194,7 +195,7 @@ impl Arguments {
         if let Some(log) = log {
             log.finish()?;
         }
-        let span = Span { start: captures.start(), end, elapsed };
+        let span = Span { start, end, elapsed };
         let summary = Summary::new(&mut replay, &policy, &captures, &measured, span);
         let mut out = screen::out();
         if self.json {
