@@ -30,6 +30,7 @@ pub mod subscriber;
 pub mod supervisor;
 pub mod view;
 pub mod worker;
+pub mod xfrm;
 
 pub use client::{Client, ClientError};
 pub use supervisor::{Options, Supervisor};

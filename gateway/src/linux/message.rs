@@ -98,7 +98,7 @@ impl Iterator for Messages<'_> {
 }
 
 /// Size of a message header, in bytes.
-pub(super) const HEADER: usize = 16;
+pub(crate) const HEADER: usize = 16;
 
 fn read(kind: u16, flags: u16, body: &[u8]) -> Body {
     let number = || body.first_chunk().map_or(0, |bytes| i32::from_ne_bytes(*bytes));
@@ -136,7 +136,7 @@ fn explanation(flags: u16, body: &[u8]) -> String {
 }
 
 /// Error: malformed message of its type.
-struct Unreadable;
+pub(crate) struct Unreadable;
 
 /// Parsed event; `None` for a message about an object that is not followed.
 type Read = Result<Option<Event>, Unreadable>;
@@ -509,12 +509,16 @@ impl<'a, const N: usize> Header<'a, N> {
     }
 }
 
-struct Attribute<'a> {
-    kind: u16,
-    value: &'a [u8],
+/// Attribute of a message.
+pub(crate) struct Attribute<'a> {
+    /// Type, without flags.
+    pub(crate) kind: u16,
+    /// Value.
+    pub(crate) value: &'a [u8],
 }
 
-fn attributes(bytes: &[u8]) -> impl Iterator<Item = Result<Attribute<'_>, Unreadable>> {
+/// Returns the attributes of a message, in order.
+pub(crate) fn attributes(bytes: &[u8]) -> impl Iterator<Item = Result<Attribute<'_>, Unreadable>> {
     NlasIterator::new(bytes).map(|attribute| {
         let attribute = attribute.map_err(|_| Unreadable)?;
         let whole = attribute.into_inner();
@@ -535,7 +539,8 @@ fn ip(family: u8, value: &[u8]) -> Result<IpAddr, Unreadable> {
     }
 }
 
-fn text(value: &[u8]) -> String {
+/// Returns a text that ends with its first zero.
+pub(crate) fn text(value: &[u8]) -> String {
     let end = value.iter().position(|byte| *byte == 0).unwrap_or(value.len());
     String::from_utf8_lossy(value.get(..end).unwrap_or(&[])).into_owned()
 }

@@ -1,0 +1,80 @@
+//! What ends by itself, and what the data plane tells: bounds reached, SAs needed, peers that moved.
+
+use std::time::Duration;
+
+use super::{Carrier, Database, Entry, Event, Key, LARVAL, Moment, removed};
+use crate::xfrm::message::{Address, Bound, Group, SaId, Selector, kind};
+use crate::xfrm::write;
+
+/// Numbers left of an association without extended ones, at which a new one is asked for.
+const RESERVE: u64 = 1 << 20;
+
+impl Database {
+    /// Ends what has reached its bounds: allocated SPIs without keys, and associations by time, bytes and packets.
+    ///
+    /// To be called each second; takes as long as there are associations.
+    pub fn expire(&mut self, now: Moment, carrier: &mut dyn Carrier, events: &mut Vec<Event>) {
+        let mut gone: Vec<Key> = Vec::new();
+        for (key, entry) in &mut self.sas {
+            match entry.reached(now, carrier) {
+                None => {}
+                Some(Bound::Soft) if entry.soft => {}
+                Some(bound) => {
+                    let header = write::event(kind::EXPIRE);
+                    let message = write::expire(&header, &entry.now(now, carrier), bound);
+                    events.push(Event { group: Group::Expire, message });
+                    entry.soft = true;
+                    if bound == Bound::Hard {
+                        gone.push(*key);
+                    }
+                }
+            }
+        }
+        for key in gone {
+            if let Some(entry) = self.sas.remove(&key) {
+                events.push(removed(&entry, now, carrier));
+            }
+        }
+    }
+
+    /// Tells the daemon that a packet needs an SA by an outbound policy.
+    pub fn needed(&mut self, policy: u32, packet: &Selector, now: Moment, events: &mut Vec<Event>) {
+        events.extend(self.policies.acquire(policy, packet, now.elapsed));
+    }
+
+    /// Tells the daemon that the peer of an inbound association sends from another address or port.
+    pub fn moved(&self, sa: &SaId, source: Address, port: u16, events: &mut Vec<Event>) {
+        if let Some(entry) = self.sas.get(&Key::named(sa)) {
+            let message = write::mapping(&entry.sa, source, port);
+            events.push(Event { group: Group::Mapping, message });
+        }
+    }
+}
+
+impl Entry {
+    /// The strictest bound that is reached.
+    fn reached(&self, now: Moment, carrier: &mut dyn Carrier) -> Option<Bound> {
+        let age = now.elapsed.saturating_sub(self.added);
+        let Some(association) = &self.carried else {
+            return (age >= LARVAL).then_some(Bound::Hard);
+        };
+        let usage = carrier.usage(association);
+        let used = self.sa.info.used;
+        let bounds = &association.lifetimes;
+        let time = |bound: u64, since: Duration| bound != 0 && since.as_secs() >= bound;
+        let [soft, hard] = [0, 1].map(|which| {
+            let of = |pair: [u64; 2]| if which == 0 { pair[0] } else { pair[1] };
+            used.bytes.saturating_add(usage.bytes) >= of(bounds.bytes)
+                || used.packets.saturating_add(usage.packets) >= of(bounds.packets)
+                || time(of(bounds.added), age)
+                || usage.since_first.is_some_and(|since| time(of(bounds.used), since))
+        });
+        let last = if self.has_esn() { u64::MAX } else { u64::from(u32::MAX) };
+        let soft = soft || usage.numbers.sent >= last - RESERVE;
+        match (hard, soft) {
+            (true, _) => Some(Bound::Hard),
+            (false, true) => Some(Bound::Soft),
+            (false, false) => None,
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Policies by number.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::{Event, Moment};
+use crate::xfrm::message::{Errno, Group, Mark, Policy, PolicyDirection, PolicyId, Selector, kind};
+use crate::xfrm::parse::Refusal;
+use crate::xfrm::write;
+
+/// Step of policies' numbers: the direction is in the lower three bits.
+const STEP: u32 = 8;
+
+/// Time for which one packet's need of an SA stands for all (`net.core.xfrm_acq_expires`).
+const ACQUIRE: Duration = Duration::from_secs(30);
+
+/// Security policies.
+#[derive(Debug, Default)]
+pub(super) struct Policies {
+    by_index: BTreeMap<u32, Policy>,
+    last: u32,
+    /// Needs that the daemon has been told of, with their time, by policy.
+    needs: BTreeMap<u32, Duration>,
+    told: u32,
+}
+
+fn no_such_policy() -> Refusal {
+    Refusal::new(Errno::NOENT, "no policy has this selector and direction")
+}
+
+/// Event of the policies' group.
+fn event(message: write::Datagram) -> Event {
+    Event { group: Group::Policy, message }
+}
+
+impl Policies {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Policy> {
+        self.by_index.values()
+    }
+
+    /// Policies with larger numbers than this.
+    pub(super) fn after(&self, index: u32) -> impl Iterator<Item = &Policy> {
+        self.by_index.range(index.saturating_add(1)..).map(|(_, policy)| policy)
+    }
+
+    /// Number of policies in, out, and forward.
+    pub(super) fn counts(&self) -> [u32; 3] {
+        let count =
+            |direction| self.iter().filter(|policy| policy.info.direction == direction).count() as u32;
+        [PolicyDirection::In, PolicyDirection::Out, PolicyDirection::Forward].map(count)
+    }
+
+    /// Adds a policy.
+    pub(super) fn add(
+        &mut self,
+        policy: Policy,
+        now: Moment,
+        most: usize,
+        events: &mut Vec<Event>,
+    ) -> Result<(), Refusal> {
+        if self.same(&policy).is_some() {
+            return Err(Refusal::new(Errno::EXIST, "a policy has this selector and direction"));
+        }
+        self.put_new(kind::NEWPOLICY, policy, now, most, events)
+    }
+
+    fn put_new(
+        &mut self,
+        told: u16,
+        policy: Policy,
+        now: Moment,
+        most: usize,
+        events: &mut Vec<Event>,
+    ) -> Result<(), Refusal> {
+        if self.by_index.len() >= most {
+            let words = format!("there are {most} policies, as many as there may be");
+            return Err(Refusal::new(Errno::NOBUFS, words));
+        }
+        let index = self.index_for(&policy)?;
+        self.put(told, policy, index, now, events);
+        Ok(())
+    }
+
+    /// Adds a policy, or changes the one of the same selector and direction, whose number stays.
+    pub(super) fn update(
+        &mut self,
+        policy: Policy,
+        now: Moment,
+        most: usize,
+        events: &mut Vec<Event>,
+    ) -> Result<(), Refusal> {
+        match self.same(&policy) {
+            None => self.put_new(kind::UPDPOLICY, policy, now, most, events),
+            Some(index) => {
+                self.put(kind::UPDPOLICY, policy, index, now, events);
+                Ok(())
+            }
+        }
+    }
+
+    fn put(&mut self, told: u16, mut policy: Policy, index: u32, now: Moment, events: &mut Vec<Event>) {
+        policy.info.index = index;
+        if policy.info.used.added == 0 {
+            policy.info.used.added = now.wall;
+        }
+        self.needs.remove(&index);
+        events.push(event(write::policy(&write::event(told), &policy)));
+        self.by_index.insert(index, policy);
+    }
+
+    /// Removes a policy.
+    pub(super) fn remove(&mut self, id: &PolicyId, events: &mut Vec<Event>) -> Result<(), Refusal> {
+        let index = self.find(id)?.info.index;
+        self.needs.remove(&index);
+        if let Some(policy) = self.by_index.remove(&index) {
+            events.push(event(write::removed_policy(&policy)));
+        }
+        Ok(())
+    }
+
+    /// Removes all policies.
+    pub(super) fn flush(&mut self, events: &mut Vec<Event>) {
+        self.by_index.clear();
+        self.needs.clear();
+        events.push(event(write::flushed_policies()));
+    }
+
+    /// The policy of a number, or else of a selector.
+    pub(super) fn find(&self, id: &PolicyId) -> Result<&Policy, Refusal> {
+        let found = match id.index {
+            0 => self.iter().find(|policy| {
+                policy.info.direction == id.direction && is_same(policy, &id.selector, id.mark, id.if_id)
+            }),
+            index => self.by_index.get(&index).filter(|policy| policy.info.direction == id.direction),
+        };
+        found.ok_or_else(no_such_policy)
+    }
+
+    /// Number of the policy with the same selector, direction, mark and interface.
+    fn same(&self, policy: &Policy) -> Option<u32> {
+        let same = |other: &&Policy| {
+            other.info.direction == policy.info.direction
+                && is_same(other, &policy.info.selector, policy.mark, policy.if_id)
+        };
+        self.iter().find(same).map(|policy| policy.info.index)
+    }
+
+    fn index_for(&mut self, policy: &Policy) -> Result<u32, Refusal> {
+        let direction = policy.info.direction as u32;
+        match policy.info.index {
+            0 => {}
+            asked if asked % STEP != direction => {
+                return Err(Refusal::new(Errno::INVAL, "the number is of another direction"));
+            }
+            asked if !self.by_index.contains_key(&asked) => return Ok(asked),
+            _ => return Err(Refusal::new(Errno::EXIST, "another policy has this number")),
+        }
+        loop {
+            self.last = self.last.wrapping_add(STEP).max(STEP);
+            let index = self.last | direction;
+            if !self.by_index.contains_key(&index) {
+                return Ok(index);
+            }
+        }
+    }
+
+    /// Event that a packet needs the SA of an outbound policy; `None` where the daemon knows, or the policy asks for none.
+    pub(super) fn acquire(&mut self, index: u32, packet: &Selector, now: Duration) -> Option<Event> {
+        let policy = self.by_index.get(&index)?;
+        let template = policy.templates.first()?;
+        let told = self.needs.get(&index).is_some_and(|at| now.saturating_sub(*at) < ACQUIRE);
+        if told || policy.info.direction != PolicyDirection::Out {
+            return None;
+        }
+        self.told = self.told.wrapping_add(1).max(1);
+        let message = write::acquire(self.told, template, packet, policy);
+        self.needs.insert(index, now);
+        Some(Event { group: Group::Acquire, message })
+    }
+
+    /// Forgets the needs of policies with this number of SAs, as there is one now.
+    pub(super) fn have_sa(&mut self, reqid: u32) {
+        let policies = &self.by_index;
+        self.needs.retain(|index, _| {
+            let asks = |policy: &Policy| policy.templates.iter().any(|template| template.reqid == reqid);
+            !policies.get(index).is_some_and(asks)
+        });
+    }
+}
+
+fn is_same(policy: &Policy, selector: &Selector, mark: Option<Mark>, if_id: Option<u32>) -> bool {
+    policy.info.selector == *selector
+        && policy.mark.unwrap_or_default() == mark.unwrap_or_default()
+        && policy.if_id.unwrap_or(0) == if_id.unwrap_or(0)
+}
