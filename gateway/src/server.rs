@@ -3,14 +3,13 @@
 //! Peers without permission receive an error response. See [`connection`] for limits on bad or slow
 //! clients.
 
-use std::fs::{self, Metadata};
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc::Sender;
 use std::thread;
 
 use axum::Extension;
+use rustix::net::SocketType;
 use rustix::process::geteuid;
 use tokio::net::UnixStream;
 use tokio::runtime::Builder;
@@ -29,6 +28,7 @@ mod tests;
 mod tls;
 
 use connection::{Bounds, serve};
+use socket::{Purpose, SocketFile, listen};
 
 pub use error::ServerError;
 
@@ -64,9 +64,7 @@ impl Public {
 
 /// Running server, which stops when dropped.
 pub struct Server {
-    path: PathBuf,
-    /// Device and inode of the socket.
-    own: (u64, u64),
+    _file: SocketFile,
     _stop: oneshot::Sender<()>,
 }
 
@@ -77,9 +75,8 @@ impl Server {
     /// [`ServerError`] names the fault of the control socket.
     pub fn start(path: &Path, public: Public, events: Sender<Event>) -> Result<Server, ServerError> {
         let Public { token, acceptor, listener: loopback } = public;
-        let control = socket::listen(path)?;
-        let socket = |error| ServerError::Socket { path: path.to_owned(), error };
-        let own = identity(&fs::symlink_metadata(path).map_err(socket)?);
+        let control = listen(path, SocketType::STREAM, Purpose::Control)?;
+        let file = SocketFile::at(path, Purpose::Control)?;
         let (stop, stopped) = oneshot::channel();
         let thread = |error| ServerError::Thread { error };
         let runtime = Builder::new_current_thread().enable_all().build().map_err(thread)?;
@@ -119,21 +116,8 @@ impl Server {
             });
         };
         thread::Builder::new().name("api".to_owned()).spawn(answer).map_err(thread)?;
-        Ok(Server { path: path.to_owned(), own, _stop: stop })
+        Ok(Server { _file: file, _stop: stop })
     }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if fs::symlink_metadata(&self.path).is_ok_and(|there| identity(&there) == self.own) {
-            // Gone in this moment is as well.
-            let _ = fs::remove_file(&self.path);
-        }
-    }
-}
-
-fn identity(of: &Metadata) -> (u64, u64) {
-    (of.dev(), of.ino())
 }
 
 /// Returns the user at the other end.

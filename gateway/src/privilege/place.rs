@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use policy::model::{Gateway, LogOutput};
 use ports::GuardSet;
 use rustix::fs::{Access, AtFlags, CWD, FileType, Gid, Mode, OFlags, Uid, access, chownat, fstat, openat};
+use rustix::net::SocketType;
 use rustix::process::{getegid, geteuid};
 use tracing::warn;
 
@@ -40,6 +41,8 @@ pub(crate) struct Places {
     guards: (PathBuf, Option<[PathBuf; 2]>),
     /// Path of the control socket.
     socket: PathBuf,
+    /// Path of the socket of IKE daemons.
+    xfrm: Option<PathBuf>,
 }
 
 /// Directory that files are created in.
@@ -79,6 +82,14 @@ impl Places {
         }
     }
 
+    /// Adds the socket of IKE daemons.
+    pub(crate) fn xfrm(&mut self, gateway: &Gateway) {
+        if let Some(path) = &gateway.xfrm {
+            self.keep(&directory_of(path), 0o755);
+            self.xfrm = Some(path.clone());
+        }
+    }
+
     /// Creates a directory if missing. Failure is reported later, by the code that needs the directory.
     fn keep(&mut self, path: &Path, mode: u32) {
         let is_new = !path.exists();
@@ -104,10 +115,14 @@ impl Places {
             return;
         }
         let (uid, gid) = user.map_or((geteuid(), getegid()), |user| (user.uid, user.gid));
-        let asked = knock(&self.socket);
-        if matches!(asked, Ok(Listening::Nobody)) {
-            // Of a gateway that was killed, and another user's: nobody could find out once privileges are given up.
-            let _ = fs::remove_file(&self.socket);
+        let asked = knock(&self.socket, SocketType::STREAM);
+        let xfrm = self.xfrm.as_deref().map(|path| (path, knock(path, SocketType::SEQPACKET)));
+        for (path, asked) in xfrm.iter().map(|(path, asked)| (*path, asked)).chain([(&*self.socket, &asked)])
+        {
+            if matches!(asked, Ok(Listening::Nobody)) {
+                // Of a gateway that was killed, and another user's: nobody could find out once privileges are given up.
+                let _ = fs::remove_file(path);
+            }
         }
         if !matches!(asked, Ok(Listening::Somebody)) {
             for kept in self.kept.iter().filter(|kept| kept.is_own) {

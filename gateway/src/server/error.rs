@@ -4,6 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use super::socket::Purpose;
+
 /// Error in starting the server.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
@@ -51,33 +53,41 @@ pub enum ServerError {
         /// Error of the system.
         error: io::Error,
     },
-    /// Failure to create the directory of the control socket.
-    #[error("the directory of the control socket, {path}, cannot be made: {error}; {ELSEWHERE}")]
+    /// Failure to create the directory of a socket.
+    #[error("the directory of the {}, {path}, cannot be made: {error}; {}", .purpose.name(), .purpose.elsewhere())]
     Directory {
         /// Path of the directory.
         path: PathBuf,
         /// Error of the system.
         error: io::Error,
+        /// Purpose of the socket.
+        purpose: Purpose,
     },
-    /// Control socket in use by another gateway.
-    #[error("another gateway takes commands at {path}; {ELSEWHERE}")]
+    /// Socket in use by another gateway.
+    #[error("another gateway {} at {path}; {}", .purpose.occupation(), .purpose.elsewhere())]
     Taken {
-        /// Path of the control socket.
+        /// Path of the socket.
         path: PathBuf,
+        /// Purpose of the socket.
+        purpose: Purpose,
     },
-    /// File of another type at the path of the control socket.
-    #[error("{path} is no socket, and is left alone; remove it, or {ELSEWHERE}")]
+    /// File of another type at the path of a socket.
+    #[error("{path} is no socket, and is left alone; remove it, or {}", .purpose.elsewhere())]
     Occupied {
         /// Path.
         path: PathBuf,
+        /// Purpose of the socket.
+        purpose: Purpose,
     },
-    /// Failure to create the control socket.
-    #[error("the control socket {path} cannot be made: {error}; {ELSEWHERE}")]
+    /// Failure to create a socket.
+    #[error("the {} {path} cannot be made: {error}; {}", .purpose.name(), .purpose.elsewhere())]
     Socket {
-        /// Path of the control socket.
+        /// Path of the socket.
         path: PathBuf,
         /// Error of the system.
         error: io::Error,
+        /// Purpose of the socket.
+        purpose: Purpose,
     },
     /// No thread, or no event loop.
     #[error("could not start the thread that answers: {error}")]
@@ -86,9 +96,6 @@ pub enum ServerError {
         error: io::Error,
     },
 }
-
-/// Remedy for errors of the control socket.
-const ELSEWHERE: &str = "`--socket` names another place";
 
 /// Remedy for a file that the system does not permit to read.
 fn reader(error: &io::Error) -> &'static str {

@@ -1,9 +1,11 @@
 //! Arbitrary input on the socket: answered with an error or disconnected, while well-behaved clients are served. Behind
 //! the socket are a worker without ports, and a supervisor that knows one policy.
 
+use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -234,7 +236,7 @@ fn what_is_no_question_is_no_harm() {
 
 /// Serves a socket with other limits, until the process ends.
 fn serve_with(path: &Path, bounds: Bounds, router: axum::Router) {
-    let socket = socket::listen(path).unwrap();
+    let socket = listen(path, SocketType::STREAM, Purpose::Control).unwrap();
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     thread::spawn(move || {
         runtime.block_on(async move {
@@ -368,11 +370,11 @@ fn what_stands_in_the_way_is_left_alone() {
     let other = place.0.join("precious");
     fs::write(&other, "data").unwrap();
     let error = Server::start(&other, nothing_public(), desk()).err().unwrap();
-    assert!(matches!(&error, ServerError::Occupied { path } if *path == other), "{error}");
+    assert!(matches!(&error, ServerError::Occupied { path, .. } if *path == other), "{error}");
     let link = place.0.join("link");
     symlink(&other, &link).unwrap();
     let error = Server::start(&link, nothing_public(), desk()).err().unwrap();
-    assert!(matches!(&error, ServerError::Occupied { path } if *path == link), "{error}");
+    assert!(matches!(&error, ServerError::Occupied { path, .. } if *path == link), "{error}");
     assert_eq!(fs::read_to_string(&other).unwrap(), "data");
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     // A link to nowhere would have a socket made where it leads.
@@ -389,7 +391,7 @@ fn a_dead_socket_is_replaced_and_a_living_one_is_not() {
     assert!(place.socket().exists());
     let server = Server::start(&place.socket(), nothing_public(), desk()).unwrap();
     let error = Server::start(&place.socket(), nothing_public(), desk()).err().unwrap();
-    assert!(matches!(&error, ServerError::Taken { path } if *path == place.socket()), "{error}");
+    assert!(matches!(&error, ServerError::Taken { path, .. } if *path == place.socket()), "{error}");
     works(&Client::at(&place.socket()));
     drop(server);
     assert!(!place.socket().exists());

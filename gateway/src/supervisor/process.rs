@@ -9,7 +9,7 @@ use tracing::error;
 use super::worker::Workers;
 use crate::privilege::{Confinement, Held, Places};
 use crate::server::Server;
-use crate::{log, service};
+use crate::{log, service, xfrm};
 
 /// Resources of the process over its lifetime.
 pub(super) struct Process {
@@ -29,6 +29,8 @@ pub(super) struct Process {
     pub(super) confinement: Confinement,
     pub(super) _held: Held,
     pub(super) _server: Server,
+    /// Takes SAs of IKE daemons; none where the policy names no socket.
+    pub(super) _xfrm: Option<xfrm::server::Server>,
 }
 
 /// Watchdog of systemd: interval and time of the next notification.
@@ -64,6 +66,9 @@ impl Process {
         }
         if (old.metrics, &old.metrics_access) != (new.metrics, &new.metrics_access) {
             return Some("where metrics are given".to_owned());
+        }
+        if old.xfrm != new.xfrm {
+            return Some("where IKE daemons give their SAs".to_owned());
         }
         let elsewhere = self.places.out_of_reach(new).filter(|_| self.confinement.landlock.is_some())?;
         Some(format!("the directory of log files to that of {}", elsewhere.display()))

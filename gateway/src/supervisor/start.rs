@@ -24,7 +24,11 @@ use crate::linux::State;
 use crate::privilege::{self, Places, Restriction};
 use crate::reload::{Reload, compile, log_classifier};
 use crate::server::{Public, Server};
-use crate::{log, signal};
+use crate::xfrm::state::{Kept, Limits};
+use crate::{log, signal, xfrm};
+
+/// Bounds of what IKE daemons give.
+const LIMITS: Limits = Limits { sas: 1024, policies: 4096 };
 
 /// Start parameters of a gateway.
 #[derive(Debug)]
@@ -66,6 +70,7 @@ impl Supervisor {
             (history, options.policy) = (Some(kept), policy);
         }
         places.log(&options.policy.gateway);
+        places.xfrm(&options.policy.gateway);
         let (confinement, held) =
             privilege::confine(&places, &options.restriction).map_err(StartError::Privileges)?;
         let policy = Arc::new(options.policy);
@@ -84,6 +89,9 @@ impl Supervisor {
         let server = public
             .and_then(|public| Server::start(&options.socket, public, sender.clone()))
             .map_err(StartError::Server)?;
+        let xfrm = policy.gateway.xfrm.as_deref();
+        let xfrm = xfrm.map(|path| xfrm::server::Server::start(path, LIMITS, Box::new(Kept)));
+        let xfrm = xfrm.transpose().map_err(StartError::Server)?;
         let started = Instant::now();
         let neighbours = Neighbours::new(&kernel.state, clock);
         let watchdog = Watchdog::of_service();
@@ -117,6 +125,7 @@ impl Supervisor {
                 confinement,
                 _held: held,
                 _server: server,
+                _xfrm: xfrm,
             },
         };
         supervisor.neighbours.take_over(&supervisor.kernel.state, &supervisor.workers);

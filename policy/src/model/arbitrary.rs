@@ -94,8 +94,8 @@ pub(crate) fn gateway() -> impl Strategy<Value = Gateway> {
         token,
     });
     let on_exit = select(&[OnExit::Closed, OnExit::Open][..]);
-    (option::of(any::<u16>()), driver(), drivers, offload, metrics, access, log(), on_exit).prop_map(
-        |(workers, driver, drivers, offload, metrics, metrics_access, log, on_exit)| Gateway {
+    (option::of(any::<u16>()), driver(), drivers, offload, metrics, access, log(), path(), on_exit).prop_map(
+        |(workers, driver, drivers, offload, metrics, metrics_access, log, xfrm, on_exit)| Gateway {
             workers,
             driver,
             drivers,
@@ -103,6 +103,7 @@ pub(crate) fn gateway() -> impl Strategy<Value = Gateway> {
             metrics,
             metrics_access,
             log,
+            xfrm,
             on_exit,
         },
     )

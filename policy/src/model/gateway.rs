@@ -1,6 +1,7 @@
 //! Settings of the live daemon.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use super::{Log, MetricsAccess};
 
@@ -21,6 +22,8 @@ pub struct Gateway {
     pub metrics_access: MetricsAccess,
     /// Log of packets, connections and mappings.
     pub log: Log,
+    /// Path of the socket on which IKE daemons give their SAs; none if absent.
+    pub xfrm: Option<PathBuf>,
     /// State of the interfaces after the gateway has ended.
     pub on_exit: OnExit,
 }

@@ -1,0 +1,325 @@
+//! Server of XFRM messages on a Unix socket (SOCK_SEQPACKET: one message or several to a datagram, as on a netlink socket).
+//!
+//! One thread, away from packets, has the databases. Only the owner of the socket and root may connect. A client that does not read
+//! costs itself its events, and is told so, as on a netlink socket; while answers wait for it, nothing more of it is read.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use netlink_packet_core::NLM_F_ACK;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, SocketFlags, SocketType, accept_with, recv, send};
+use tracing::{info, warn};
+use zeroize::{Zeroize, Zeroizing};
+
+use super::message::{Header, Request, kind};
+use super::parse::{Refusal, parse};
+use super::state::{Answer, Carrier, Database, Event, Limits, List, Moment};
+use super::write::{self, Datagram};
+use crate::server::ServerError;
+use crate::server::socket::{Purpose, SocketFile, listen};
+
+/// Connections at a time; further ones are closed at once.
+const CLIENTS: usize = 32;
+
+/// Messages that wait for one client, at which its events are dropped.
+const WAITING: usize = 1024;
+
+/// Largest datagram taken. A longer one is refused as a whole.
+const LARGEST: usize = 64 << 10;
+
+/// Pause while descriptors are short.
+const SHORT: Duration = Duration::from_millis(50);
+
+/// Interval at which bounds are looked at.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Running server, which stops when dropped and takes its socket out of the file system.
+pub struct Server {
+    _file: SocketFile,
+    stop: Arc<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Starts to listen, on a thread of its own.
+    ///
+    /// # Errors
+    /// [`ServerError`] names the fault of the socket.
+    pub fn start(
+        path: &Path,
+        limits: Limits,
+        carrier: Box<dyn Carrier + Send>,
+    ) -> Result<Server, ServerError> {
+        let listener = listen(path, SocketType::SEQPACKET, Purpose::Xfrm)?;
+        let file = SocketFile::at(path, Purpose::Xfrm)?;
+        let thread_failed = |error| ServerError::Thread { error };
+        let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let stop = Arc::new(stop.map_err(|error| thread_failed(error.into()))?);
+        let mut desk = Desk {
+            listener,
+            stop: stop.clone(),
+            clients: Vec::new(),
+            database: Database::new(limits),
+            carrier,
+            started: Instant::now(),
+            logged: None,
+            buffer: Zeroizing::new(vec![0; LARGEST]),
+        };
+        let spawned = thread::Builder::new().name("xfrm".to_owned()).spawn(move || desk.serve());
+        let thread = Some(spawned.map_err(thread_failed)?);
+        info!("SAs of IKE daemons are taken at {}", path.display());
+        Ok(Server { _file: file, stop, thread })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let told = rustix::io::write(&*self.stop, &1_u64.to_ne_bytes());
+        if let (Ok(_), Some(thread)) = (told, self.thread.take()) {
+            // A panic of the thread has been reported by then.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// State of the server's thread.
+struct Desk {
+    listener: UnixListener,
+    stop: Arc<OwnedFd>,
+    clients: Vec<Client>,
+    database: Database,
+    carrier: Box<dyn Carrier + Send>,
+    started: Instant,
+    /// Time of the last refusal in the log, which a flood of requests must not fill.
+    logged: Option<Instant>,
+    /// Datagram that was received last: cleared, as it may hold keys.
+    buffer: Zeroizing<Vec<u8>>,
+}
+
+/// Connection.
+struct Client {
+    socket: OwnedFd,
+    /// Groups that it asked for, as bits.
+    groups: u32,
+    /// Messages that it has not taken yet.
+    waiting: VecDeque<Datagram>,
+    /// List that it asked for.
+    list: Option<List>,
+    /// Events were dropped that it is to be told of.
+    missed: bool,
+}
+
+/// Fate of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Connection {
+    Open,
+    Closed,
+}
+
+impl Desk {
+    fn serve(&mut self) {
+        let mut ticked = Instant::now();
+        loop {
+            let ready = match self.wait() {
+                Ok(ready) => ready,
+                Err(error) => {
+                    warn!("waiting for IKE daemons failed, no SA is taken any more: {error}");
+                    return;
+                }
+            };
+            if ready.stop {
+                return;
+            }
+            for number in ready.readable {
+                self.receive(number);
+            }
+            if ticked.elapsed() >= TICK {
+                ticked = Instant::now();
+                let mut events = Vec::new();
+                self.database.expire(self.now(), &mut *self.carrier, &mut events);
+                self.tell(&events);
+            }
+            let now = self.now();
+            let (database, carrier) = (&self.database, &mut *self.carrier);
+            self.clients.retain_mut(|client| client.send(database, now, carrier) == Connection::Open);
+            // Last, when those that have ended have made room.
+            if ready.listener {
+                self.accept();
+            }
+        }
+    }
+
+    fn now(&self) -> Moment {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        Moment { elapsed: self.started.elapsed(), wall }
+    }
+
+    /// Waits until there is something to do, or a second has passed.
+    fn wait(&self) -> io::Result<Ready> {
+        let mut polled = vec![
+            PollFd::from_borrowed_fd(self.stop.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN),
+        ];
+        polled.extend(self.clients.iter().map(|client| {
+            let wanted = if client.is_owed() { PollFlags::OUT } else { PollFlags::IN };
+            PollFd::from_borrowed_fd(client.socket.as_fd(), wanted)
+        }));
+        let timeout = Timespec::try_from(TICK).ok();
+        match poll(&mut polled, timeout.as_ref()) {
+            Ok(_) => {}
+            Err(Errno::INTR) => return Ok(Ready::default()),
+            Err(error) => return Err(error.into()),
+        }
+        let mut fired = polled.iter().map(|polled| !polled.revents().is_empty());
+        let (stop, listener) = (fired.next() == Some(true), fired.next() == Some(true));
+        let readable = (0..self.clients.len()).zip(fired).filter(|(_, fired)| *fired);
+        Ok(Ready { stop, listener, readable: readable.map(|(number, _)| number).collect() })
+    }
+
+    fn accept(&mut self) {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        match accept_with(&self.listener, flags) {
+            Ok(socket) if self.clients.len() < CLIENTS => self.clients.push(Client::new(socket)),
+            Ok(_) => {
+                warn!("{CLIENTS} IKE daemons and tools are connected already, another one is turned away")
+            }
+            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
+            // Descriptors are short: the client waits, and so does this thread, which would be asked again at once.
+            Err(_) => thread::sleep(SHORT),
+        }
+    }
+
+    /// Takes one datagram of a client.
+    fn receive(&mut self, number: usize) {
+        let Some(client) = self.clients.get_mut(number).filter(|client| !client.is_owed()) else { return };
+        let length = match recv(&client.socket, &mut self.buffer[..], RecvFlags::DONTWAIT | RecvFlags::TRUNC)
+        {
+            Ok((_, length)) if length > 0 => length,
+            Err(Errno::AGAIN | Errno::INTR) => return,
+            // The end of the connection, by its next sending.
+            _ => return client.close(),
+        };
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let datagram = buffer.get(..length).unwrap_or(&[]);
+        for (header, request) in parse(datagram) {
+            self.answer(number, &header, request);
+        }
+        if length > LARGEST {
+            warn!(
+                "a message of {length} bytes to the XFRM socket is ignored: there are none above {LARGEST}"
+            );
+        }
+        buffer.get_mut(..length.min(LARGEST)).into_iter().for_each(|used| used.zeroize());
+        self.buffer = buffer;
+    }
+
+    fn answer(&mut self, number: usize, header: &Header, request: Result<Request, Refusal>) {
+        let (mut events, now) = (Vec::new(), self.now());
+        let is_listing = self.clients.get(number).is_some_and(|client| client.list.is_some());
+        let answer = request.and_then(|request| match request {
+            Request::ListSas(_) | Request::ListPolicies if is_listing => {
+                Err(Refusal::new(Errno::BUSY, "another list is being sent"))
+            }
+            request => {
+                let carrier = &mut *self.carrier;
+                self.database.handle(header, request, now, carrier, &mut events)
+            }
+        });
+        self.tell(&events);
+        let Some(client) = self.clients.get_mut(number) else { return };
+        match answer {
+            Ok(Answer::One(message)) => client.waiting.push_back(message),
+            Ok(Answer::List(list)) => client.list = Some(list),
+            Ok(Answer::Subscribed(groups)) => client.groups |= groups,
+            Ok(Answer::Done) if header.flags & NLM_F_ACK != 0 => {
+                client.waiting.push_back(write::acknowledgement(header, None));
+            }
+            Ok(Answer::Done) => {}
+            Err(refusal) => {
+                let is_grave =
+                    matches!(header.kind, kind::NEWSA | kind::UPDSA | kind::ALLOCSPI | kind::NEWPOLICY);
+                if is_grave && self.logged.is_none_or(|at| at.elapsed() >= TICK) {
+                    self.logged = Some(Instant::now());
+                    warn!("refused what an IKE daemon asked for: {refusal}");
+                }
+                client.waiting.push_back(write::acknowledgement(header, Some(&refusal)));
+            }
+        }
+    }
+
+    /// Passes events on to the clients that asked for their groups.
+    fn tell(&mut self, events: &[Event]) {
+        for event in events {
+            for client in self.clients.iter_mut().filter(|client| client.groups & event.group.bit() != 0) {
+                if client.waiting.len() < WAITING {
+                    client.waiting.push_back(event.message.clone());
+                } else {
+                    client.missed = true;
+                }
+            }
+        }
+    }
+}
+
+/// Descriptors that are ready.
+#[derive(Default)]
+struct Ready {
+    stop: bool,
+    listener: bool,
+    readable: Vec<usize>,
+}
+
+impl Client {
+    fn new(socket: OwnedFd) -> Client {
+        Client { socket, groups: 0, waiting: VecDeque::new(), list: None, missed: false }
+    }
+
+    /// True if something waits to be sent.
+    fn is_owed(&self) -> bool {
+        !self.waiting.is_empty() || self.list.is_some() || self.missed
+    }
+
+    /// Ends the connection: the next sending finds it so.
+    fn close(&mut self) {
+        // Of a connection that is gone already, it fails.
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+        self.waiting.push_back(write::overrun());
+    }
+
+    /// Sends what waits, as far as the client takes it.
+    fn send(&mut self, database: &Database, now: Moment, carrier: &mut dyn Carrier) -> Connection {
+        loop {
+            if self.waiting.is_empty() && std::mem::take(&mut self.missed) {
+                self.waiting.push_back(write::overrun());
+            }
+            if self.waiting.is_empty() {
+                let next = self.list.as_mut().and_then(|list| database.next(list, now, carrier));
+                match next {
+                    Some(datagram) => self.waiting.push_back(datagram),
+                    None => {
+                        self.list = None;
+                        return Connection::Open;
+                    }
+                }
+            }
+            let Some(message) = self.waiting.front() else { return Connection::Open };
+            match send(&self.socket, message, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+                Ok(_) => drop(self.waiting.pop_front()),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Connection::Open,
+                Err(_) => return Connection::Closed,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
