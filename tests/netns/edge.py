@@ -23,6 +23,7 @@ POLICY = """
 [gateway]
 driver = "{driver}"
 workers = {workers}
+{daemon}
 
 [interface.lan]
 zone = "lan"
@@ -99,14 +100,14 @@ class Edge:
             host.close()
 
 
-def gateway_of(edge, driver, workers=1, more=""):
-    """`wirerate run` with the policy above, not started."""
+def gateway_of(edge, driver, workers=1, more="", daemon=""):
+    """`wirerate run` with the policy above, not started; `more` follows its defaults, `daemon` its settings of the daemon."""
 
     class Office(gateways.Wirerate):
         name = f"wirerate-{driver}"
 
         def write(self, *_, more=more):
-            self.policy.write_text(POLICY.format(driver=driver, workers=workers, more=more))
+            self.policy.write_text(POLICY.format(driver=driver, workers=workers, more=more, daemon=daemon))
 
         def apply_more(self, more):
             self.write(more=more)

@@ -1,0 +1,153 @@
+"""strongSwan's charon, unmodified, in a host of its own: started, told by `swanctl` what to do, asked what it has.
+
+On the gateway it has the preload library of `packaging/xfrm`, and so gives its SAs to wirerate. A peer has `kernel-libipsec`, which
+carries ESP in charon's own process, and needs no support in the kernel.
+"""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import wait
+from host import stop
+
+CHARON = "/usr/lib/ipsec/charon"
+SOURCE = Path(__file__).parents[2] / "packaging" / "xfrm" / "libwirerate_xfrm.c"
+
+PLUGINS = (
+    "random nonce aes sha1 sha2 hmac gcm kdf curve25519 openssl pem pkcs1 pkcs8 x509 pubkey"
+    " {kernel} kernel-netlink socket-default vici updown"
+)
+
+DAEMON = """
+charon {{
+  load_modular = no
+  load = {plugins}
+  install_routes = no
+  retransmit_timeout = 1.0
+  retransmit_tries = 3
+  delete_rekeyed_delay = 1
+  filelog {{
+    log {{
+      path = {log}
+      default = 1
+      knl = 2
+      flush_line = yes
+    }}
+  }}
+  plugins {{
+    vici {{
+      socket = unix://{vici}
+    }}
+  }}
+}}
+"""
+
+CONNECTION = """
+connections {{
+  site {{
+    version = 2
+    local_addrs = {local}
+    remote_addrs = {remote}
+    proposals = aes128gcm16-prfsha256-x25519
+    encap = yes
+    dpd_delay = 2s
+    local {{
+      auth = psk
+      id = {local}
+    }}
+    remote {{
+      auth = psk
+      id = {remote}
+    }}
+    children {{
+      net {{
+        local_ts = {local_net}
+        remote_ts = {remote_net}
+        esp_proposals = {esp}
+        rekey_time = 1h
+      }}
+    }}
+  }}
+}}
+secrets {{
+  ike-1 {{
+    secret = "between two sites"
+  }}
+}}
+"""
+
+
+def lacking():
+    """Why no IKE daemon can be tried here, or None."""
+    if not Path(CHARON).exists() or not shutil.which("swanctl"):
+        return "not installed: strongswan-charon strongswan-swanctl (./setup test)"
+    if not shutil.which("cc"):
+        return "not installed: gcc (./setup)"
+    return None
+
+
+def library(directory):
+    """The preload library, compiled as the packaging says."""
+    if why := lacking():
+        pytest.skip(f"SKIPPED: {why}")
+    built = Path(directory) / "libwirerate_xfrm.so"
+    words = ["cc", "-shared", "-fPIC", "-O2", "-Wall", "-Wextra", "-Werror", "-o", built, SOURCE, "-ldl", "-lpthread"]
+    subprocess.run(words, check=True)
+    return built
+
+
+class Daemon:
+    """charon on a host."""
+
+    def __init__(self, host, logs, preload=None, xfrm=None):
+        self.host = host
+        self.place = logs / f"{host.name}-charon"
+        self.place.mkdir()
+        self.vici = self.place / "vici"
+        self.log = self.place / "log"
+        self.environment = [f"STRONGSWAN_CONF={self.place / 'strongswan.conf'}"]
+        if preload:
+            self.environment += [f"LD_PRELOAD={preload}", f"WIRERATE_XFRM={xfrm}"]
+        plugins = PLUGINS.format(kernel="" if preload else "kernel-libipsec")
+        text = DAEMON.format(plugins=plugins, log=self.log, vici=self.vici)
+        (self.place / "strongswan.conf").write_text(text)
+        self.process = None
+
+    def start(self, **connection):
+        self.vici.unlink(missing_ok=True)
+        # Its file of process IDs has a fixed place below /run.
+        script = f'mount -t tmpfs none /run && exec env {" ".join(self.environment)} {CHARON}'
+        self.process = self.host.start("unshare", "-m", "sh", "-c", script, log="charon")
+        wait.until(self.answers, "charon answers")
+        if connection:
+            conf = self.place / "swanctl.conf"
+            conf.write_text(CONNECTION.format(**connection))
+            self.ask("--load-all", "--file", conf)
+
+    def answers(self):
+        return self.vici.exists() and self.ask("--stats", check=False).returncode == 0
+
+    def ask(self, *words, check=True):
+        return self.host.run("swanctl", *words, "--uri", f"unix://{self.vici}", check=check, timeout=20)
+
+    def pair(self):
+        """SPIs in and out of the CHILD_SA in use, or None."""
+        text = self.ask("--list-sas").stdout
+        for block in re.split(r"\n  net: ", text)[1:]:
+            if "INSTALLED" in block.splitlines()[0]:
+                return tuple(int(re.search(rf"{way} +([0-9a-f]{{8}})", block)[1], 16) for way in ["in", "out"])
+        return None
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self):
+        if self.process:
+            stop(self.process)
+
+    def evidence(self):
+        return self.log.read_text(errors="replace")[-4000:] if self.log.exists() else ""
