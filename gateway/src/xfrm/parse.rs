@@ -298,6 +298,9 @@ enum HasIcv {
 fn algorithm(value: &[u8], icv: HasIcv) -> Result<Algorithm, Refusal> {
     let mut fields = Fields(value);
     let name = text(&fields.bytes::<64>()?);
+    if !name.is_ascii() || name.len() > 63 {
+        return Err(invalid("the name of an algorithm is no text"));
+    }
     let bits = fields.word()?;
     let icv_bits = if icv == HasIcv::Yes { Some(fields.word()?) } else { None };
     let length = usize::try_from(bits.div_ceil(8)).unwrap_or(usize::MAX);

@@ -263,7 +263,9 @@ impl Database {
 
     /// Draws an SPI that is not in use, and keeps it.
     fn allocate(&mut self, header: &Header, asked: AllocSpi, now: Moment) -> Result<Datagram, Refusal> {
-        let AllocSpi { mut sa, min, max } = asked;
+        let AllocSpi { sa, min, max } = asked;
+        // Whatever else the request has, keys come later.
+        let mut sa = Sa { info: sa.info, mark: sa.mark, if_id: sa.if_id, ..Sa::default() };
         if sa.info.id.protocol != ESP {
             return Err(Unsupported::Protocol(sa.info.id.protocol).into());
         }

@@ -161,6 +161,12 @@ fn what_is_wrong_is_refused_in_words() {
     let mut bytes = bytes_of("ip xfrm policy add");
     bytes[16 + 42] = 33;
     assert!(refusal(&bytes).words.contains("longer than an address"), "{:?}", refusal(&bytes));
+    // The name of the algorithm: without its end, and no text.
+    for (filling, count) in [(b'a', 64), (0xff, 8)] {
+        let mut bytes = bytes_of(GCM);
+        bytes[16 + 224 + 4..][..count].fill(filling);
+        assert!(refusal(&bytes).words.contains("no text"), "{:?}", refusal(&bytes));
+    }
     let mut bytes = bytes_of("ip xfrm state flush");
     bytes[4..6].copy_from_slice(&33_u16.to_ne_bytes());
     assert_eq!(refusal(&bytes).errno, Errno::NOPROTOOPT);

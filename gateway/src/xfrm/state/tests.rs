@@ -165,6 +165,7 @@ fn charon_fills_an_allocated_spi() {
 #[test]
 fn spis_are_drawn_until_none_is_left() {
     let mut scene = Scene::new();
+    let Request::NewSa(keyed) = asked(GCM).1 else { panic!() };
     let (header, request) = asked("ip xfrm state allocspi");
     let Request::AllocSpi(mut asked) = request else { panic!() };
     (asked.min, asked.max) = (0, 0x101);
@@ -181,11 +182,15 @@ fn spis_are_drawn_until_none_is_left() {
     assert_eq!(errno(ask(&asked)), Errno::NOENT);
     (asked.min, asked.max) = (7, 6);
     assert_eq!(errno(ask(&asked)), Errno::INVAL);
+    asked.sa.aead = keyed.aead;
+    (asked.min, asked.max) = (0x200, 0x200);
+    let Answer::One(message) = ask(&asked).unwrap() else { panic!() };
+    assert_eq!((read_sa(&message).info.id.spi, read_sa(&message).aead), (0x200, None));
     asked.sa.info.id.protocol = 51;
     assert_eq!(errno(ask(&asked)), Errno::PROTONOSUPPORT);
     asked.sa.info.id.protocol = 50;
     (asked.min, asked.max) = (0, u32::MAX);
-    for _ in 2..LIMITS.sas {
+    for _ in 3..LIMITS.sas {
         ask(&asked).unwrap();
     }
     assert_eq!(errno(ask(&asked)), Errno::NOBUFS);
