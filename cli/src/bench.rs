@@ -1,7 +1,9 @@
 //! Benchmarks: the machine's own speed, without I/O.
 
 pub(crate) mod classify;
+pub(crate) mod esp;
 pub(crate) mod forward;
+pub(crate) mod in_memory;
 pub(crate) mod pace;
 pub(crate) mod peer;
 pub(crate) mod routes;

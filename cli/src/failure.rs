@@ -7,7 +7,7 @@ use std::io;
 use ::gateway::ClientError;
 use wire::capture::CaptureError;
 
-use crate::bench::forward::BenchError;
+use crate::bench::in_memory::BenchError;
 use crate::screen;
 
 mod chip;

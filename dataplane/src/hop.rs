@@ -13,6 +13,7 @@
 
 use std::collections::HashMap;
 
+use foldhash::fast::RandomState;
 use policy::model::PriorityTag;
 use wire::ethernet::{EtherType, Mac};
 use wire::link_kind::FAR;
@@ -115,7 +116,7 @@ pub struct Hops {
     entries: Vec<Hop>,
     /// Neighbour of each entry.
     owners: Vec<Wanted>,
-    index: HashMap<Wanted, u32>,
+    index: HashMap<Wanted, u32, RandomState>,
     /// Numbers free for reuse.
     free: Vec<u32>,
     /// Number of entries, from the first on, that are the tables' own and keep their numbers.
@@ -178,7 +179,7 @@ impl Hops {
         let mut hops = Hops {
             entries: Vec::new(),
             owners: Vec::new(),
-            index: HashMap::new(),
+            index: HashMap::default(),
             free: Vec::new(),
             own: 0,
             forgotten: 0,

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use esp::{Transform, Window};
+use foldhash::fast::RandomState;
 use wire::Nanos;
 use wire::esp::{Direction, Esn};
 
@@ -46,7 +47,7 @@ pub struct Sas {
     /// Those of packets that come in.
     inbound: Vec<Inbound>,
     /// Places in `inbound` by SPI and destination (RFC 4301, section 4.1).
-    index: HashMap<(u32, Address), u32>,
+    index: HashMap<(u32, Address), u32, RandomState>,
     /// Those of packets that leave, by the number of their tunnel.
     outbound: Vec<Outbound>,
     /// Bounds that have been reached.

@@ -10,6 +10,9 @@ pub trait Transform: Send + Sync {
     /// Algorithms and lengths.
     fn suite(&self) -> &'static Suite;
 
+    /// Name of the library that carries the algorithms out.
+    fn library(&self) -> &'static str;
+
     /// Encrypts the text, padding and trailer included, and writes IV and ICV. SPI and number stand in the header already.
     ///
     /// The IV follows from the number: none may be used twice under a key. Cannot fail, as [`format`](crate::format) made the lengths;

@@ -8,19 +8,13 @@
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-use dataplane::egress::Next;
-use dataplane::hop::Resolve;
-use dataplane::nat::Share;
-use dataplane::replay::SEED;
-use dataplane::shard::{Setup, ShardError};
-use dataplane::stage::Cx;
-use dataplane::{Pipeline, Shard, Tables};
-use lookup::fib::FibError;
-use tally::{Count, NoTally, Tally};
+use tally::{Count, NoTally};
 use wire::build;
 use wire::ethernet::Mac;
 use wire::random::Random;
-use wire::{BATCH, Batch, Frame, Nanos, Pool, PoolError, PortId};
+use wire::{Frame, PortId};
+
+use super::in_memory::{self, Arrival, BenchError, Gateway};
 
 mod rule;
 
@@ -76,12 +70,6 @@ const RING: usize = 1 << 18;
 /// Frames over which instructions are counted.
 const SAMPLE: usize = 4_096;
 
-/// Slots of the pool.
-const SLOTS: u32 = 1_024;
-
-/// Time between two batches.
-const STEP: Nanos = Nanos(3_000);
-
 impl Scenario {
     /// The policy, for that many flows. It has what an edge gateway's has: zones, a route to the internet, and
     /// ten rules before the one that accepts.
@@ -136,17 +124,6 @@ impl Scenario {
 /// Destinations of the stateless scenario, a route each.
 const FORWARD_DESTINATIONS: u32 = 1_000;
 
-/// A gateway, its load, and time.
-struct Bench {
-    tables: Tables,
-    shard: Shard,
-    pipeline: Pipeline,
-    pool: Pool,
-    batch: Batch,
-    ended: Vec<Frame>,
-    now: Nanos,
-}
-
 /// Measures a scenario with that many flows, and that many rules of mixed shape before its own: each packet meets them in
 /// the stateless scenario, where packets are made for them; else the first of each flow. `progress` is told what is being done.
 pub(crate) fn measure(
@@ -167,19 +144,19 @@ pub(crate) fn measure(
     let mut answers: Vec<Load> = firsts.clone();
     answers.clear();
     let started = Instant::now();
-    bench.pass(&firsts, &mut NoTally, &mut |frame| answers.push(answer_to(frame)));
+    bench.0.pass(&firsts, &mut NoTally, &mut |frame| answers.push(answer_to(frame)));
     let setups = f64::from(flows) / started.elapsed().as_secs_f64() / 1e6;
     if scenario != Scenario::Forward {
-        bench.pass(&answers, &mut NoTally, &mut |_| ());
+        bench.0.pass(&answers, &mut NoTally, &mut |_| ());
     }
-    bench.check_all_passed()?;
+    bench.0.check_all_passed()?;
     progress("laying out the load");
     let ring = ring(scenario, &firsts, &answers);
     drop((firsts, answers));
     progress("measuring");
     let mut count = Count::default();
     let sample = ring.len().min(SAMPLE);
-    bench.pass(&ring[..sample], &mut count, &mut |_| ());
+    bench.0.pass(&ring[..sample], &mut count, &mut |_| ());
     let mpps = match extent {
         Extent::Rounds => {
             let mut rounds: Vec<f64> = (0..ROUNDS).map(|_| bench.round(&ring)).collect();
@@ -188,38 +165,15 @@ pub(crate) fn measure(
         }
         Extent::Packets(packets) => bench.exactly(packets, &ring),
     };
-    bench.check_all_passed()?;
+    bench.0.check_all_passed()?;
     Ok(Outcome {
         flows,
         rules,
         mpps,
         instructions: count.executed_total() as f64 / sample as f64,
         setups,
-        memory: bench.shard.memory_bytes(),
+        memory: bench.0.shard.memory_bytes(),
     })
-}
-
-/// Reason that there is no measurement.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum BenchError {
-    /// The policy is wrong, which it must not be.
-    #[error("the scenario's policy is wrong: {0}")]
-    Policy(String),
-    /// The shard could not be made.
-    #[error(transparent)]
-    Shard(ShardError),
-    /// The frame pool could not be made.
-    #[error(transparent)]
-    Pool(PoolError),
-    /// The routing table could not be built.
-    #[error(transparent)]
-    Fib(FibError),
-    /// Not every frame was forwarded: the rate would be that of another path.
-    #[error("{0} frames were not forwarded")]
-    Lost(u64),
-    /// The system refuses a file descriptor.
-    #[error("no file descriptor: {0}")]
-    System(std::io::Error),
 }
 
 /// A frame, and the port it comes in by.
@@ -229,53 +183,28 @@ struct Load {
     ingress: PortId,
 }
 
+impl Arrival for Load {
+    #[inline(always)]
+    fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    #[inline(always)]
+    fn ingress(&self) -> PortId {
+        self.ingress
+    }
+}
+
+/// A gateway that carries a scenario out.
+struct Bench(Gateway);
+
 impl Bench {
     fn new(scenario: Scenario, flows: u32, rules: u32) -> Result<Bench, BenchError> {
-        let checked = policy::check(&scenario.policy(flows), "bench");
-        let Some(mut policy) = checked.policy else {
-            let first = checked.diagnostics.first();
-            return Err(BenchError::Policy(first.map_or_else(String::new, |found| found.message.clone())));
-        };
+        let mut policy = in_memory::policy(&scenario.policy(flows))?;
         if rules > 0 {
             rule::add(&mut policy, rules)?;
         }
-        let tables = Tables::compile(&policy, 1).map_err(|error| BenchError::Policy(error.to_string()))?;
-        let now = Nanos::from_secs(1_000);
-        let setup = Setup { seed: SEED, now, resolve: Resolve::Assume, share: Share::WHOLE };
-        Ok(Bench {
-            shard: Shard::new(&tables, setup).map_err(BenchError::Shard)?,
-            tables,
-            pipeline: Pipeline::default(),
-            pool: Pool::new(SLOTS, 2_048).map_err(BenchError::Pool)?,
-            batch: Batch::new(),
-            ended: Vec::with_capacity(SLOTS as usize),
-            now,
-        })
-    }
-
-    /// Takes frames through once; `sent` sees what comes out.
-    #[inline(always)]
-    fn pass<T: Tally + 'static>(&mut self, load: &[Load], tally: &mut T, sent: &mut impl FnMut(&Frame)) {
-        for chunk in load.chunks(BATCH) {
-            self.now += STEP;
-            for load in chunk {
-                let Some(frame) = self.batch.extend_from(&mut self.pool) else { return };
-                let _ = frame.fill(&load.bytes);
-                frame.meta.ingress = load.ingress;
-                frame.meta.received = self.now;
-            }
-            let mut cx = Cx { tables: &self.tables, shard: &mut self.shard, pool: &mut self.pool, tally };
-            self.pipeline.run(&mut self.batch, &mut self.ended, &mut cx);
-            for frame in self.ended.drain(..) {
-                self.pool.put(frame);
-            }
-            for port in (0..self.shard.egress.ports() as u16).map(PortId) {
-                while let Next::Frame(frame, _) = self.shard.next(port, self.now) {
-                    sent(&frame);
-                    self.pool.put(frame);
-                }
-            }
-        }
+        Gateway::new(&policy).map(Bench)
     }
 
     /// Millions of packets a second over one round.
@@ -283,7 +212,7 @@ impl Bench {
         let started = Instant::now();
         let mut packets = 0;
         while started.elapsed() < ROUND {
-            self.pass(ring, &mut NoTally, &mut |_| ());
+            self.0.pass(ring, &mut NoTally, &mut |_| ());
             packets += ring.len();
         }
         packets as f64 / started.elapsed().as_secs_f64() / 1e6
@@ -295,18 +224,10 @@ impl Bench {
         let mut left = packets;
         while left > 0 {
             let many = ring.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-            self.pass(&ring[..many], &mut NoTally, &mut |_| ());
+            self.0.pass(&ring[..many], &mut NoTally, &mut |_| ());
             left -= many as u64;
         }
         packets as f64 / started.elapsed().as_secs_f64() / 1e6
-    }
-
-    fn check_all_passed(&self) -> Result<(), BenchError> {
-        let counters = &self.shard.counters;
-        match counters.received.frames - counters.forwarded() {
-            0 => Ok(()),
-            lost => Err(BenchError::Lost(lost)),
-        }
     }
 }
 
@@ -373,8 +294,8 @@ mod tests {
         let firsts: Vec<Load> = (0..10).map(|flow| first_packet(Scenario::Firewall, flow)).collect();
         // More than the load has, so that it comes round, and no multiple of a batch.
         bench.exactly(1_003, &firsts);
-        assert_eq!(bench.shard.counters.received.frames, 1_003);
-        bench.check_all_passed().unwrap();
+        assert_eq!(bench.0.shard.counters.received.frames, 1_003);
+        bench.0.check_all_passed().unwrap();
     }
 
     #[test]

@@ -25,7 +25,7 @@ use wire::build;
 use wire::ethernet::Mac;
 use wire::{Batch, Nanos, Pool, Port, PortError, Received};
 
-use super::forward::BenchError;
+use super::in_memory::{self, BenchError};
 
 /// Departures to measure.
 #[derive(Clone, Copy, Debug)]
@@ -117,11 +117,7 @@ pub(crate) fn measure(pace: Pace, time: Duration) -> Result<Outcome, BenchError>
 
 /// Moments of departure by the worker, and the share of a core that it took.
 fn departures(pace: Pace, count: usize, time: Duration) -> Result<(Vec<u64>, f64), BenchError> {
-    let checked = policy::check(&pace.policy(), "bench");
-    let Some(policy) = checked.policy else {
-        let first = checked.diagnostics.first();
-        return Err(BenchError::Policy(first.map_or_else(String::new, |found| found.message.clone())));
-    };
+    let policy = in_memory::policy(&pace.policy())?;
     let tables = Tables::compile(&policy, 1).map_err(|error| BenchError::Policy(error.to_string()))?;
     let pool = Pool::new(3 * pace.waiting() as u32, 2_048).map_err(BenchError::Pool)?;
     let (sender, commands) = command_channel().map_err(BenchError::System)?;

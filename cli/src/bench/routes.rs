@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use lookup::fib::generate::{bgp_like4, bgp_like6, destinations4, destinations6};
 use lookup::fib::{Fib4, Fib6, NO_ROUTE, Route4, Route6};
 
-use super::forward::BenchError;
+use super::in_memory::BenchError;
 use crate::failure::{Failure, OutputError};
 
 /// Result of the measurement of one table.

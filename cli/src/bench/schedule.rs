@@ -20,7 +20,7 @@ use wire::ethernet::Mac;
 use wire::random::Random;
 use wire::{Family, Frame, Nanos, Pool, PortId};
 
-use super::forward::BenchError;
+use super::in_memory::{self, BenchError};
 use super::peer;
 
 /// Environment variable with the path of rte_sched's program.
@@ -125,11 +125,7 @@ fn policy(subscribers: u32) -> String {
 
 impl Bench {
     fn new(subscribers: u32) -> Result<Bench, BenchError> {
-        let checked = policy::check(&policy(subscribers), "bench");
-        let Some(policy) = checked.policy else {
-            let first = checked.diagnostics.first();
-            return Err(BenchError::Policy(first.map_or_else(String::new, |found| found.message.clone())));
-        };
+        let policy = in_memory::policy(&policy(subscribers))?;
         let tables = Tables::compile(&policy, 1).map_err(|error| BenchError::Policy(error.to_string()))?;
         let now = Nanos::from_secs(1_000);
         let setup = Setup { seed: SEED, now, resolve: Resolve::Assume, share: Share::WHOLE };

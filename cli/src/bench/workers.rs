@@ -29,7 +29,7 @@ use wire::build;
 use wire::ethernet::Mac;
 use wire::{Batch, Pool, Port, PortError, Received};
 
-use super::forward::BenchError;
+use super::in_memory::{self, BenchError};
 
 /// Rounds of each arrangement, of which the medians count.
 const ROUNDS: usize = 5;
@@ -163,11 +163,7 @@ fn policy(tree: TreeWorkers) -> String {
 impl Bench {
     fn new(arrangement: &Arrangement) -> Result<Bench, BenchError> {
         let Arrangement { workers, receivers, tree, .. } = *arrangement;
-        let checked = policy::check(&policy(tree), "bench");
-        let Some(policy) = checked.policy else {
-            let first = checked.diagnostics.first();
-            return Err(BenchError::Policy(first.map_or_else(String::new, |found| found.message.clone())));
-        };
+        let policy = in_memory::policy(&policy(tree))?;
         let compiled = Tables::compile(&policy, 1).map_err(|error| BenchError::Policy(error.to_string()))?;
         let tables = Arc::new(compiled);
         let steering = SteeringTable::new(workers, tables.limits.flows);

@@ -8,6 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 
 use classify::Classify;
+use esp::Esp;
 
 use crate::bench::forward::{self, Extent, Outcome, Scenario};
 use crate::bench::pace::{self, Pace, Precision};
@@ -18,6 +19,7 @@ use crate::failure::Failure;
 use crate::{screen, with_exit_codes};
 
 mod classify;
+mod esp;
 
 /// Measure the speed of one core, frames from memory, no I/O.
 #[derive(Args, Debug)]
@@ -33,6 +35,7 @@ enum What {
     /// Look-ups in routing tables like the Internet's, 64 destinations at a time.
     Routes(Routes),
     Classify(Classify),
+    Esp(Esp),
     Schedule(Schedule),
     Pace(Departures),
     Workers(Workers),
@@ -167,6 +170,7 @@ impl Bench {
             What::Forward(forward) => forward.run(),
             What::Routes(routes) => routes.run(),
             What::Classify(classify) => classify.run(),
+            What::Esp(esp) => esp.run(),
             What::Schedule(schedule) => schedule.run(),
             What::Pace(departures) => departures.run(),
             What::Workers(workers) => workers.run(),

@@ -58,6 +58,10 @@ impl Transform for Composed {
         self.suite
     }
 
+    fn library(&self) -> &'static str {
+        "RustCrypto"
+    }
+
     fn seal(&self, packet: Packet<'_>) {
         let Packet { number, esn, .. } = packet;
         let (body, icv) = match packet.body(self.suite) {

@@ -11,6 +11,9 @@ use zeroize::Zeroize;
 use crate::packet::{Aad, Packet, SPARE, high};
 use crate::transform::{Forged, Keys, Transform};
 
+/// Name of the library.
+const NAME: &str = "ring";
+
 /// Bytes of the salt.
 const SALT: usize = 4;
 
@@ -44,6 +47,10 @@ struct Aead {
 impl Transform for Aead {
     fn suite(&self) -> &'static Suite {
         self.suite
+    }
+
+    fn library(&self) -> &'static str {
+        NAME
     }
 
     fn seal(&self, packet: Packet<'_>) {
@@ -81,6 +88,10 @@ struct Gmac {
 impl Transform for Gmac {
     fn suite(&self) -> &'static Suite {
         self.suite
+    }
+
+    fn library(&self) -> &'static str {
+        NAME
     }
 
     fn seal(&self, packet: Packet<'_>) {
