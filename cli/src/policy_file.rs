@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
+use clap::Args;
 use dataplane::Tables;
+use policy::keys;
 use policy::{Checked, Lines, Policy};
 
-use crate::failure::{Failure, PolicyError};
+use crate::failure::{Failure, GatewayError, PolicyError};
 use crate::screen;
 
 /// The epoch of tables that are never replaced.
@@ -23,7 +25,36 @@ pub(crate) struct Loaded {
     pub(crate) tables: Tables,
 }
 
-/// Reads, checks and compiles the policy at `path`. Errors are shown in full; warnings are only counted, since
+/// Use of keys that are in files, which are those of a live gateway.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct StaticKeys {
+    /// Read the keys of tunnels that the policy has in files, those of packets that leave as well
+    ///
+    /// Packets encrypted here have the numbers that a live gateway with the same keys uses for other packets: whoever has both can read both.
+    /// For laboratories, and for what is shown to nobody.
+    #[arg(long)]
+    static_keys: bool,
+}
+
+/// Reads, checks and compiles the policy at `path`, with the keys that are in files.
+pub(crate) fn load_keyed(path: &Path, keys: StaticKeys) -> Result<Loaded, Failure> {
+    let loaded = load(path)?;
+    if !keys::has_files(&loaded.policy) {
+        return Ok(loaded);
+    }
+    let Loaded { file, policy, lines, .. } = loaded;
+    if !keys.static_keys {
+        return Err(PolicyError::StaticKeys { file }.into());
+    }
+    let keyed = keys::read(&policy, path.parent().unwrap_or(Path::new("")));
+    let policy = keyed.map_err(GatewayError::Key)?;
+    match Tables::compile(&policy, EPOCH) {
+        Ok(tables) => Ok(Loaded { file, policy, lines, tables }),
+        Err(error) => Err(PolicyError::Compile { file, error }.into()),
+    }
+}
+
+/// Reads, checks and compiles the policy at `path`. Keys in files stay there: nothing is encrypted or decrypted by these tables. Errors are shown in full; warnings are only counted, since
 /// `check` shows them.
 pub(crate) fn load(path: &Path) -> Result<Loaded, Failure> {
     let file = path.display().to_string();

@@ -16,5 +16,5 @@ mod window;
 
 pub use fingerprint::Fingerprint;
 pub use packet::Packet;
-pub use transform::{Forged, KeyError, Keys, Transform, expand};
+pub use transform::{Forged, KeyError, Keys, Transform, expand, locked};
 pub use window::{Place, Window};

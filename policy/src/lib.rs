@@ -8,6 +8,7 @@ pub mod diagnostic;
 pub mod expand;
 pub mod import;
 mod key;
+pub mod keys;
 pub mod lines;
 pub mod model;
 pub mod nat;

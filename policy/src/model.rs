@@ -38,7 +38,9 @@ pub use rule::{
     Logging, MacRange, Macs, PortRange, Protocol, Rate, RejectWith, Rule, Scope, State, SynAnswer,
     TcpFlagsMatch,
 };
-pub use tunnel::{DfBit, Follow, FragmentWhen, Legacy, Lifetime, StaticSa, Tunnel, TunnelDscp, WindowSize};
+pub use tunnel::{
+    DfBit, Follow, FragmentWhen, KeyFiles, Legacy, Lifetime, StaticSa, Tunnel, TunnelDscp, WindowSize,
+};
 
 /// Zone of the gateway itself: the destination of traffic to the gateway's own addresses.
 pub const SELF_ZONE: &str = "self";

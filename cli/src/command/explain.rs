@@ -20,7 +20,7 @@ use super::live::SOCKET;
 use crate::describe::Description;
 use crate::failure::{Exit, Failure, PolicyError, UsageError};
 use crate::input::{Captures, Named, Readdress};
-use crate::policy_file::{self, Loaded};
+use crate::policy_file::{self, Loaded, StaticKeys};
 use crate::progress::{Progress, Unit};
 use crate::rendering::{Renderer, Told, cost_text, key, state};
 use crate::screen::{self, BAD, CARE, DIM, GOOD, HEADING};
@@ -69,6 +69,9 @@ pub(crate) struct Arguments {
     /// Ask a running gateway what it would do; of a capture the one packet is taken, not those before it
     #[arg(long)]
     live: bool,
+
+    #[command(flatten)]
+    keys: StaticKeys,
 
     /// Where the gateway takes commands, with --live
     #[arg(long, value_name = "PATH", default_value = SOCKET, env = "WIRERATE_SOCKET")]
@@ -123,7 +126,7 @@ impl Arguments {
 
     fn explain_policy(self) -> Result<Exit, Failure> {
         let path = self.policy.as_deref().unwrap_or(Path::new(""));
-        let Loaded { file, policy, lines, tables } = policy_file::load(path)?;
+        let Loaded { file, policy, lines, tables } = policy_file::load_keyed(path, self.keys)?;
         let text = self.packet.join(" ");
         let setup = |error| PolicyError::Setup { file: file.clone(), error };
         let (mut replay, packet, rest) = match numbered(&text) {

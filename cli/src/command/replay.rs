@@ -14,7 +14,7 @@ use wire::Nanos;
 use crate::failure::{Exit, Failure, Fault, OutputError, PolicyError, UsageError};
 use crate::input::{Captures, Named, Readdress};
 use crate::output::{Optional, Outputs};
-use crate::policy_file::{self, Loaded};
+use crate::policy_file::{self, Loaded, StaticKeys};
 use crate::progress::{Progress, Unit};
 use crate::summary::{Conserved, Span, Summary};
 use crate::{screen, with_exit_codes};
@@ -134,11 +134,14 @@ pub(crate) struct Arguments {
     /// from addresses.
     #[arg(long)]
     any_mac: bool,
+
+    #[command(flatten)]
+    keys: StaticKeys,
 }
 
 impl Arguments {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
-        let Loaded { file, policy, tables, .. } = policy_file::load(&self.policy)?;
+        let Loaded { file, policy, tables, .. } = policy_file::load_keyed(&self.policy, self.keys)?;
         let readdress = if self.any_mac { Readdress::Always } else { Readdress::Inferred };
         let mut captures = Captures::open(&self.captures, &tables, readdress)?;
         let inputs = captures.sources().iter().map(|source| source.path.as_path());

@@ -7,6 +7,7 @@ use gateway::ClientError;
 use gateway::guard::ReleaseError;
 use gateway::store::StoreError;
 use gateway::supervisor::StartError;
+use policy::keys::KeyFileError;
 
 use super::Exit;
 
@@ -22,6 +23,9 @@ pub(crate) enum GatewayError {
     /// Guards were not taken off.
     #[error(transparent)]
     Release(ReleaseError),
+    /// A key cannot be read from its file.
+    #[error(transparent)]
+    Key(KeyFileError),
     /// The state of a gateway cannot be written to a file, or read from it.
     #[error("{path}: {error}")]
     Store {
@@ -42,13 +46,14 @@ impl GatewayError {
             )
             | GatewayError::Release(ReleaseError::Unpinned(_) | ReleaseError::Kernel(_)) => Exit::NoGateway,
             GatewayError::Client(ClientError::Refused(_)) | GatewayError::Release(_) => Exit::Wrong,
-            GatewayError::Store { .. } => Exit::Unreadable,
+            GatewayError::Store { .. } | GatewayError::Key(_) => Exit::Unreadable,
         }
     }
 
     /// Returns advice on the error.
     pub(super) fn hint(&self) -> String {
         let hint = match self {
+            GatewayError::Start(StartError::Compile(_)) => "change the policy or the file that is named",
             GatewayError::Start(_) => {
                 "run it as root, or with CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF, on Linux 6.6 or newer"
             }
@@ -69,6 +74,7 @@ impl GatewayError {
                 "run it as root, and name the directory of the gateway's --guards"
             }
             GatewayError::Release(_) => "`wirerate release` without a name takes off all there are",
+            GatewayError::Key(_) => "check the path, its owner and its mode; nothing has changed",
             GatewayError::Store { error, .. } => match error {
                 StoreError::System { operation: "write" | "rename", .. } => {
                     "check that there is room and that you may write there; nothing was saved"

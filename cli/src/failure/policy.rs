@@ -31,6 +31,14 @@ pub(crate) enum PolicyError {
         /// Error of the compiler.
         error: CompileError,
     },
+    /// The keys of the policy are a live gateway's.
+    #[error(
+        "{file} has keys of tunnels in files, as a live gateway has them: what is encrypted here under numbers that it uses, too, gives both away"
+    )]
+    StaticKeys {
+        /// The file of the policy.
+        file: String,
+    },
     /// The policy asks for more than this machine has.
     #[error("{file} asks for more than this machine has: {error}")]
     Setup {
@@ -75,6 +83,7 @@ impl PolicyError {
             PolicyError::Wrong { .. }
             | PolicyError::Compile { .. }
             | PolicyError::Setup { .. }
+            | PolicyError::StaticKeys { .. }
             | PolicyError::Lacks { .. }
             | PolicyError::NoRules { .. } => Exit::Wrong,
         }
@@ -86,6 +95,9 @@ impl PolicyError {
             PolicyError::Unreadable(_) => "give the path of a policy (TOML); policies/ has examples",
             PolicyError::Wrong { .. } => return None,
             PolicyError::Compile { .. } => "change the policy there",
+            PolicyError::StaticKeys { .. } => {
+                "--static-keys reads them all the same, for a laboratory; a copy of the policy with keys of its own needs no flag"
+            }
             PolicyError::Setup { .. } => "lower `flows` under [limit], or free memory",
             PolicyError::Lacks { hint, .. } => hint,
             PolicyError::NoRules { .. } => {

@@ -44,10 +44,18 @@ fn specs(name: &str, tunnel: &model::Tunnel, direction: Direction) -> Result<Vec
 
 fn spec(name: &str, tunnel: &model::Tunnel, sa: &StaticSa) -> Result<SaSpec, CompileError> {
     let wrong = |error| CompileError::Sa { tunnel: name.to_owned(), spi: sa.spi, error };
-    let keys = esp::Keys { cipher: sa.key.clone(), auth: sa.auth_key.clone() };
     let suite = SUITES.iter().find(|suite| **suite == sa.suite);
     let suite = suite.ok_or_else(|| wrong(esp::KeyError::NoLibrary(sa.suite.name())))?;
-    let transform = Arc::from(esp::expand(suite, &keys, sa.direction).map_err(wrong)?);
+    let (transform, fingerprint) = if sa.files.are_unread(sa) {
+        // For all that is asked of a policy without its keys.
+        let mut bytes = [sa.direction as u8; Fingerprint::LEN];
+        bytes[..4].copy_from_slice(&sa.spi.to_be_bytes());
+        (Arc::from(esp::locked(suite)), Fingerprint::from_bytes(bytes))
+    } else {
+        let keys = esp::Keys { cipher: sa.key.clone(), auth: sa.auth_key.clone() };
+        let transform = Arc::from(esp::expand(suite, &keys, sa.direction).map_err(wrong)?);
+        (transform, Fingerprint::of(&keys, sa.direction))
+    };
     Ok(SaSpec {
         direction: sa.direction,
         spi: sa.spi,
@@ -56,7 +64,7 @@ fn spec(name: &str, tunnel: &model::Tunnel, sa: &StaticSa) -> Result<SaSpec, Com
         soft: sa.soft,
         hard: sa.hard,
         transform,
-        fingerprint: Fingerprint::of(&keys, sa.direction),
+        fingerprint,
         sequence: Arc::new(Sequence::from(0)),
     })
 }

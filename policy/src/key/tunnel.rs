@@ -1,17 +1,19 @@
 //! Tunnels, and their security associations.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
 
 use config::{Entry, tables};
 use wire::esp::{Direction, EcnUse, Esn, SUITES, Secret, Suite, Tfc, Udp};
 
 use super::{Keys, Table};
 use crate::model::{
-    DfBit, Follow, FragmentWhen, Interface, Legacy, Lifetime, StaticSa, Tunnel, TunnelDscp, WindowSize,
+    DfBit, Follow, FragmentWhen, Interface, KeyFiles, Legacy, Lifetime, StaticSa, Tunnel, TunnelDscp,
+    WindowSize,
 };
 use crate::value::address::ADDRESS;
 use crate::value::tunnel::{ALGORITHM, Auth, KEY, LIFETIME, TFC, TUNNEL_DSCP, WINDOW};
-use crate::value::{Flag, NUMBER32, STRING, key};
+use crate::value::{Flag, NUMBER32, PATH, STRING, key};
 use crate::word;
 
 impl Keys<'_, '_> {
@@ -115,7 +117,7 @@ fn suite(keys: &mut Keys<'_, '_>, algorithm: &'static str, is_read: bool, suite:
     }
     if let Some(combined) = Suite::named(algorithm, None) {
         let why = format!("{algorithm} authenticates by itself: leave the key out");
-        keys.misplaced(&["auth", "auth-key"], &why);
+        keys.misplaced(&["auth", "auth-key", "auth-key-file"], &why);
         *suite = *combined;
         return true;
     }
@@ -130,6 +132,27 @@ fn suite(keys: &mut Keys<'_, '_>, algorithm: &'static str, is_read: bool, suite:
 fn any_keys(keys: &mut Keys<'_, '_>) {
     keys.optional("key", KEY, &mut None);
     keys.optional("auth-key", KEY, &mut None);
+    keys.optional("key-file", PATH, &mut None);
+    keys.optional("auth-key-file", PATH, &mut None);
+}
+
+/// A key, or the file that it is in. False if there is neither.
+fn key_of(
+    keys: &mut Keys<'_, '_>,
+    [own, in_file]: [&'static str; 2],
+    key: &mut Secret,
+    file: &mut Option<PathBuf>,
+) -> bool {
+    let has_file = match keys {
+        Keys::Read(table) => table.has(in_file),
+        Keys::Print(_) => file.is_some(),
+    };
+    if !has_file {
+        return keys.required(own, "\"000102030405060708090a0b0c0d0e0f10111213\"", KEY, key);
+    }
+    keys.misplaced(&[own], "it is in a file: leave the one or the other out");
+    keys.optional(in_file, PATH, file);
+    file.is_some()
 }
 
 /// Keys of the algorithms of `sa.suite`. False if one is missing.
@@ -137,15 +160,14 @@ fn are_keys(keys: &mut Keys<'_, '_>, sa: &mut StaticSa) -> bool {
     let Suite { key, auth_key, .. } = sa.suite;
     let mut is_whole = true;
     if key > 0 {
-        is_whole &= keys.required("key", "\"000102030405060708090a0b0c0d0e0f10111213\"", KEY, &mut sa.key);
+        is_whole &= key_of(keys, ["key", "key-file"], &mut sa.key, &mut sa.files.key);
     } else {
-        keys.misplaced(&["key"], "nothing is encrypted: leave the key out");
+        keys.misplaced(&["key", "key-file"], "nothing is encrypted: leave the key out");
     }
     if auth_key > 0 {
-        is_whole &=
-            keys.required("auth-key", "\"000102030405060708090a0b0c0d0e0f10111213\"", KEY, &mut sa.auth_key);
+        is_whole &= key_of(keys, ["auth-key", "auth-key-file"], &mut sa.auth_key, &mut sa.files.auth_key);
     } else if sa.suite.name().auth().is_some() {
-        keys.misplaced(&["auth-key"], "nothing is authenticated: leave the key out");
+        keys.misplaced(&["auth-key", "auth-key-file"], "nothing is authenticated: leave the key out");
     }
     is_whole
 }
@@ -181,5 +203,6 @@ pub(super) fn new_sa() -> StaticSa {
         hard: Lifetime::UNBOUNDED,
         key: none(),
         auth_key: none(),
+        files: KeyFiles::default(),
     }
 }

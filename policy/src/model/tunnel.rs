@@ -1,6 +1,7 @@
 //! Tunnels: interfaces whose link is ESP to a peer.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 
 use wire::esp::{Direction, EcnUse, Esn, Secret, Suite, Tfc, Udp};
 use wire::{Dscp, Nanos};
@@ -54,7 +55,7 @@ pub enum Follow {
     No,
 }
 
-/// Security association with its key in the policy: for laboratories and tests.
+/// Security association whose keys are in the policy, for laboratories and tests, or in files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaticSa {
     /// Direction, as the gateway has it.
@@ -73,6 +74,25 @@ pub struct StaticSa {
     pub key: Secret,
     /// Key of the integrity algorithm; empty where the cipher authenticates, or nothing does.
     pub auth_key: Secret,
+    /// Files of the keys.
+    pub files: KeyFiles,
+}
+
+/// Files that keys are in, relative to the directory of the policy; none of a key that is in the policy. A key of the model is empty until its
+/// file has been [read](crate::keys::read).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyFiles {
+    /// File of the cipher's key.
+    pub key: Option<PathBuf>,
+    /// File of the integrity algorithm's key.
+    pub auth_key: Option<PathBuf>,
+}
+
+impl KeyFiles {
+    /// True if a file has not been read.
+    pub fn are_unread(&self, sa: &StaticSa) -> bool {
+        self.key.is_some() && sa.key.is_empty() || self.auth_key.is_some() && sa.auth_key.is_empty()
+    }
 }
 
 /// Bounds of a lifetime (RFC 4301, section 4.4.2.1): whichever is reached first.

@@ -35,7 +35,7 @@ fn every_key_of_the_format_is_read() {
     assert_eq!((esp.sas[0].hard, esp.sas[1].hard), (Lifetime::UNBOUNDED, hard));
     assert_eq!(esp.sas[1].soft, Lifetime { time: Some(Nanos::from_secs(3_000)), ..Lifetime::UNBOUNDED });
     assert_eq!(esp.legacy, Legacy::Allowed);
-    assert_eq!(esp.sas.iter().map(|sa| sa.esn).collect::<Vec<_>>(), [Esn::Off, Esn::On]);
+    assert_eq!(esp.sas.iter().map(|sa| sa.esn).collect::<Vec<_>>(), [Esn::Off, Esn::On, Esn::Off]);
     let sas = esp.sas.iter().map(|sa| {
         let lengths = (sa.key.len(), sa.auth_key.len());
         (sa.direction, sa.spi, sa.suite.name().to_string(), lengths)
@@ -43,8 +43,12 @@ fn every_key_of_the_format_is_read() {
     let expected = [
         (Direction::Out, 0x1000, "aes128-gcm".to_owned(), (20, 0)),
         (Direction::In, 0x2000, "aes256-cbc, hmac-sha256-128".to_owned(), (32, 32)),
+        (Direction::In, 0x2001, "aes128-cbc, hmac-sha1-96".to_owned(), (0, 0)),
     ];
     assert_eq!(sas.collect::<Vec<_>>(), expected);
+    let files = &esp.sas[2].files;
+    let paths = [&files.key, &files.auth_key].map(|file| file.as_deref().and_then(|file| file.to_str()));
+    assert_eq!(paths, [Some("keys/site-b"), Some("keys/site-b-auth")]);
     let names: Vec<&str> = policy.interfaces.iter().map(|interface| interface.name.as_str()).collect();
     assert_eq!(names, ["wan", "lan", "tun", "site-b", "cpe"]);
     assert_eq!(policy.set("servers").unwrap().items.len(), 3);

@@ -230,11 +230,13 @@ impl<'a> Validator<'a> {
         };
         let wanted = usize::from(suite.key) + usize::from(suite.salt);
         let auth = suite.name().auth().unwrap_or_default();
-        for (key, name, parts, wanted, secret) in [
-            ("key", suite.name().algorithm(), parts.as_str(), wanted, &sa.key),
-            ("auth-key", auth, "", usize::from(suite.auth_key), &sa.auth_key),
+        let files = &sa.files;
+        for (key, name, parts, wanted, secret, file) in [
+            ("key", suite.name().algorithm(), parts.as_str(), wanted, &sa.key, &files.key),
+            ("auth-key", auth, "", usize::from(suite.auth_key), &sa.auth_key, &files.auth_key),
         ] {
-            if secret.len() != wanted {
+            // The length of one in a file is checked when it is read.
+            if secret.len() != wanted && file.is_none() {
                 let message =
                     format!("{name} takes a key of {wanted} bytes{parts}, and here are {}", secret.len());
                 let hint = format!("write {} hexadecimal digits", 2 * wanted);
@@ -263,14 +265,21 @@ impl<'a> Validator<'a> {
     /// Reports keys that two security associations have: of a counter mode, numbers would be used twice under one key (RFC 4106,
     /// section 3.1). Of text in clear the key is that of the integrity algorithm.
     fn keys_used_twice(&mut self) {
-        let mut seen: HashMap<&[u8], (Item, usize)> = HashMap::new();
+        let mut seen: HashMap<&[u8], (Item, usize, &str)> = HashMap::new();
         for (item, index, sa) in self.all_sas() {
-            let (key, secret) = if sa.key.is_empty() { ("auth-key", &sa.auth_key) } else { ("key", &sa.key) };
-            if let Some((first, at)) = seen.insert(secret.expose(), (item, index)) {
+            // Those in files are compared when they are read.
+            let (key, secret, file) = match (sa.suite.key, &sa.files) {
+                (0, files) if files.auth_key.is_some() => ("auth-key-file", &sa.auth_key, &files.auth_key),
+                (0, files) => ("auth-key", &sa.auth_key, &files.auth_key),
+                (_, files) if files.key.is_some() => ("key-file", &sa.key, &files.key),
+                (_, files) => ("key", &sa.key, &files.key),
+            };
+            let own = file.as_ref().map_or(secret.expose(), |file| file.as_os_str().as_encoded_bytes());
+            if let Some((first, at, of)) = seen.insert(own, (item, index, key)) {
                 let diagnostic = Diagnostic::new(Code::SameKey, "two security associations have one key")
                     .hint("what is sent under one nonce twice can be read: give each direction a key of its own")
                     .at(self.lines.place_in(item, key, index))
-                    .and("the first", self.lines.place_in(first, "key", at));
+                    .and("the first", self.lines.place_in(first, of, at));
                 self.diagnostics.push(diagnostic);
             }
         }

@@ -27,7 +27,7 @@ use super::captured::{Captured, Problem, Problems};
 use crate::builtin::{Described, Setting, Texts};
 use crate::failure::{ChipError, Exit, Failure, InputError, PolicyError, UsageError};
 use crate::input::{Captures, Named, Readdress};
-use crate::policy_file::{self, EPOCH, Loaded};
+use crate::policy_file::{self, EPOCH, Loaded, StaticKeys};
 use crate::screen;
 
 /// A chip, a policy and traffic, in words.
@@ -61,6 +61,9 @@ pub(super) struct Subject {
     /// Set a parameter of the chip or the mapping, as memory.sram.latency=45; may be repeated
     #[arg(long, value_name = "PATH=VALUE")]
     set: Vec<Setting>,
+
+    #[command(flatten)]
+    keys: StaticKeys,
 }
 
 /// Returns the keys of a stream, for help.
@@ -151,7 +154,7 @@ impl Subject {
     fn read(&self) -> Result<(Prepared, Vec<Diagnostic>), Failure> {
         let texts = self.set_in(Texts::find(&self.chip, self.mapping.as_deref())?)?;
         let described = texts.read()?;
-        let Loaded { file, policy, tables, .. } = policy_file::load(&self.policy)?;
+        let Loaded { file, policy, tables, .. } = policy_file::load_keyed(&self.policy, self.keys)?;
         let mut plan = Plan::new(self, &described, policy);
         let captures = Captures::open(&plan.captures, &tables, Readdress::Inferred)?;
         if !plan.captures.is_empty() {

@@ -1,5 +1,7 @@
 //! Random tunnels.
 
+use std::path::PathBuf;
+
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::{Just, Strategy, any};
@@ -10,8 +12,8 @@ use wire::{Dscp, Nanos};
 
 use super::address;
 use crate::model::{
-    DfBit, Follow, FragmentWhen, Interface, Legacy, Lifetime, LinkKind, StaticSa, Tunnel, TunnelDscp,
-    WindowSize,
+    DfBit, Follow, FragmentWhen, Interface, KeyFiles, Legacy, Lifetime, LinkKind, StaticSa, Tunnel,
+    TunnelDscp, WindowSize,
 };
 
 /// Any interface that is a tunnel.
@@ -30,16 +32,24 @@ pub(super) fn interface() -> impl Strategy<Value = Interface> {
         time: time.map(Nanos),
     });
     let lifetimes = (lifetime.clone(), lifetime);
-    let sa = (direction, any::<u32>(), suite, esn, lifetimes, key, auth_key).prop_map(
-        move |(direction, spi, suite, esn, (soft, hard), key, auth_key)| StaticSa {
-            direction,
-            spi,
-            suite,
-            esn,
-            soft,
-            hard,
-            key: only(key, suite.key),
-            auth_key: only(auth_key, suite.auth_key),
+    let file = || option::of(super::name().prop_map(PathBuf::from));
+    let sa = (direction, any::<u32>(), suite, esn, lifetimes, key, auth_key, [file(), file()]).prop_map(
+        move |(direction, spi, suite, esn, (soft, hard), key, auth_key, [key_file, auth_key_file])| {
+            let files = KeyFiles {
+                key: key_file.filter(|_| suite.key > 0),
+                auth_key: auth_key_file.filter(|_| suite.auth_key > 0),
+            };
+            StaticSa {
+                direction,
+                spi,
+                suite,
+                esn,
+                soft,
+                hard,
+                key: only(key, if files.key.is_some() { 0 } else { suite.key }),
+                auth_key: only(auth_key, if files.auth_key.is_some() { 0 } else { suite.auth_key }),
+                files,
+            }
         },
     );
     let window = any::<Option<u32>>().prop_map(|size| size.map_or(WindowSize::Off, WindowSize::Numbers));
