@@ -17,6 +17,7 @@ pub(crate) mod reasons;
 pub(crate) mod replay;
 pub(crate) mod reproduce;
 pub(crate) mod run;
+pub(crate) mod sa;
 pub(crate) mod stages;
 pub(crate) mod state;
 pub(crate) mod test;

@@ -32,7 +32,7 @@ mod trial;
 use command::live;
 use command::{
     capture, check, chip, completions, diff, explain, flows, generate, import, policies, queues, reasons,
-    replay, reproduce, run, stages, state, test, top,
+    replay, reproduce, run, sa, stages, state, test, top,
 };
 
 /// Exit codes, at the end of every help text.
@@ -97,6 +97,7 @@ enum Command {
     Classes(live::Classes),
     Queues(queues::Arguments),
     Drops(live::Drops),
+    Sa(sa::Arguments),
     Apply(live::Apply),
     Confirm(live::Confirm),
     Rollback(live::Rollback),
@@ -133,6 +134,7 @@ impl Command {
             Command::Classes(arguments) => arguments.run(),
             Command::Queues(arguments) => arguments.run(),
             Command::Drops(arguments) => arguments.run(),
+            Command::Sa(arguments) => arguments.run(),
             Command::Apply(arguments) => arguments.run(),
             Command::Confirm(arguments) => arguments.run(),
             Command::Rollback(arguments) => arguments.run(),

@@ -13,7 +13,7 @@ use run::{Room, root, wirerate};
 const WIDTH: usize = 80;
 
 /// Commands with examples of their own, each pasted by a test below or among [`NOT_PASTED`].
-const COMMANDS: [&[&str]; 46] = [
+const COMMANDS: [&[&str]; 50] = [
     &[],
     &["check"],
     &["run"],
@@ -26,6 +26,9 @@ const COMMANDS: [&[&str]; 46] = [
     &["classes"],
     &["queues"],
     &["drops"],
+    &["sa", "add"],
+    &["sa", "delete"],
+    &["sa", "flush"],
     &["apply"],
     &["confirm"],
     &["rollback"],
@@ -55,6 +58,7 @@ const COMMANDS: [&[&str]; 46] = [
     &["bench", "schedule"],
     &["bench", "pace"],
     &["bench", "workers"],
+    &["bench", "esp"],
     &["bench", "classify"],
     &["reasons"],
     &["stages"],
@@ -66,7 +70,7 @@ const COMMANDS: [&[&str]; 46] = [
 const LIVE: &str = "it needs a gateway that runs: tests/netns asks those";
 
 /// Beginnings of examples that are not pasted, each with the reason.
-const NOT_PASTED: [(&str, &str); 37] = [
+const NOT_PASTED: [(&str, &str); 39] = [
     ("wirerate run ", "it needs root, and interfaces of its own"),
     ("wirerate top", LIVE),
     ("wirerate top ", LIVE),
@@ -85,6 +89,8 @@ const NOT_PASTED: [(&str, &str); 37] = [
     ("wirerate queues", LIVE),
     ("wirerate queues ", LIVE),
     ("wirerate drops", LIVE),
+    ("wirerate sa", LIVE),
+    ("wirerate sa ", LIVE),
     ("wirerate apply", LIVE),
     ("wirerate apply ", LIVE),
     ("wirerate confirm", LIVE),

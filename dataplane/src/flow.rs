@@ -33,7 +33,7 @@ pub(crate) use class::Classified;
 pub use ends::{Ends, IcmpQuery};
 pub use handshake::Handshake;
 pub use key::Key;
-pub use steering::{SteeringError, SteeringTable};
+pub use steering::{SteeringError, SteeringTable, owner_of_sa};
 pub use table::{FlowTable, Former, Hit, Member, Refusal, Windows};
 use wheel::NONE;
 pub use wheel::Tick;

@@ -8,8 +8,8 @@ pub enum Refused {
     /// The interface that the flow began at is gone.
     #[error("the interface that it began at is gone")]
     InterfaceGone,
-    /// A translation of the flow is gone, or the rule or meter that the item is of.
-    #[error("its translation, rule or meter is gone")]
+    /// A translation of the flow is gone, or the rule, meter or key that the item is of.
+    #[error("its translation, rule, meter or key is gone")]
     NameGone,
     /// The mapping cannot be made.
     #[error(transparent)]

@@ -13,18 +13,23 @@ use wire::Nanos;
 use wire::esp::{Direction, Esn};
 
 use crate::stage::decap::Quote;
+use crate::state::{Numbered, SaRecord};
 use crate::tables::{Address, SaSpec, Tables, Tunnel};
 use crate::verdict::Reason;
 
+mod change;
 mod count;
 mod event;
 mod learnt;
 mod life;
 mod peer;
 mod reassembly;
+mod reload;
 mod sequence;
 
+pub use change::{Prepared, RetiredSa, SaAddition, SaChange, SaError, SaId, SaRefused, SaRequest};
 pub use count::{SaErrors, SaView};
+pub use esp::{Fingerprint, Keys};
 use event::Events;
 pub use event::SaEvent;
 pub(crate) use learnt::LAG;
@@ -35,8 +40,15 @@ pub(crate) use peer::Peer;
 use peer::{Followed, Given};
 use reassembly::Reassembly;
 pub(crate) use reassembly::{Congestion, Fragment, Whole};
+pub(crate) use reload::SasPlan;
 pub(crate) use sequence::UsedUp;
 pub use sequence::{Known, Numbering, Sequence, Sequences};
+
+/// Security associations of each direction that can be [added](crate::Shard::change_sa) to those of the policy, if it has a tunnel.
+pub const MOST_ADDED: usize = 1_024;
+
+/// Associations out of one tunnel, at most: the one in use, and those that it has taken the place of.
+pub const MOST_OUT: usize = 8;
 
 /// Bytes of a security association on a network processor.
 pub(crate) const SA_BYTES: usize = 512;
@@ -44,17 +56,26 @@ pub(crate) const SA_BYTES: usize = 512;
 /// All security associations of a shard.
 #[derive(Default)]
 pub struct Sas {
-    /// Those of packets that come in.
+    /// Associations of packets that come in.
     inbound: Vec<Inbound>,
     /// Places in `inbound` by SPI and destination (RFC 4301, section 4.1).
     index: HashMap<(u32, Address), u32, RandomState>,
-    /// Those of packets that leave, by the number of their tunnel.
-    outbound: Vec<Outbound>,
+    /// Associations of packets that leave, by the number of their tunnel, each with the one in use last.
+    outbound: Vec<Vec<Outbound>>,
     /// Bounds that have been reached.
     events: Events,
     learnt: Learnt,
     /// Outer packets that came in fragments. A reload begins anew.
     pub(crate) reassembly: Reassembly,
+}
+
+/// Source of a security association.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The policy: a reload makes it anew.
+    Policy,
+    /// Added at run time: it stays as long as its tunnel, until it is deleted.
+    Added,
 }
 
 /// Security association of packets that come in.
@@ -63,6 +84,8 @@ pub struct Inbound {
     pub tunnel: u16,
     /// Security parameters index.
     pub spi: u32,
+    /// Outer destination.
+    pub destination: Address,
     /// Extended sequence numbers.
     pub esn: Esn,
     /// Algorithms and keys.
@@ -77,6 +100,8 @@ pub struct Inbound {
     lost_before: u64,
     /// The peer's end, where it is followed.
     followed: Followed,
+    fingerprint: Fingerprint,
+    origin: Origin,
 }
 
 /// Security association of packets that leave. Each shard has its own, and the numbers are all shards'.
@@ -96,9 +121,35 @@ pub struct Outbound {
     /// End of the peer, where packets go to.
     pub(crate) peer: Peer,
     given: Given,
+    fingerprint: Fingerprint,
+    origin: Origin,
 }
 
 impl Inbound {
+    /// The association of the tunnel of that number, with an empty window.
+    fn new(number: u16, tunnel: &Tunnel, spec: &SaSpec, window: Window) -> Inbound {
+        Inbound {
+            tunnel: number,
+            spi: spec.spi,
+            destination: tunnel.local,
+            esn: spec.esn,
+            life: Life::new(spec.soft, spec.hard),
+            errors: SaErrors::default(),
+            lost_before: 0,
+            followed: Followed::new(tunnel),
+            transform: Arc::clone(&spec.transform),
+            window,
+            sequence: Arc::clone(&spec.sequence),
+            fingerprint: spec.fingerprint,
+            origin: Origin::Policy,
+        }
+    }
+
+    /// Window of an association, for which nothing has been received that whoever had it before has not.
+    fn window(spec: &SaSpec) -> Window {
+        Window::closed_at(spec.window, spec.sequence.last())
+    }
+
     /// Refuses packets of after the hard lifetime.
     #[inline]
     pub(crate) fn check(&self, now: Nanos) -> Result<(), Expired> {
@@ -135,6 +186,23 @@ impl Inbound {
 }
 
 impl Outbound {
+    /// The association of the tunnel of that number.
+    fn new(number: u16, tunnel: &Tunnel, spec: &SaSpec) -> Outbound {
+        Outbound {
+            tunnel: number,
+            life: Life::new(spec.soft, spec.hard),
+            errors: SaErrors::default(),
+            spi: spec.spi,
+            esn: spec.esn,
+            transform: Arc::clone(&spec.transform),
+            sequence: Arc::clone(&spec.sequence),
+            peer: Peer::of(tunnel),
+            given: Given::of(tunnel),
+            fingerprint: spec.fingerprint,
+            origin: Origin::Policy,
+        }
+    }
+
     /// Takes the next sequence number. Without extended numbers there are 2^32 - 1 (RFC 4303, section 3.3.3).
     #[inline]
     pub(crate) fn number(&self) -> Result<u64, UsedUp> {
@@ -165,38 +233,22 @@ impl Sas {
     pub(crate) fn new(tables: &Tables) -> Sas {
         let list = &tables.tunnels.list;
         let mut sas = Sas { events: Events::new(), ..Sas::default() };
-        sas.outbound.extend((0..).zip(list).map(|(number, tunnel)| Outbound {
-            tunnel: number,
-            life: Life::new(tunnel.out.soft, tunnel.out.hard),
-            errors: SaErrors::default(),
-            spi: tunnel.out.spi,
-            esn: tunnel.out.esn,
-            transform: Arc::clone(&tunnel.out.transform),
-            sequence: Arc::clone(&tunnel.out.sequence),
-            peer: Peer::of(tunnel),
-            given: Given::of(tunnel),
-        }));
-        for (number, tunnel) in list.iter().enumerate() {
+        if list.is_empty() {
+            return sas;
+        }
+        let room = MOST_ADDED + list.iter().map(|tunnel| tunnel.inward.len()).sum::<usize>();
+        sas.inbound.reserve_exact(room);
+        sas.index.reserve(room);
+        for (number, tunnel) in (0..).zip(list) {
+            let mut out = Vec::with_capacity(MOST_OUT);
+            out.push(Outbound::new(number, tunnel, &tunnel.out));
+            sas.outbound.push(out);
             for spec in &tunnel.inward {
-                sas.index.insert((spec.spi, tunnel.local), sas.inbound.len() as u32);
-                sas.inbound.push(Inbound {
-                    tunnel: number as u16,
-                    spi: spec.spi,
-                    esn: spec.esn,
-                    life: Life::new(spec.soft, spec.hard),
-                    errors: SaErrors::default(),
-                    lost_before: 0,
-                    followed: Followed::new(tunnel),
-                    transform: Arc::clone(&spec.transform),
-                    window: Window::closed_at(spec.window, spec.sequence.last()),
-                    sequence: Arc::clone(&spec.sequence),
-                });
+                sas.receive(Inbound::new(number, tunnel, spec, Inbound::window(spec)));
             }
         }
-        if !list.is_empty() {
-            sas.reassembly = Reassembly::new(&tables.timeouts);
-        }
-        sas.learnt = Learnt::new(&tables.tunnels, sas.inbound.len());
+        sas.reassembly = Reassembly::new(&tables.timeouts);
+        sas.learnt = Learnt::new(&tables.tunnels, room);
         sas
     }
 
@@ -212,7 +264,10 @@ impl Sas {
             let mut sources = self.inbound.iter().filter(|sa| sa.tunnel == *number);
             tunnel.local == local
                 && tunnel.udp == quote.udp
-                && tunnel.out.spi == quote.spi
+                && self
+                    .outbound
+                    .get(usize::from(*number))
+                    .is_some_and(|out| out.iter().any(|sa| sa.spi == quote.spi))
                 && (tunnel.remote == quote.remote || sources.any(|sa| sa.followed.is_at(quote.remote)))
         };
         numbered.find(has_sent).map(|(_, number)| number)
@@ -225,27 +280,76 @@ impl Sas {
         self.inbound.get_mut(*place as usize)
     }
 
-    /// The security association of packets that leave by the tunnel of that number.
+    /// The security association of packets that leave by the tunnel of that number: the newest.
     #[inline]
     pub fn outbound(&self, tunnel: u16) -> Option<&Outbound> {
-        self.outbound.get(usize::from(tunnel))
+        self.outbound.get(usize::from(tunnel))?.last()
     }
 
     /// The same, to count a packet.
     #[inline]
     pub(crate) fn outbound_mut(&mut self, tunnel: u16) -> Option<&mut Outbound> {
-        self.outbound.get_mut(usize::from(tunnel))
+        self.outbound.get_mut(usize::from(tunnel))?.last_mut()
     }
 
     /// Begins the lifetimes of those whose keys were not used before.
     pub(crate) fn begin(&self, now: Nanos) {
-        self.outbound.iter().for_each(|sa| sa.sequence.used.begin(now));
+        self.outbound.iter().flatten().for_each(|sa| sa.sequence.used.begin(now));
         self.inbound.iter().for_each(|sa| sa.sequence.used.begin(now));
+    }
+
+    /// Numbers used, those received first.
+    pub(crate) fn records(&self) -> impl Iterator<Item = SaRecord> + '_ {
+        let record = |fingerprint: Fingerprint, numbered, last| SaRecord {
+            fingerprint: fingerprint.to_bytes(),
+            numbered,
+            last,
+        };
+        // Of a window that is another shard's, whose owner has gone further, the sequence says so.
+        let received = self.inbound.iter().map(move |sa| {
+            record(sa.fingerprint, Numbered::Received, sa.window.top().max(sa.sequence.last()))
+        });
+        let out = self.outbound.iter().flatten();
+        received.chain(out.map(move |sa| record(sa.fingerprint, Numbered::Sent, sa.sequence.last())))
+    }
+
+    /// Goes on behind numbers that another process has used under a key. False if there is no such key.
+    pub(crate) fn raise(&mut self, record: &SaRecord) -> bool {
+        let fingerprint = Fingerprint::from_bytes(record.fingerprint);
+        let mut is_known = false;
+        for sa in self.inbound.iter_mut().filter(|sa| sa.fingerprint == fingerprint) {
+            is_known = true;
+            if sa.window.top() < record.last {
+                sa.window.close_at(record.last);
+                sa.sequence.raise(record.last);
+            }
+        }
+        for sa in self.outbound.iter().flatten().filter(|sa| sa.fingerprint == fingerprint) {
+            is_known = true;
+            sa.sequence.raise(record.last);
+        }
+        is_known
+    }
+
+    /// Puts an inbound one in its place.
+    fn receive(&mut self, sa: Inbound) {
+        self.index.insert((sa.spi, sa.destination), self.inbound.len() as u32);
+        self.inbound.push(sa);
+    }
+
+    /// Takes an inbound one out of its place.
+    fn cease(&mut self, spi: u32, destination: Address) -> Option<Inbound> {
+        let place = self.index.remove(&(spi, destination))?;
+        let sa = self.inbound.swap_remove(place as usize);
+        if let Some(moved) = self.inbound.get(place as usize) {
+            self.index.insert((moved.spi, moved.destination), place);
+        }
+        Some(sa)
     }
 
     /// Counts by itself, from 1 on: the numbers of a replay are no others', and the same each time.
     pub(crate) fn count_alone(&mut self, now: Nanos) {
-        for sa in &mut self.outbound {
+        for sa in self.outbound.iter_mut().flatten() {
             sa.sequence = Arc::new(Sequence::from(0));
         }
         for sa in &mut self.inbound {
@@ -259,7 +363,7 @@ impl Sas {
     pub(crate) fn memory_bytes(&self) -> usize {
         size_of::<Sas>()
             + self.inbound.capacity() * size_of::<Inbound>()
-            + self.outbound.capacity() * size_of::<Outbound>()
+            + self.outbound.iter().map(|list| list.capacity() * size_of::<Outbound>()).sum::<usize>()
             + self.index.capacity() * (size_of::<((u32, Address), u32)>() + 1)
             + self.inbound.iter().map(|sa| sa.window.memory_bytes()).sum::<usize>()
             + self.learnt.memory_bytes()
@@ -269,74 +373,6 @@ impl Sas {
     /// Bytes on a network processor: of each, 64 of state and 448 of expanded keys (of AES-256, 15 for rounds of 16 bytes each, and a
     /// table of 16 multiples of the hash key with its reductions).
     pub(crate) fn region_bytes(&self) -> usize {
-        (self.inbound.len() + self.outbound.len()) * SA_BYTES
+        (self.inbound.len() + self.outbound.iter().map(Vec::len).sum::<usize>()) * SA_BYTES
     }
-}
-
-/// State prepared for other tables.
-pub(crate) struct SasPlan {
-    sas: Sas,
-    /// Places before and after the reload of security associations that stay: of packets that come in, and that leave.
-    inbound: Vec<(usize, usize)>,
-    outbound: Vec<(usize, usize)>,
-}
-
-impl SasPlan {
-    /// Prepares the state for the new tables.
-    pub(crate) fn prepare(old: &Tables, new: &Tables) -> SasPlan {
-        let inward = |tables| specs(tables, |tunnel| &tunnel.inward);
-        let out = |tables| specs(tables, |tunnel| std::slice::from_ref(&tunnel.out));
-        SasPlan {
-            sas: Sas::new(new),
-            inbound: stay(&inward(old), &inward(new)),
-            outbound: stay(&out(old), &out(new)),
-        }
-    }
-
-    /// Puts the new state in force, with the numbers, windows and ends of what stays. The retired state stays here.
-    pub(crate) fn apply(&mut self, sas: &mut Sas, now: Nanos) {
-        sas.settle();
-        for (before, after) in &self.inbound {
-            if let (Some(old), Some(new)) = (sas.inbound.get_mut(*before), self.sas.inbound.get_mut(*after)) {
-                if old.window.size() == new.window.size() {
-                    std::mem::swap(&mut old.window, &mut new.window);
-                } else {
-                    // What is on its way from before the reload is lost, rather than taken twice.
-                    new.window.close_at(old.window.top());
-                    new.lost_before = old.window.lost();
-                }
-                new.lost_before += old.lost_before;
-                new.followed.go_on(&old.followed);
-                new.life.go_on(&old.life);
-                new.errors = old.errors;
-                std::mem::swap(&mut old.sequence, &mut new.sequence);
-            }
-        }
-        for (before, after) in &self.outbound {
-            if let (Some(old), Some(new)) = (sas.outbound.get_mut(*before), self.sas.outbound.get_mut(*after))
-            {
-                std::mem::swap(&mut old.sequence, &mut new.sequence);
-                if old.given == new.given {
-                    new.peer = old.peer;
-                }
-                new.life.go_on(&old.life);
-                new.errors = old.errors;
-            }
-        }
-        std::mem::swap(&mut sas.events, &mut self.sas.events);
-        std::mem::swap(sas, &mut self.sas);
-        sas.begin(now);
-    }
-}
-
-/// Security associations of all tunnels, in the order of a shard's.
-fn specs(tables: &Tables, of: impl Fn(&Tunnel) -> &[SaSpec]) -> Vec<&SaSpec> {
-    tables.tunnels.list.iter().flat_map(of).collect()
-}
-
-/// Places before and after of what stays: what has the same key, whatever else has changed, as numbers belong to the key.
-fn stay(old: &[&SaSpec], new: &[&SaSpec]) -> Vec<(usize, usize)> {
-    let same = |a: &SaSpec, b: &SaSpec| a.fingerprint == b.fingerprint;
-    let places = new.iter().enumerate();
-    places.filter_map(|(after, sa)| Some((old.iter().position(|one| same(one, sa))?, after))).collect()
 }

@@ -39,7 +39,8 @@ mod sa;
 pub use filter::FlowFilter;
 pub use flow::Ended;
 pub use item::{
-    DebtRecord, FlowRecord, Item, MappingRecord, MeterRecord, OwnRecord, Prefix, Standing, Subject, Through,
+    DebtRecord, FlowRecord, Item, MappingRecord, MeterRecord, Numbered, OwnRecord, Prefix, SaRecord,
+    Standing, Subject, Through,
 };
 pub use names::{Names, Places};
 

@@ -4,7 +4,10 @@
 use std::rc::Rc;
 
 use dataplane::replay::Way;
+use dataplane::sa::{Keys, MOST_ADDED, MOST_OUT, SaAddition, SaChange, SaError, SaId, SaRefused, SaRequest};
+use dataplane::state::{Cursor, Item};
 use dataplane::{Reason, Shard, Verdict};
+use wire::esp::{Direction, Esn, Secret, Suite};
 use wire::ethernet::Mac;
 use wire::random::Random;
 use wire::{PortId, build, ipv4, ipv6};
@@ -279,4 +282,142 @@ fn shards_of_the_same_tables_count_together() {
     }
     assert_eq!(through(&mut far, WAN, &sent).sent.len(), 20);
     assert_eq!(workers[0].shard.sas.outbound(0).unwrap().sequence.last(), 20);
+}
+
+/// A security association of tunnel `peer`, whose key is made of this byte.
+fn addition(gateway: &Gateway, direction: Direction, spi: u32, key: u8) -> SaAddition {
+    let suite = Suite::named("aes256-gcm", None).unwrap();
+    let keys = Keys { cipher: Secret::new(vec![key; 36].into()), auth: Secret::new(Box::default()) };
+    SaAddition::new(
+        &gateway.tables,
+        &SaRequest { tunnel: "peer", direction, spi, esn: Esn::Off, suite, keys: &keys },
+    )
+    .unwrap()
+}
+
+fn change(gateway: &mut Gateway, change: SaChange) -> Result<bool, SaRefused> {
+    let tables = Rc::clone(&gateway.tables);
+    gateway.shard.change_sa(&tables, change).map(|retired| retired.is_some())
+}
+
+/// A rekey while packets are under way loses none, and takes none twice; what was added outlives a reload.
+#[test]
+fn associations_are_added_used_and_deleted_at_run_time() {
+    let texts = [site(1, 2, Outer::V4, ""), site(2, 1, Outer::V4, "")];
+    let [mut near, mut far] = texts.each_ref().map(|text| Gateway::new(text, Way::Run));
+    let mut random = Random::new(8);
+    let frames: Vec<Vec<u8>> = (0..5).map(|_| packet(1, 2, 40, &mut random)).collect();
+    let outer = |out: &Out| out.sent.iter().map(|sent| sent.bytes.clone()).collect::<Vec<_>>();
+    let spi = |frame: &Vec<u8>| u32::from_be_bytes(frame[34..38].try_into().unwrap());
+    let before = outer(&through(&mut near, LAN, &frames));
+    assert!(before.iter().all(|frame| spi(frame) == 0x1000));
+    let (inward, out) =
+        (addition(&far, Direction::In, 0x3000, 7), addition(&near, Direction::Out, 0x3000, 7));
+    assert_eq!(change(&mut far, inward.prepare()), Ok(false));
+    assert_eq!(change(&mut far, inward.prepare()), Err(SaRefused::Taken));
+    assert_eq!(change(&mut near, out.prepare()), Ok(false));
+    assert_eq!(change(&mut near, out.prepare()), Err(SaRefused::Taken));
+    let after = outer(&through(&mut near, LAN, &frames));
+    assert!(after.iter().all(|frame| spi(frame) == 0x3000));
+    // Packets under the old key come behind those under the new one.
+    assert_eq!(through(&mut far, WAN, &after).sent.len(), 5);
+    assert_eq!(through(&mut far, WAN, &before).sent.len(), 5);
+    // A reload keeps what was added, its window too, and the one that was added last stays in use.
+    let more = "[interface.aaa]\nzone = \"lan\"\naddresses = [\"10.9.0.1/16\"]\n";
+    near.reload(&(site(1, 2, Outer::V4, "") + more), START);
+    far.reload(&(site(2, 1, Outer::V4, "") + more), START);
+    assert!(through(&mut far, WAN, &after).sent.is_empty(), "a reload opens the window again");
+    let later = outer(&through(&mut near, LAN, &frames));
+    assert!(later.iter().all(|frame| spi(frame) == 0x3000));
+    assert_eq!(through(&mut far, WAN, &later).sent.len(), 5);
+    // The old ones go, and what they sealed is not taken any more.
+    let old = outer(&through(&mut Gateway::new(&texts[0], Way::Run), LAN, &frames));
+    let ends = &far.tables.tunnels.list[0];
+    let id = SaId { direction: Direction::In, spi: 0x1000, destination: ends.local };
+    assert_eq!(change(&mut far, SaChange::Delete(id)), Ok(true));
+    assert_eq!(change(&mut far, SaChange::Delete(id)), Err(SaRefused::Unknown));
+    let unknown = through(&mut far, WAN, &old);
+    assert!(unknown.ended.iter().all(|(_, verdict)| *verdict == Verdict::Dropped(Reason::SpiUnknown)));
+    // The one out that is left is in use again.
+    let id = SaId { direction: Direction::Out, spi: 0x3000, destination: near.tables.tunnels.list[0].remote };
+    assert_eq!(change(&mut near, SaChange::Delete(id)), Ok(true));
+    let last = outer(&through(&mut near, LAN, &frames));
+    assert!(last.iter().all(|frame| spi(frame) == 0x1000));
+    // The same key a second time goes on with its numbers, and a tunnel that goes takes its own with it.
+    let again = addition(&near, Direction::Out, 0x4000, 7);
+    assert_eq!(again.known().sequence.last(), 10);
+    change(&mut near, again.prepare()).unwrap();
+    near.reload(PLAIN, START);
+    assert_eq!(near.shard.sas.views(START).len(), 0);
+    assert!(!again.is_of(&near.tables));
+    assert_eq!(change(&mut near, again.prepare()), Err(SaRefused::NoTunnel));
+}
+
+/// There is no key that two associations have, nor room without end.
+#[test]
+fn keys_that_are_in_use_and_associations_without_end_are_refused() {
+    let mut near = Gateway::new(&site(1, 2, Outer::V4, ""), Way::Run);
+    let suite = Suite::named("aes128-gcm", None).unwrap();
+    for direction in [Direction::In, Direction::Out] {
+        for key in KEYS {
+            let keys = Keys { cipher: Secret::of_hex(key).unwrap(), auth: Secret::new(Box::default()) };
+            let request =
+                SaRequest { tunnel: "peer", direction, spi: 0x5000, esn: Esn::Off, suite, keys: &keys };
+            let refused = SaAddition::new(&near.tables, &request);
+            assert_eq!(refused.map(|_| ()), Err(SaError::SameKey));
+        }
+    }
+    let (one, other) = (addition(&near, Direction::In, 1, 9), addition(&near, Direction::Out, 1, 9));
+    assert!(one.has_key_of(&other) && other.has_key_of(&one));
+    assert!(!one.has_key_of(&addition(&near, Direction::In, 1, 10)));
+    let mut outcomes = (0..20).map(|number| {
+        let sa = addition(&near, Direction::Out, 0x6000 + number, 20 + number as u8);
+        change(&mut near, sa.prepare())
+    });
+    assert!(outcomes.by_ref().take(MOST_OUT - 1).all(|outcome| outcome == Ok(false)));
+    assert!(outcomes.all(|outcome| outcome == Err(SaRefused::Full)));
+    for number in 0..MOST_ADDED as u32 {
+        let keys = Keys {
+            cipher: Secret::new([&number.to_be_bytes()[..], &[1; 16]].concat().into()),
+            auth: Secret::new(Box::default()),
+        };
+        let (direction, spi, esn) = (Direction::In, 0x10000 + number, Esn::Off);
+        let request = SaRequest { tunnel: "peer", direction, spi, esn, suite, keys: &keys };
+        let sa = SaAddition::new(&near.tables, &request).unwrap();
+        assert_eq!(change(&mut near, sa.prepare()), Ok(false), "{number}");
+    }
+    let one_more = addition(&near, Direction::In, 0x20000, 99);
+    assert_eq!(change(&mut near, one_more.prepare()), Err(SaRefused::Full));
+}
+
+/// Another process goes on behind the numbers that this one has used; what it is given holds no key.
+#[test]
+fn numbers_and_windows_go_from_process_to_process() {
+    let texts = [site(1, 2, Outer::V4, ""), site(2, 1, Outer::V4, "")];
+    let [mut near, mut far] = texts.each_ref().map(|text| Gateway::new(text, Way::Run));
+    let mut random = Random::new(9);
+    let frames: Vec<Vec<u8>> = (0..5).map(|_| packet(1, 2, 40, &mut random)).collect();
+    let outer = |out: &Out| out.sent.iter().map(|sent| sent.bytes.clone()).collect::<Vec<_>>();
+    let sealed = outer(&through(&mut near, LAN, &frames));
+    assert_eq!(through(&mut far, WAN, &sealed).sent.len(), 5);
+    let [mut near_after, mut far_after] = texts.each_ref().map(|text| Gateway::new(text, Way::Run));
+    for (before, after) in [(&near, &mut near_after), (&far, &mut far_after)] {
+        let mut items = Vec::new();
+        let mut next = Some(Cursor::default());
+        while let Some(cursor) = next {
+            next = before.shard.export(&before.tables, START, cursor, 1, |item| items.push(item));
+        }
+        let numbers: Vec<&Item> = items.iter().filter(|item| matches!(item, Item::Sa(_))).collect();
+        assert_eq!(numbers.len(), 2);
+        let text = format!("{items:?}");
+        assert!(KEYS.iter().all(|key| !text.contains(key)), "{text}");
+        for item in numbers {
+            let tables = Rc::clone(&after.tables);
+            after.shard.import(&tables, item, START).unwrap();
+        }
+    }
+    assert!(through(&mut far_after, WAN, &sealed).sent.is_empty(), "a packet is taken twice");
+    let more = outer(&through(&mut near_after, LAN, &frames));
+    assert_eq!(through(&mut far_after, WAN, &more).sent.len(), 5);
+    assert_eq!(near_after.shard.sas.outbound(0).unwrap().sequence.last(), 10);
 }

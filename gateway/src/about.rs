@@ -33,6 +33,7 @@ impl About {
             Item::Flow(flow) => self.is_of(flow) || flow.original.source == self.from,
             Item::Debt(debt) => debt.source.is_none_or(|source| source == self.from),
             Item::Own(_) => true,
+            Item::Sa(_) => false,
             Item::Meter(record) => match record.subject {
                 Subject::All => true,
                 // An address alone, where nothing is tracked.

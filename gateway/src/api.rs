@@ -36,6 +36,7 @@ mod capture;
 mod history;
 mod meter;
 mod queue;
+mod sa;
 mod state;
 mod token;
 mod trouble;
@@ -112,6 +113,9 @@ pub fn control(sender: Sender<Event>) -> Router {
         .route("/queues", get(queue::queues))
         .route("/subscribers", get(queue::subscribers))
         .route("/meters", get(meter::meters))
+        .route("/sas", get(sa::sas).post(sa::add))
+        .route("/sas/delete", post(sa::delete))
+        .route("/sas/flush", post(sa::flush))
         .route("/drops", get(drops))
         .route("/flows", get(flows))
         .route("/flows/kill", post(kill))

@@ -36,7 +36,7 @@ pub struct Effective {
 pub enum Place {
     /// Link of Linux.
     Link(LinkIndex),
-    /// VLAN without a link of Linux's: made by the gateway.
+    /// VLAN or tunnel without a link of Linux's: made by the gateway.
     Soft,
     /// No link of that name.
     Absent,
@@ -157,7 +157,7 @@ pub fn effective(policy: &Policy, state: &State) -> Effective {
                 names.insert(*index, interface.name.as_str());
                 Place::Link(*index)
             }
-            None if interface.parent.is_some() => Place::Soft,
+            None if interface.parent.is_some() || interface.esp.is_some() => Place::Soft,
             None => Place::Absent,
         };
         effective.places.push(place);
@@ -167,8 +167,11 @@ pub fn effective(policy: &Policy, state: &State) -> Effective {
         match place {
             Place::Link(index) => {
                 if let Some(link) = state.links.get(index) {
-                    equip(interface, link, notes);
-                    interface.device_rate = state.rates.get(index).copied();
+                    // The interface of a tunnel is the gateway's own, made as the tunnel is.
+                    if interface.esp.is_none() {
+                        equip(interface, link, notes);
+                        interface.device_rate = state.rates.get(index).copied();
+                    }
                     address(interface, *index, state);
                 }
             }

@@ -21,6 +21,7 @@ pub mod port;
 pub mod privilege;
 pub mod reload;
 pub mod request;
+pub mod sa;
 pub mod server;
 mod service;
 pub mod signal;

@@ -1,6 +1,7 @@
 //! Metrics for Prometheus, in OpenMetrics text format: base units, and labels of bounded cardinality, by the policy's
 //! names: rule, translation, interface, reason. Never addresses.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use policy::model::Colour;
@@ -108,6 +109,7 @@ impl Collector for Collected {
             .gauges(encoder, memory)?;
         self.reasons(encoder)?;
         self.named(encoder)?;
+        self.associations(encoder)?;
         self.ports(encoder)
     }
 }
@@ -159,6 +161,32 @@ impl Collected {
         ] {
             let counts = classes.iter().map(|view| (view.name.as_str(), view.colours[colour as usize]));
             class(name, help, None).counters(encoder, counts)?;
+        }
+        Ok(())
+    }
+
+    /// Encodes the metrics of security associations, by tunnel and direction: indices come and go with each rekey.
+    fn associations(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let mut sums: BTreeMap<(String, String), (i64, u64)> = BTreeMap::new();
+        for sa in self.0.associations() {
+            let sum = sums.entry((sa.tunnel, sa.direction)).or_default();
+            sum.0 += 1;
+            sum.1 += sa.lost;
+        }
+        let label = |tunnel: &String, direction: &String| {
+            [("tunnel", tunnel.clone()), ("direction", direction.clone())]
+        };
+        let kind = ConstGauge::new(0i64).metric_type();
+        let mut family = encoder.encode_descriptor("sas", "Security associations.", None, kind)?;
+        for ((tunnel, direction), (count, _)) in &sums {
+            ConstGauge::new(*count).encode(family.encode_family(&label(tunnel, direction))?)?;
+        }
+        let kind = ConstGauge::new(0i64).metric_type();
+        let help = "Sequence numbers for which no packet came, of the associations that are there now.";
+        let mut family = encoder.encode_descriptor("sa_lost_packets", help, None, kind)?;
+        for ((tunnel, direction), (_, lost)) in sums.iter().filter(|((_, direction), _)| direction == "in") {
+            let lost = i64::try_from(*lost).unwrap_or(i64::MAX);
+            ConstGauge::new(lost).encode(family.encode_family(&label(tunnel, direction))?)?;
         }
         Ok(())
     }

@@ -19,7 +19,7 @@ mod place;
 mod ruleset;
 mod user;
 
-pub(crate) use place::Places;
+pub(crate) use place::{Places, directory_of};
 pub use user::UserError;
 pub(crate) use user::name_of;
 

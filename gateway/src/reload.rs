@@ -1,13 +1,16 @@
 //! The policy in force, on trial or for good, the policies requested, and the compilation of tables from these and the state of
 //! Linux: one after the other.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dataplane::Tables;
 use dataplane::tables::CompileError;
 use policy::Policy;
+use policy::keys::{self, KeyFileError};
 use policy::model::Listener;
 use tracing::{info, warn};
 
@@ -15,6 +18,7 @@ use crate::effective::{Effective, effective};
 use crate::history::{By, History, HistoryView};
 use crate::linux::State;
 use crate::request::{Applied, NoTrial, Refusal};
+use crate::sa::ReserveError;
 use crate::worker::Reply;
 
 /// Policy in force, policies requested, and tables under compilation.
@@ -35,6 +39,8 @@ pub struct Reload {
     building: bool,
     /// Endpoints that sockets of the machine listen on.
     listeners: Arc<[Listener]>,
+    /// Directory that the policy's files of keys are relative to.
+    directory: Arc<Path>,
 }
 
 /// Trial of a policy, which is rolled back unless confirmed.
@@ -87,6 +93,8 @@ pub struct Compilation {
     policy: Arc<Policy>,
     linux: Arc<State>,
     listeners: Arc<[Listener]>,
+    /// Directory that the policy's files of keys are relative to.
+    directory: Arc<Path>,
     /// Effective policy and tables in force.
     before: Arc<Effective>,
     old: Arc<Tables>,
@@ -99,7 +107,7 @@ pub struct Built {
     /// Policy merged with the state of Linux.
     pub effective: Arc<Effective>,
     /// Tables; none where they would equal those in force.
-    pub tables: Result<Option<Arc<Tables>>, CompileError>,
+    pub tables: Result<Option<Arc<Tables>>, BuildError>,
 }
 
 impl Reload {
@@ -109,6 +117,7 @@ impl Reload {
         effective: Arc<Effective>,
         tables: Arc<Tables>,
         history: Option<History>,
+        directory: PathBuf,
     ) -> Reload {
         Reload {
             policy,
@@ -120,6 +129,7 @@ impl Reload {
             dirty: false,
             building: false,
             listeners: Arc::new([]),
+            directory: directory.into(),
         }
     }
 
@@ -248,14 +258,15 @@ impl Reload {
         let policy = asked.as_ref().map_or(&self.policy, |asked| &asked.policy).clone();
         let (linux, listeners) = (linux.clone(), self.listeners.clone());
         let (before, old) = (self.effective.clone(), self.tables.clone());
-        Some(Compilation { asked, policy, linux, listeners, before, old })
+        let directory = self.directory.clone();
+        Some(Compilation { asked, policy, linux, listeners, directory, before, old })
     }
 }
 
 impl Compilation {
     /// Merges the policy with the state of Linux, and compiles the tables.
     pub fn run(self) -> Built {
-        let Compilation { asked, policy, linux, listeners, before, old } = self;
+        let Compilation { asked, policy, linux, listeners, directory, before, old } = self;
         let mut effective = effective(&policy, &linux);
         // Only translations ask.
         if !effective.policy.nats.is_empty() {
@@ -265,24 +276,49 @@ impl Compilation {
         let tables = if asked.is_none() && effective.policy == before.policy {
             Ok(None)
         } else {
-            compile(&effective.policy, Some(&old)).map(|tables| Some(Arc::new(tables)))
+            compile(&effective.policy, &directory, Some(&old)).map(|tables| Some(Arc::new(tables)))
         };
         Built { asked, effective, tables }
     }
 }
 
-/// Compiles the tables of a live gateway, which take the place of `old` if there are any.
+/// Reason why a policy has no tables in a live gateway.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// Error of any compilation.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+    /// A key in the policy itself, which is shown, sent and kept.
+    #[error(
+        "the tunnel `{0}` has a key in the policy itself, which a live gateway shows and keeps: write the key into a file of mode 0600 and \
+         name it by `key-file`; `replay`, `chip`, `explain` and `test` take it as it is"
+    )]
+    InlineKey(String),
+    /// A key cannot be read.
+    #[error(transparent)]
+    Key(#[from] KeyFileError),
+    /// No numbers can be reserved.
+    #[error(transparent)]
+    Reserve(#[from] ReserveError),
+}
+
+/// Compiles the tables of a live gateway from a policy whose file is in `directory`; they take the place of `old` if there are any.
 ///
 /// # Errors
-/// Those of any compilation, and a policy with a tunnel: numbers of its security associations would begin anew with each start.
-pub(crate) fn compile(policy: &Policy, old: Option<&Tables>) -> Result<Tables, CompileError> {
-    if let Some(tunnel) = policy.interfaces.iter().find(|interface| interface.esp.is_some()) {
-        return Err(CompileError::LiveTunnel(tunnel.name.clone()));
+/// [`BuildError`]
+pub(crate) fn compile(policy: &Policy, directory: &Path, old: Option<&Tables>) -> Result<Tables, BuildError> {
+    if let Some(tunnel) = keys::inline(policy) {
+        return Err(BuildError::InlineKey(tunnel.to_owned()));
     }
-    match old {
-        Some(old) => Tables::compile_after(policy, old),
-        None => Tables::compile(policy, 1),
-    }
+    let keyed = if keys::has_files(policy) {
+        Cow::Owned(keys::read(policy, directory)?)
+    } else {
+        Cow::Borrowed(policy)
+    };
+    Ok(match old {
+        Some(old) => Tables::compile_after(&keyed, old)?,
+        None => Tables::compile(&keyed, 1)?,
+    })
 }
 
 /// Logs which classifier the tables have, and which fell back to it.
@@ -299,16 +335,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_policy_with_a_tunnel_is_refused_at_the_start_and_later() {
+    fn a_policy_with_a_key_in_itself_is_refused_at_the_start_and_later() {
         let text = include_str!("../../tests/cases/esp/site.toml");
         let policy = policy::check(text, "site.toml").policy.expect("a sound policy");
         let plain =
             Policy { interfaces: policy.interfaces[..2].to_vec(), routes: Vec::new(), ..Policy::default() };
-        let old = compile(&plain, None).expect("no tunnel");
-        assert!(compile(&plain, Some(&old)).is_ok());
+        let here = Path::new("");
+        let old = compile(&plain, here, None).expect("no tunnel");
+        assert!(compile(&plain, here, Some(&old)).is_ok());
         for before in [None, Some(&old)] {
-            let error = compile(&policy, before).err();
-            assert_eq!(error, Some(CompileError::LiveTunnel("site-b".to_owned())));
+            let error = compile(&policy, here, before).map(|_| ()).expect_err("a key").to_string();
+            assert!(error.contains("`site-b`") && error.contains("key-file"), "{error}");
         }
+        let mut filed = policy.clone();
+        for sa in filed.interfaces.iter_mut().filter_map(|own| own.esp.as_mut()).flat_map(|esp| &mut esp.sas)
+        {
+            sa.files.key = Some("nowhere".into());
+        }
+        let error = compile(&filed, here, None).map(|_| ()).expect_err("no file").to_string();
+        assert!(error.contains("nowhere"), "{error}");
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use dataplane::Tables;
 use dataplane::flow::SteeringTable;
 use policy::Policy;
+use wire::esp::Direction;
 
 use crate::effective::Effective;
 use crate::guard::GuardState;
@@ -13,6 +14,7 @@ use crate::history::{By, HistoryView};
 use crate::log::LogCounts;
 use crate::port::PortState;
 use crate::privilege::Confinement;
+use crate::supervisor::{SaAsked, SaTrouble};
 use crate::worker::{CommandSender, Known, Reply, Report};
 
 /// Request to the supervisor.
@@ -50,6 +52,21 @@ pub enum Request {
         /// Reply: the interfaces released, or an error.
         reply: Reply<Result<Vec<String>, String>>,
     },
+    /// Add a security association.
+    AddSa(Box<SaAsked>, Reply<Result<(), SaTrouble>>),
+    /// Delete a security association.
+    DeleteSa {
+        /// Tunnel.
+        tunnel: String,
+        /// Direction.
+        direction: Direction,
+        /// Security parameters index.
+        spi: u32,
+        /// Reply.
+        reply: Reply<Result<(), SaTrouble>>,
+    },
+    /// Delete all security associations, or those of a tunnel.
+    FlushSas(Option<String>, Reply<usize>),
     /// Command channels to the workers.
     Workers(Reply<Vec<CommandSender>>),
     /// Policy in force, as requested.

@@ -24,7 +24,7 @@ mod tests;
 pub use stamp::{Occasion, Stamp};
 
 /// Header line, with the version of the block format.
-const HEAD: &[u8] = b"wirerate state 5\n";
+const HEAD: &[u8] = b"wirerate state 6\n";
 
 /// Items of a block, at most. Bounds the memory for decoding: an item is far larger in memory than in a file.
 pub const BLOCK_ITEMS: usize = 1024;
@@ -235,13 +235,13 @@ pub fn contents(input: impl Read) -> Result<Contents, StoreError> {
     read(input, |entry| match entry {
         Entry::Item(Item::Flow(_)) => contents.flows += 1,
         Entry::Item(Item::Debt(_) | Item::Meter(_)) => contents.rates += 1,
-        Entry::Item(Item::Own(_)) | Entry::Names(_) | Entry::Stamp(_) => {}
+        Entry::Item(Item::Own(_) | Item::Sa(_)) | Entry::Names(_) | Entry::Stamp(_) => {}
     })?;
     Ok(contents)
 }
 
 /// Replaces the file at `path` by another, once that is complete and synced.
-fn replace<T, E: From<StoreError>>(
+pub(crate) fn replace<T, E: From<StoreError>>(
     path: &Path,
     fill: impl FnOnce(&mut File) -> Result<T, E>,
 ) -> Result<T, E> {

@@ -16,6 +16,7 @@ use crate::event::Event;
 use crate::linux::News;
 use crate::reload::{Asked, Built, Reload};
 use crate::request::Refusal;
+use crate::sa::reserve::{self, Reserve};
 use crate::service;
 use crate::worker::WorkerEvent;
 
@@ -28,10 +29,12 @@ mod neighbour;
 mod pool;
 mod port;
 mod process;
+mod sa;
 mod start;
 mod start_error;
 mod worker;
 
+pub use sa::{SaAsked, SaTrouble};
 pub use start::Options;
 pub use start_error::StartError;
 
@@ -40,6 +43,7 @@ use kernel::Kernel;
 use neighbour::Neighbours;
 use port::Ports;
 use process::Process;
+use sa::Associations;
 use worker::Workers;
 
 /// See the module.
@@ -54,6 +58,10 @@ pub struct Supervisor {
     workers: Workers,
     ports: Ports,
     process: Process,
+    /// Sequence numbers of tunnels.
+    reserve: Reserve,
+    /// Security associations added at run time.
+    added: Associations,
 }
 
 impl Supervisor {
@@ -77,6 +85,7 @@ impl Supervisor {
             self.reload.expire_trial();
             self.compile();
             self.process.show_life(&self.workers);
+            self.reserve_numbers();
             if self.neighbours.probe_at <= Instant::now() {
                 self.ports.attach_failed(&self.reload, &self.kernel.state, &self.workers);
                 self.neighbours.probe(&mut self.kernel);
@@ -86,12 +95,25 @@ impl Supervisor {
         self.stop();
     }
 
-    /// Time until the next timer: neighbour probes, the end of a trial, the watchdog.
+    /// Reserves sequence numbers for tunnels, before workers have used up those that are.
+    fn reserve_numbers(&mut self) {
+        match self.reserve.top_up(&self.reload.tables, &self.added.known()) {
+            Ok(()) => self.reserve.is_logged = false,
+            Err(error) if !self.reserve.is_logged => {
+                error!("{error}; tunnels send until the numbers reserved are used up");
+                self.reserve.is_logged = true;
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Time until the next timer: neighbour probes, the end of a trial, the watchdog, sequence numbers.
     fn time_to_deadline(&self) -> Duration {
         let trial = self.reload.end_of_trial();
         let life = self.process.watchdog.as_ref().map(|watchdog| watchdog.next);
         let next = trial.into_iter().chain(life).fold(self.neighbours.probe_at, Instant::min);
-        next.saturating_duration_since(Instant::now())
+        let left = next.saturating_duration_since(Instant::now());
+        if self.reload.tables.tunnels.is_empty() { left } else { left.min(reserve::PAUSE) }
     }
 
     fn linux_changed(&mut self, news: News) {
@@ -135,6 +157,7 @@ impl Supervisor {
                     "worker panicked; its flows are lost, and it starts with an empty flow table: {message}"
                 );
                 self.workers.panicked(worker, self.neighbours.all());
+                self.added.restore(worker, &self.workers);
             }
         }
     }
@@ -157,9 +180,17 @@ impl Supervisor {
             Ok(None) => {}
             Ok(Some(tables)) => {
                 let known = self.neighbours.of(&tables);
-                match self.workers.swap(&self.reload.tables, &tables, &known) {
+                // Numbers first: workers seal as soon as they have the tables.
+                let reserved =
+                    self.reserve.top_up(&tables, &self.added.known()).map_err(|error| error.to_string());
+                let swapped = reserved.and_then(|()| {
+                    let swapped = self.workers.swap(&self.reload.tables, &tables, &known);
+                    swapped.map_err(|error| error.to_string())
+                });
+                match swapped {
                     Ok(()) => {
                         self.reload.tables = tables;
+                        self.added.follow(&self.reload.tables);
                         self.reload.effective = effective;
                         if let Some(asked) = asked {
                             self.ports.name_guards(&asked.policy, &self.kernel.state);
@@ -186,12 +217,16 @@ impl Supervisor {
     fn follow(&mut self) {
         self.ports.attach_all(&self.reload, &self.kernel.state, &self.workers);
         self.kernel.ensure(&self.reload.policy);
+        self.kernel.size(&self.reload.tables);
         self.announcements.announce(&self.reload.tables, &self.ports, &self.workers);
     }
 
     /// Stops the workers, closes the ports, and saves the flow state.
     fn stop(mut self) {
         let memories = self.workers.stop();
+        if let Err(error) = self.reserve.finish(&self.reload.tables) {
+            warn!("{error}; sequence numbers go on behind those reserved");
+        }
         self.ports.close_all();
         self.process.log.finish();
         if self.reload.policy.gateway.on_exit == OnExit::Open {

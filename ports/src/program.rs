@@ -61,8 +61,8 @@ pub(crate) fn divert(ifindex: u32, kind: LinkKind) -> Vec<Instruction> {
 }
 
 /// TCX egress of an interface created for Linux: marks as [`divert`] does, without a punt.
-pub(crate) fn mark() -> Vec<Instruction> {
-    let mut program = mark_forwarded(LinkKind::Ethernet);
+pub(crate) fn mark(kind: LinkKind) -> Vec<Instruction> {
+    let mut program = mark_forwarded(kind);
     program.extend([set(R0, TCX_NEXT), exit()]);
     program
 }

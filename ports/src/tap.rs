@@ -50,10 +50,29 @@ impl Tap {
     /// # Errors
     /// A device of that name exists already, or the device cannot be created.
     pub fn open(name: &str, mtu: u16, mac: Option<Mac>, workers: usize) -> Result<Tap, OpenError> {
+        Tap::used(
+            name,
+            Change { mtu: mtu.into(), mac, kind: LinkKind::Ethernet, stack: Stack::Used },
+            workers,
+        )
+    }
+
+    /// The same of a TUN device, whose packets are bare. Linux gives it no link-local address.
+    ///
+    /// # Errors
+    /// As for [`Tap::open`].
+    pub fn bare(name: &str, mtu: u16, workers: usize) -> Result<Tap, OpenError> {
+        Tap::used(
+            name,
+            Change { mtu: mtu.into(), mac: None, kind: LinkKind::Ip, stack: Stack::Used },
+            workers,
+        )
+    }
+
+    fn used(name: &str, change: Change, workers: usize) -> Result<Tap, OpenError> {
         // What Linux sends is cut, whatever else may come large: it would not send smaller ones instead.
-        let change = Change { mtu: mtu.into(), mac, kind: LinkKind::Ethernet, stack: Stack::Used };
         let opened = Tap::make(name, change, workers, Offload::Segment).and_then(|tap| {
-            match bpf::attach(Hook::TcxEgress, tap.ifindex, &program::mark()) {
+            match bpf::attach(Hook::TcxEgress, tap.ifindex, &program::mark(change.kind)) {
                 Ok(link) => Ok(Tap { held: Some(TapHeld { _link: link }), ..tap }),
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(tap),
                 Err(error) => Err(Cause::step("attach the program that marks what Linux forwards")(error)),

@@ -149,7 +149,7 @@ impl SteeringTable {
     /// The worker whose shard has the security association of packets that come in with this index. A fixed function, so that nobody has to
     /// be told.
     pub fn owner_of_sa(&self, spi: u32) -> u16 {
-        self.scaled(mix(spi.into()))
+        owner_of_sa(spi, self.workers)
     }
 
     /// Places where an entry may be, in the order in which they are filled.
@@ -160,8 +160,17 @@ impl SteeringTable {
     }
 
     fn scaled(&self, bits: u64) -> u16 {
-        (((bits >> 32) * u64::from(self.workers)) >> 32) as u16
+        scaled(bits, self.workers)
     }
+}
+
+/// The worker, of so many, whose shard has the security association of packets that come in with this index.
+pub fn owner_of_sa(spi: u32, workers: u16) -> u16 {
+    scaled(mix(spi.into()), workers)
+}
+
+fn scaled(bits: u64, workers: u16) -> u16 {
+    (((bits >> 32) * u64::from(workers)) >> 32) as u16
 }
 
 /// Mask of the bits of an entry for the worker's number.

@@ -3,7 +3,7 @@
 use wire::Nanos;
 use wire::esp::{Direction, SuiteName};
 
-use super::{Bound, Inbound, Outbound, Sas};
+use super::{Bound, Inbound, Origin, Outbound, Sas};
 use crate::tables::Tables;
 use crate::verdict::Reason;
 
@@ -47,6 +47,8 @@ pub struct SaView {
     pub spi: u32,
     /// Cipher and integrity algorithm.
     pub suite: SuiteName,
+    /// Source.
+    pub origin: Origin,
     /// Highest sequence number sent, or accepted.
     pub number: u64,
     /// Packets sealed, or opened.
@@ -94,7 +96,7 @@ impl SaView {
 impl Sas {
     /// All security associations: for each tunnel that of packets that leave, then those of packets that come in.
     pub fn views(&self, now: Nanos) -> Vec<SaView> {
-        let out = self.outbound.iter().map(|sa| sa.view(now));
+        let out = self.outbound.iter().flatten().map(|sa| sa.view(now));
         let mut all: Vec<SaView> = out.chain(self.inbound.iter().map(|sa| sa.view(now))).collect();
         all.sort_by_key(|view| view.tunnel);
         all
@@ -108,6 +110,7 @@ impl Outbound {
             direction: Direction::Out,
             spi: self.spi,
             suite: self.transform.suite().name(),
+            origin: self.origin,
             number: self.sequence.last(),
             packets: self.sequence.used.packets(),
             bytes: self.sequence.used.bytes(),
@@ -125,6 +128,7 @@ impl Inbound {
             direction: Direction::In,
             spi: self.spi,
             suite: self.transform.suite().name(),
+            origin: self.origin,
             number: self.window.top(),
             packets: self.sequence.used.packets(),
             bytes: self.sequence.used.bytes(),

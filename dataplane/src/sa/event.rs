@@ -72,13 +72,14 @@ impl Sas {
 
     /// Looks for bounds of time, which no packet has to reach: at some each time, in turns.
     pub(crate) fn note_bounds_of_time(&mut self, now: Nanos) {
-        let (out, all) = (self.outbound.len(), self.outbound.len() + self.inbound.len());
+        let out: usize = self.outbound.iter().map(Vec::len).sum();
+        let all = out + self.inbound.len();
         for _ in 0..all.min(AT_ONCE) {
             let place = self.events.place % all;
             self.events.place = place + 1;
             let event = match place.checked_sub(out) {
-                None => self.outbound[place].news(now),
-                Some(place) => self.inbound[place].news(now),
+                None => self.outbound.iter_mut().flatten().nth(place).and_then(|sa| sa.news(now)),
+                Some(place) => self.inbound.get_mut(place).and_then(|sa| sa.news(now)),
             };
             self.note_bound(event);
         }

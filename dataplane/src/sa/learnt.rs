@@ -123,9 +123,7 @@ impl Sas {
             let place = usize::from(tunnel);
             match news {
                 News::Peer(peer) => {
-                    if let Some(sa) = self.outbound.get_mut(place) {
-                        sa.peer = peer;
-                    }
+                    self.outbound.get_mut(place).into_iter().flatten().for_each(|sa| sa.peer = peer);
                 }
                 News::PathMtu(mtu) => {
                     let Some(path) = self.learnt.paths.get_mut(place) else { continue };
@@ -149,8 +147,8 @@ impl Sas {
     /// Puts the peers' ends in force that are pending: a reload keeps these, and forgets path MTUs, as hops do.
     pub(super) fn settle(&mut self) {
         while let Some(Pending { tunnel, news, .. }) = self.learnt.pending.pop_front() {
-            if let (News::Peer(peer), Some(sa)) = (news, self.outbound.get_mut(usize::from(tunnel))) {
-                sa.peer = peer;
+            if let (News::Peer(peer), Some(list)) = (news, self.outbound.get_mut(usize::from(tunnel))) {
+                list.iter_mut().for_each(|sa| sa.peer = peer);
             }
         }
     }

@@ -1,8 +1,8 @@
 //! Sequence numbers under one key, which all workers count together, and the memory of keys that were used before.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use esp::Fingerprint;
 use wire::esp::Direction;
@@ -83,9 +83,14 @@ impl Sequence {
 
 /// Sequences by the fingerprint of their key: of keys in use, and of those that are gone, up to [`Sequences::MOST`]. A key that returns goes on
 /// where it was. The one that has been gone for longest is forgotten first.
+///
+/// Tables that follow one another have one in common, as has whoever adds keys meanwhile; no worker asks.
 #[derive(Clone, Debug, Default)]
-pub struct Sequences {
-    /// Those in use stand behind those that are gone.
+pub struct Sequences(Arc<Mutex<Memory>>);
+
+#[derive(Debug, Default)]
+struct Memory {
+    /// Sequences in use, behind those that are gone.
     list: Vec<Known>,
     /// Numbers of keys that are not known yet.
     numbering: Numbering,
@@ -118,39 +123,68 @@ impl Sequences {
 
     /// These sequences, the one to be forgotten first in front.
     pub fn new(list: Vec<Known>, numbering: Numbering) -> Sequences {
-        Sequences { list, numbering }
+        Sequences(Arc::new(Mutex::new(Memory { list, numbering })))
     }
 
     /// All of them, the one to be forgotten first in front.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Known> {
-        self.list.iter()
+    pub fn all(&self) -> Vec<Known> {
+        self.memory().list.clone()
+    }
+
+    /// The sequence of a key that comes into use.
+    pub fn of(&self, fingerprint: Fingerprint, direction: Direction) -> Arc<Sequence> {
+        let mut memory = self.memory();
+        let Memory { list, numbering } = &mut *memory;
+        let known = match list.iter().position(|known| known.fingerprint == fingerprint) {
+            Some(place) => list.remove(place),
+            None => Known { fingerprint, direction, sequence: numbering.first(direction) },
+        };
+        let sequence = Arc::clone(&known.sequence);
+        list.push(known);
+        memory.forget();
+        sequence
     }
 
     /// Replaces each sequence in use by the one that its key has had, and remembers them all.
-    pub(crate) fn take_over<'a>(&mut self, used: impl Iterator<Item = &'a mut SaSpec>) {
+    pub(crate) fn take_over<'a>(&self, used: impl Iterator<Item = &'a mut SaSpec>) {
+        let mut memory = self.memory();
         let mut known: HashMap<Fingerprint, Arc<Sequence>> =
-            self.list.iter().map(|known| (known.fingerprint, Arc::clone(&known.sequence))).collect();
+            memory.list.iter().map(|known| (known.fingerprint, Arc::clone(&known.sequence))).collect();
         let mut in_use = Vec::new();
         let mut are_used = HashSet::new();
-        for spec in used {
-            let SaSpec { fingerprint, direction, sequence, .. } = spec;
+        for SaSpec { fingerprint, direction, sequence, .. } in used {
             let (fingerprint, direction) = (*fingerprint, *direction);
-            match known.get(&fingerprint) {
-                Some(before) => *sequence = Arc::clone(before),
-                None if self.numbering == Numbering::Reserved && direction == Direction::Out => {
-                    *sequence = Arc::new(Sequence::unreserved(0));
-                }
-                None => {}
-            }
-            known.insert(fingerprint, Arc::clone(sequence));
+            let first = || memory.numbering.first(direction);
+            *sequence = Arc::clone(known.entry(fingerprint).or_insert_with(first));
             if are_used.insert(fingerprint) {
                 in_use.push(Known { fingerprint, direction, sequence: Arc::clone(sequence) });
             }
         }
-        self.list.retain(|known| !are_used.contains(&known.fingerprint));
-        let excess = (self.list.len() + in_use.len()).saturating_sub(Sequences::MOST);
-        self.list.drain(..excess.min(self.list.len()));
-        self.list.append(&mut in_use);
+        memory.list.retain(|known| !are_used.contains(&known.fingerprint));
+        memory.list.append(&mut in_use);
+        memory.forget();
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        // Whoever panicked has left a list of whole entries.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Memory {
+    fn forget(&mut self) {
+        let excess = self.list.len().saturating_sub(Sequences::MOST);
+        self.list.drain(..excess);
+    }
+}
+
+impl Numbering {
+    /// Numbers of a key at its first use. Numbers received are the peer's to reserve.
+    fn first(self, direction: Direction) -> Arc<Sequence> {
+        Arc::new(match (self, direction) {
+            (Numbering::Reserved, Direction::Out) => Sequence::unreserved(0),
+            (Numbering::Free, _) | (_, Direction::In) => Sequence::from(0),
+        })
     }
 }
 
@@ -194,5 +228,28 @@ mod tests {
         all.sort_unstable();
         assert_eq!(all, (1..=40_000).collect::<Vec<u64>>());
         assert_eq!(sequence.last(), 40_000);
+    }
+
+    #[test]
+    fn a_key_that_returns_goes_on_and_the_oldest_is_forgotten_first() {
+        let print = |number: usize| {
+            let mut bytes = [0; Fingerprint::LEN];
+            bytes[..8].copy_from_slice(&number.to_be_bytes());
+            Fingerprint::from_bytes(bytes)
+        };
+        let sequences = Sequences::new(Vec::new(), Numbering::Reserved);
+        let of = |number| sequences.of(print(number), Direction::Out);
+        assert_eq!(of(0).ceiling(), 0);
+        assert_eq!(sequences.of(print(usize::MAX), Direction::In).ceiling(), u64::MAX);
+        for number in 0..Sequences::MOST - 1 {
+            of(number).reserve(u64::MAX);
+            of(number).raise(number as u64 + 1);
+        }
+        assert_eq!((of(0).last(), of(5).last()), (1, 6));
+        // One more than there is room for: the key in was used last before all others.
+        of(Sequences::MOST);
+        assert!(sequences.all().iter().all(|known| known.direction == Direction::Out));
+        assert_eq!(sequences.all().len(), Sequences::MOST);
+        assert_eq!(of(0).last(), 1);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use esp::Fingerprint;
 use serde::{Deserialize, Serialize};
 use wire::{Nanos, PortId};
 
@@ -22,6 +23,8 @@ pub enum Item {
     Own(OwnRecord),
     /// Token debts of an instance of a meter.
     Meter(MeterRecord),
+    /// Sequence numbers of a security association.
+    Sa(SaRecord),
 }
 
 impl Item {
@@ -36,7 +39,39 @@ impl Item {
             }
             Item::Debt(record) => Item::Debt(DebtRecord { debt: less(record.debt), ..record }),
             Item::Own(own) => Item::Own(OwnRecord { errors: less(own.errors), ..own }),
+            Item::Sa(record) => Item::Sa(record),
             Item::Meter(record) => Item::Meter(MeterRecord { debts: record.debts.aged(by), ..record }),
+        }
+    }
+}
+
+/// Sequence numbers of a security association. Nothing of its key can be told from them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SaRecord {
+    /// Fingerprint of the key.
+    pub fingerprint: [u8; Fingerprint::LEN],
+    /// Use of the numbers.
+    pub numbered: Numbered,
+    /// Highest number used.
+    pub last: u64,
+}
+
+/// Packets that sequence numbers are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Numbered {
+    /// Packets sent.
+    Sent,
+    /// Packets received.
+    Received,
+}
+
+impl SaRecord {
+    /// Returns the record for a gateway that takes the place of another one, which may have sent so many packets since.
+    #[must_use]
+    pub fn ahead(self, packets: u64) -> SaRecord {
+        match self.numbered {
+            Numbered::Sent => SaRecord { last: self.last.saturating_add(packets), ..self },
+            Numbered::Received => self,
         }
     }
 }

@@ -78,6 +78,8 @@ impl Places {
             }
             Item::Own(own) => Item::Own(*own),
             Item::Meter(record) => Item::Meter(self.moved_meter(record)),
+            // Known by its key, whatever it is called.
+            Item::Sa(record) => Item::Sa(*record),
         }
     }
 

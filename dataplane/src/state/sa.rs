@@ -1,10 +1,13 @@
 //! Security associations: those that stay keep their numbers and windows over a reload.
 //!
-//! Nothing is exported: keys and numbers of a policy's own security associations end with the process, which no live gateway has.
+//! Their numbers are exported, by the fingerprints of their keys, and raise those of whoever has the same keys: a number is not sent twice, nor
+//! one taken twice. Keys are never exported.
 
 use tally::Region;
+use wire::Nanos;
 
-use super::{Applying, Part, Plan, Reload};
+use super::{Applying, Item, Part, Plan, Reload};
+use crate::import::Refused;
 use crate::sa::SasPlan;
 use crate::shard::{Shard, ShardError};
 use crate::tables::Tables;
@@ -19,6 +22,20 @@ impl Part for Associations {
 
     fn prepare(&self, reload: &Reload<'_>) -> Result<Box<dyn Plan>, ShardError> {
         Ok(Box::new(SasPlan::prepare(reload.old, reload.new)))
+    }
+
+    /// Security associations, in the order of [`Sas::iter`](crate::sa::Sas::iter).
+    fn places(&self, shard: &Shard, _: &Tables) -> u32 {
+        shard.sas.records().count() as u32
+    }
+
+    fn export(&self, shard: &Shard, _: &Tables, place: u32, _: Nanos) -> Option<Item> {
+        shard.sas.records().nth(place as usize).map(Item::Sa)
+    }
+
+    fn import(&self, shard: &mut Shard, _: &Tables, item: &Item, _: Nanos) -> Option<Result<(), Refused>> {
+        let Item::Sa(record) = item else { return None };
+        Some(if shard.sas.raise(record) { Ok(()) } else { Err(Refused::NameGone) })
     }
 
     fn memory_bytes(&self, shard: &Shard) -> usize {

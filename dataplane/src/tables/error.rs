@@ -60,12 +60,6 @@ pub enum CompileError {
         /// Reason.
         error: esp::KeyError,
     },
-    /// A tunnel in the policy of a live gateway.
-    #[error(
-        "`{0}` is a tunnel, and a live gateway carries out no tunnels yet: leave the interface out; `replay`, `chip`, `explain` and \
-         `test` take it"
-    )]
-    LiveTunnel(String),
     /// The routes do not fit.
     #[error("routes: {0}")]
     Fib(FibError),

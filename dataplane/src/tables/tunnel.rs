@@ -91,7 +91,7 @@ impl Tunnels {
     }
 
     /// Goes on with the numbers of keys that were used before.
-    pub(crate) fn go_on(&mut self, mut sequences: Sequences) {
+    pub(crate) fn go_on(&mut self, sequences: Sequences) {
         let tunnels = self.list.iter_mut();
         sequences
             .take_over(tunnels.flat_map(|tunnel| std::iter::once(&mut tunnel.out).chain(&mut tunnel.inward)));

@@ -691,8 +691,8 @@ impl Reason {
         Entry {
             reason: Reason::EspSequence,
             name: "esp-sequence",
-            cause: "All sequence numbers of a security association have been used: 2^32, or 2^64 with `esn`.",
-            remedy: "New keys and SPIs at both ends.",
+            cause: "All sequence numbers of a security association have been used: 2^32, or 2^64 with `esn`; live, also those that could be reserved on disk.",
+            remedy: "New keys and SPIs at both ends; where the log says that no numbers could be reserved, room and permission in the directory of the state.",
         },
         Entry {
             reason: Reason::SaExpired,

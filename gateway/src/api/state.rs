@@ -28,6 +28,7 @@ use wire::Nanos;
 use super::{Answer, Desk, Trouble, trouble};
 use crate::about::About;
 use crate::request::{Basis, Request};
+use crate::sa::reserve;
 use crate::store::{self, Entry, Occasion, Stamp, StoreError, Writer};
 use crate::stream::{Broken, Pieces, respond};
 use crate::worker::{Command, CommandSender, Exported, Imported, owner_of};
@@ -252,6 +253,8 @@ fn take(bytes: &[Bytes], basis: Basis, senders: &[CommandSender]) -> Result<Load
             }
             // The gateway goes on with its own.
             Entry::Item(Item::Own(_)) => {}
+            // Whoever saved it may have gone on, and have reserved more than it used.
+            Entry::Item(Item::Sa(record)) => taker.waiting.push(Item::Sa(record.ahead(reserve::STEP))),
             Entry::Item(item) => taker.waiting.push(item.aged(taker.age)),
         }
         if taker.waiting.len() >= TAKEN_AT_ONCE {
@@ -311,6 +314,7 @@ impl Taker<'_> {
                 match (item, outcome) {
                     (Item::Flow(_), Ok(())) => self.loaded.flows += 1,
                     (Item::Flow(_), Err(Refused::Taken)) => self.loaded.present += 1,
+                    (Item::Sa(_), Ok(())) => {}
                     (_, Ok(())) => self.loaded.rates += 1,
                     (_, Err(reason)) => *self.refused.entry(reason).or_default() += 1,
                 }

@@ -10,6 +10,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use policy::Policy;
 use policy::model::{Gateway, LogOutput};
 use ports::GuardSet;
 use rustix::fs::{Access, AtFlags, CWD, FileType, Gid, Mode, OFlags, Uid, access, chownat, fstat, openat};
@@ -37,6 +38,8 @@ pub(crate) struct Places {
     kept: Vec<Kept>,
     /// Log files.
     logs: Vec<PathBuf>,
+    /// Files of keys.
+    keys: Vec<PathBuf>,
     /// Directory of pinned guards, with the directories of this network namespace.
     guards: (PathBuf, Option<[PathBuf; 2]>),
     /// Path of the control socket.
@@ -88,6 +91,11 @@ impl Places {
             self.keep(&directory_of(path), 0o755);
             self.xfrm = Some(path.clone());
         }
+    }
+
+    /// Adds the files of keys of a policy.
+    pub(crate) fn keys(&mut self, policy: &Policy) {
+        self.keys = policy::keys::files(policy, &directory_of(&self.policy));
     }
 
     /// Creates a directory if missing. Failure is reported later, by the code that needs the directory.
@@ -154,6 +162,9 @@ impl Places {
         }
         must(&self.policy, Access::READ_OK, "read it again when SIGHUP comes");
         must(Path::new(TUN), Access::READ_OK | Access::WRITE_OK, "open it, so that no port opens");
+        for key in &self.keys {
+            must(key, Access::READ_OK, "read a key there; `chown` it");
+        }
         for log in &self.logs {
             must(log, Access::WRITE_OK, "write records there");
         }
@@ -199,12 +210,13 @@ impl Places {
         // Editors put another file in its place; a link to it is followed.
         rights.push((directory_of(&self.policy), Right::Read));
         rights.extend(fs::canonicalize(&self.policy).map(|path| (directory_of(&path), Right::Read)));
+        rights.extend(self.keys.iter().map(|key| (directory_of(key), Right::Read)));
         rights.extend(std::env::current_exe().map(|path| (path, Right::Read)));
         rights
     }
 }
 
-fn directory_of(file: &Path) -> PathBuf {
+pub(crate) fn directory_of(file: &Path) -> PathBuf {
     match file.parent() {
         Some(directory) if !directory.as_os_str().is_empty() => directory.to_owned(),
         _ => PathBuf::from("."),

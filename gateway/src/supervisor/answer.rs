@@ -54,6 +54,15 @@ impl Supervisor {
             Request::Release { interfaces, reply } => {
                 let _ = reply.send(self.ports.guards.release(&interfaces).map_err(|error| error.to_string()));
             }
+            Request::AddSa(asked, reply) => {
+                let _ = reply.send(self.add_sa(*asked));
+            }
+            Request::DeleteSa { tunnel, direction, spi, reply } => {
+                let _ = reply.send(self.delete_sa(&tunnel, direction, spi));
+            }
+            Request::FlushSas(tunnel, reply) => {
+                let _ = reply.send(self.flush_sas(tunnel.as_deref()));
+            }
             Request::Workers(reply) => {
                 let _ = reply.send(self.workers.commands());
             }
@@ -71,7 +80,7 @@ impl Supervisor {
         }
     }
 
-    fn overview(&mut self) -> Overview {
+    pub(super) fn overview(&mut self) -> Overview {
         let ineffective = self.kernel.notes(&self.reload);
         let notes = self.reload.effective.notes.iter().map(ToString::to_string);
         let notes = notes.chain(ineffective).collect();

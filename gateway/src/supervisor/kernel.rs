@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
+use dataplane::Tables;
 use policy::Policy;
 use tracing::{debug, warn};
 
@@ -44,6 +45,18 @@ impl Kernel {
         let desired = Desired::of(policy);
         for error in self.writer.ensure(&desired, &self.state) {
             debug!("{error}");
+        }
+    }
+
+    /// Gives the interfaces of tunnels the largest packet that their tunnels take.
+    pub(super) fn size(&mut self, tables: &Tables) {
+        for interface in tables.interfaces.iter().filter(|interface| interface.tunnel.is_some()) {
+            let known = self.state.link_named(&interface.name).map(|(_, link)| link.mtu);
+            if known.is_some_and(|mtu| mtu != u32::from(interface.mtu)) {
+                if let Err(error) = self.writer.set_mtu(&interface.name, interface.mtu) {
+                    debug!("{error}");
+                }
+            }
         }
     }
 

@@ -29,9 +29,30 @@ const SPARE_FRAMES: u32 = 1_024 + MOST_WAITING;
 /// Returns the size of a slot, in bytes: the smallest for the longest frame.
 pub(super) fn slot_bytes(tables: &Tables) -> usize {
     let longest = tables.interfaces.iter().map(|interface| usize::from(interface.mtu)).max().unwrap_or(1500);
-    let needed = longest + LINK_BYTES + HEADROOM;
+    let tail = if tables.tunnels.is_empty() { 0 } else { TRAILER_BYTES };
+    let needed = longest + LINK_BYTES + HEADROOM + tail;
     [2048, 4096, 8192].into_iter().find(|slot| needed <= *slot).unwrap_or(16_384)
 }
 
+/// Length of the longest ESP trailer and integrity check value, behind a packet that fits its tunnel: what is in front fits the headroom.
+const TRAILER_BYTES: usize = 64;
+
 /// Length of an Ethernet header with two VLAN tags, in bytes.
 const LINK_BYTES: usize = 22;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_have_room_for_what_a_tunnel_adds() {
+        let site = include_str!("../../../tests/cases/esp/site.toml");
+        for mtu in [1_500_u16, 1_740, 1_760, 7_900, 9_000] {
+            let text = site.replacen("zone = \"wan\"\n", &format!("zone = \"wan\"\nmtu = {mtu}\n"), 1);
+            let policy = policy::check(&text, "site.toml").policy.expect("a sound policy");
+            let tables = Tables::compile(&policy, 1).expect("sound tables");
+            let room = slot_bytes(&tables) - HEADROOM - LINK_BYTES;
+            assert!(room >= usize::from(mtu) + TRAILER_BYTES, "{mtu}: {room}");
+        }
+    }
+}

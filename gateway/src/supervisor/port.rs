@@ -121,11 +121,11 @@ impl Ports {
         }
     }
 
-    /// Returns the interfaces with ports of their own, thus no VLANs, if all of them failed to open. An interface that is
+    /// Returns the interfaces with ports of their own, thus no VLANs and tunnels, if all of them failed to open. An interface that is
     /// absent or down has not failed.
     pub(super) fn all_failed(&self, reload: &Reload) -> Option<Vec<String>> {
         let interfaces = reload.effective.policy.interfaces.iter();
-        let roots = interfaces.filter(|interface| interface.parent.is_none());
+        let roots = interfaces.filter(|interface| interface.parent.is_none() && interface.esp.is_none());
         let names: Vec<String> = roots.map(|interface| interface.name.clone()).collect();
         let failed =
             |name: &String| self.attached.get(name).is_some_and(|port| port.state.state == Presence::Failed);
@@ -134,15 +134,19 @@ impl Ports {
 
     fn attach(&mut self, interface: &Interface, reload: &Reload, linux: &State, workers: &Workers) {
         let name = &interface.name;
-        let is_vlan = interface.parent.is_some();
+        let (is_vlan, is_tunnel) = (interface.parent.is_some(), interface.esp.is_some());
         let asked = asked_for(name, reload);
         let (wish, _) = asked;
         let opener = Opener::new(reload, linux, workers);
         let link = linux.link_named(name).map(|(index, link)| (index, link.mtu, link.condition));
         let opened = match link {
-            None if is_vlan || wish == Driver::Tap => {
+            None if is_vlan || is_tunnel || wish == Driver::Tap => {
                 self.guards.make(name);
-                let made = if is_vlan { opener.vlan(interface) } else { opener.tap(interface) };
+                let made = match interface.esp {
+                    Some(_) => opener.tunnel(interface, mtu_of(name, reload)),
+                    None if is_vlan => opener.vlan(interface),
+                    None => opener.tap(interface),
+                };
                 match made {
                     Ok(_) => self.guards.made(name),
                     Err(_) => self.guards.unmake(name),
@@ -150,6 +154,11 @@ impl Ports {
                 made
             }
             None | Some((_, _, Condition::Down)) => return,
+            Some(_) if is_tunnel => {
+                let cause = ports::Cause::NameTaken;
+                let refused = vec![ports::Refusal { driver: ports::Driver::Tap, cause }];
+                Err(OpenError { interface: name.clone(), refused })
+            }
             Some(_) if is_vlan => opener.punt(name),
             Some((_, mtu, _)) => opener.port(name, mtu, wish),
         };
@@ -228,6 +237,13 @@ fn asked_for(name: &str, reload: &Reload) -> (Driver, Offload) {
     // What is said of all interfaces is meant of those that can have it.
     let driver = if bare && !is_named { Driver::Packet } else { gateway.driver_of(name) };
     (driver, gateway.offload)
+}
+
+/// Largest packet of a tunnel, by the tables in force.
+fn mtu_of(name: &str, reload: &Reload) -> u16 {
+    let tables = &reload.tables;
+    let found = tables.interface_named(name).and_then(|place| tables.interface(place));
+    found.map_or(policy::tunnel::LEAST_MTU, |interface| interface.mtu)
 }
 
 /// Returns the rules, by interface, that guards apply while no gateway runs.

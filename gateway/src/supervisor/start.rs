@@ -14,6 +14,7 @@ use super::kernel::{Kernel, list_listeners};
 use super::neighbour::Neighbours;
 use super::port::{Ports, terms};
 use super::process::{Process, Watchdog};
+use super::sa::Associations;
 use super::start_error::{StartError, system};
 use super::worker::{Start, Workers};
 use crate::clock::Clock;
@@ -21,8 +22,9 @@ use crate::effective::effective;
 use crate::guard::Guards;
 use crate::history::History;
 use crate::linux::State;
-use crate::privilege::{self, Places, Restriction};
+use crate::privilege::{self, Places, Restriction, directory_of};
 use crate::reload::{Reload, compile, log_classifier};
+use crate::sa::reserve::Reserve;
 use crate::server::{Public, Server};
 use crate::xfrm::state::{Kept, Limits};
 use crate::{log, signal, xfrm};
@@ -71,6 +73,7 @@ impl Supervisor {
         }
         places.log(&options.policy.gateway);
         places.xfrm(&options.policy.gateway);
+        places.keys(&options.policy);
         let (confinement, held) =
             privilege::confine(&places, &options.restriction).map_err(StartError::Privileges)?;
         let policy = Arc::new(options.policy);
@@ -81,7 +84,13 @@ impl Supervisor {
         let (sender, events) = channel();
         let kernel = Kernel::follow(sender.clone())?;
         let first = Arc::new(effective(&policy, &kernel.state));
-        let tables = Arc::new(compile(&first.policy, None).map_err(StartError::Compile)?);
+        let directory = directory_of(&options.file);
+        let (mut reserve, sequences) =
+            Reserve::open(options.state.as_deref()).map_err(|error| StartError::Compile(error.into()))?;
+        let tables =
+            compile(&first.policy, &directory, None).map_err(StartError::Compile)?.going_on(sequences);
+        let tables = Arc::new(tables);
+        reserve.top_up(&tables, &[]).map_err(|error| StartError::Compile(error.into()))?;
         log_classifier(&tables);
         let log = log::Writer::start(&policy.gateway.log, clock)
             .map_err(|error| system("start a thread", error))?;
@@ -112,7 +121,9 @@ impl Supervisor {
             kernel,
             neighbours,
             announcements: Announcements::default(),
-            reload: Reload::new(policy, first, tables, history),
+            reload: Reload::new(policy, first, tables, history, directory),
+            reserve,
+            added: Associations::default(),
             workers,
             ports: Ports::new(guards),
             process: Process {

@@ -4,11 +4,11 @@ use std::io;
 
 use dataplane::flow::SteeringError;
 use dataplane::shard::ShardError;
-use dataplane::tables::CompileError;
 use wire::PoolError;
 
 use crate::linux;
 use crate::privilege::PrivilegeError;
+use crate::reload::BuildError;
 use crate::server::ServerError;
 
 /// Reason for a failed start of the gateway.
@@ -27,7 +27,7 @@ pub enum StartError {
     Linux(linux::Error),
     /// Policy that does not compile.
     #[error(transparent)]
-    Compile(CompileError),
+    Compile(BuildError),
     /// Failure to create a shard.
     #[error(transparent)]
     Shard(ShardError),

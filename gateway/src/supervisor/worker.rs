@@ -11,13 +11,15 @@ use std::time::{Duration, Instant};
 
 use dataplane::Tables;
 use dataplane::client::Clients;
-use dataplane::flow::{SteeringError, SteeringTable};
+use dataplane::flow::{SteeringError, SteeringTable, owner_of_sa};
 use dataplane::hop::Resolve;
 use dataplane::nat::Share;
 use dataplane::reload::{PlanError, ReloadPlan};
+use dataplane::sa::{SaAddition, SaChange, SaId, SaRefused};
 use dataplane::shard::Setup;
 use dataplane::tables::{Address, Neighbour};
 use tracing::{error, warn};
+use wire::esp::Direction;
 use wire::{Pool, PoolMemory};
 
 use super::memory;
@@ -145,6 +147,45 @@ impl Workers {
     /// Returns the number of worker panics, each followed by a restart of the worker.
     pub(super) fn panics(&self) -> u64 {
         self.panics
+    }
+
+    /// Sends the change of a security association to the workers that have it: to the owner of one that packets come in by, to all of
+    /// another. Returns the outcome at each that answers in time; what has retired is freed here.
+    pub(super) fn send_sa(&self, id: &SaId, change: impl Fn() -> SaChange) -> Vec<Result<(), SaRefused>> {
+        match id.direction {
+            Direction::In => self.send_sa_to(self.handles.get(self.owner_of_sa(id.spi)).into_iter(), change),
+            Direction::Out => self.send_sa_to_all(change),
+        }
+    }
+
+    /// Sends the change of a security association to all workers.
+    pub(super) fn send_sa_to_all(&self, change: impl Fn() -> SaChange) -> Vec<Result<(), SaRefused>> {
+        self.send_sa_to(self.handles.iter(), change)
+    }
+
+    /// Gives a worker that has begun anew a security association that was added, if the worker is to have it.
+    pub(super) fn restore_sa(&self, worker: usize, sa: &SaAddition) {
+        let has = sa.id.direction == Direction::Out || self.owner_of_sa(sa.id.spi) == worker;
+        self.send_sa_to(self.handles.get(worker).filter(|_| has).into_iter(), || sa.prepare());
+    }
+
+    fn owner_of_sa(&self, spi: u32) -> usize {
+        usize::from(owner_of_sa(spi, self.handles.len() as u16))
+    }
+
+    fn send_sa_to<'a>(
+        &self,
+        handles: impl Iterator<Item = &'a WorkerHandle>,
+        change: impl Fn() -> SaChange,
+    ) -> Vec<Result<(), SaRefused>> {
+        let (done, answers) = channel();
+        for handle in handles {
+            handle.commands.send(Command::Sa { change: change(), done: done.clone() });
+        }
+        drop(done);
+        let until = Instant::now() + PATIENCE;
+        let left = || until.saturating_duration_since(Instant::now());
+        std::iter::from_fn(|| answers.recv_timeout(left()).ok()).map(|outcome| outcome.map(drop)).collect()
     }
 
     /// Sends all workers a neighbour update.

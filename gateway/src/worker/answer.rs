@@ -3,6 +3,7 @@
 use dataplane::flow::FlowId;
 
 use super::command::{Command, FoundFlows, FoundSubscribers, Known, Retired, Swap, WorkerEvent};
+use super::processing::Processing;
 use super::report::{Account, Report};
 use super::{Then, Worker};
 use crate::flows::{FlowQuery, FlowView, NotKnown};
@@ -48,6 +49,10 @@ impl Worker {
                 }
                 Command::Capture { id, tap, reply } => {
                     let _ = reply.send(self.processing.captures.add(id, *tap, &self.processing.tables));
+                }
+                Command::Sa { change, done } => {
+                    let Processing { shard, tables, .. } = &mut self.processing;
+                    let _ = done.send(shard.change_sa(tables, change));
                 }
                 Command::EndCapture(id) => self.processing.captures.end(id),
                 Command::Report(to) => {
@@ -142,6 +147,7 @@ impl Worker {
             counters: shard.counters.clone(),
             queued: shard.egress.lengths().collect(),
             trees: shard.egress.trees().collect(),
+            sas: shard.sas.views(self.clock.now()),
             flows: shard.flows.len(),
             flow_capacity: shard.flows.capacity(),
             flow_turnover: [shard.flows.created(), shard.flows.ended()],

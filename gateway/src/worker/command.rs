@@ -9,6 +9,7 @@ use dataplane::egress::SubscriberReport;
 use dataplane::flow::{FlowId, SteeringTable};
 use dataplane::meter::{MeterState, MeteredEnds};
 use dataplane::reload::{Applied, ReloadPlan};
+use dataplane::sa::{RetiredSa, SaChange, SaRefused};
 use dataplane::state::{Cursor, Item};
 use dataplane::tables::{Address, Tables};
 use rustix::event::{EventfdFlags, eventfd};
@@ -125,6 +126,13 @@ pub enum Command {
     },
     /// Ends the capture with this identifier.
     EndCapture(u64),
+    /// Changes a security association. What has retired goes back to the sender, who frees it.
+    Sa {
+        /// Change, with the memory that it needs.
+        change: SaChange,
+        /// Channel for the outcome.
+        done: Sender<Result<Option<RetiredSa>, SaRefused>>,
+    },
     /// Requests a report of the counters.
     Report(Sender<Report>),
     /// Stops the worker.

@@ -2,6 +2,7 @@
 
 use dataplane::counter::Counters;
 use dataplane::egress::TreeReport;
+use dataplane::sa::SaView;
 use ports::Statistics;
 use serde::Serialize;
 use wire::Nanos;
@@ -19,6 +20,8 @@ pub struct Report {
     pub queued: Vec<usize>,
     /// Trees of queues, with counters of their leaves.
     pub trees: Vec<TreeReport>,
+    /// Security associations.
+    pub sas: Vec<SaView>,
     /// Number of flows.
     pub flows: u32,
     /// Capacity of the flow table.

@@ -41,7 +41,8 @@ pub(crate) fn change(ifindex: u32, change: Change) -> io::Result<()> {
     if let Some(mac) = change.mac {
         message.attribute(libc::IFLA_ADDRESS, |message| message.bytes(&mac.0));
     }
-    if change.stack == Stack::Bypassed {
+    // Nobody is on a link of bare packets who would hear what comes from a link-local address.
+    if change.stack == Stack::Bypassed || change.kind == LinkKind::Ip {
         message.attribute(libc::IFLA_AF_SPEC, |message| {
             message.attribute(libc::AF_INET6 as u16, |message| {
                 message

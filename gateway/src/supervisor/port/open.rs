@@ -1,4 +1,4 @@
-//! Opening of ports on the four kinds of interfaces: port, VLAN of Linux, VLAN of the gateway, TAP.
+//! Opening of ports on the five kinds of interfaces: port, VLAN of Linux, VLAN of the gateway, tunnel, TAP.
 
 use policy::Policy;
 use policy::model::{Driver, Interface, Offload};
@@ -102,6 +102,15 @@ impl Opener<'_> {
         warn_unmarked(&interface.name, &tap);
         let kept = Kept { _made: tap.held, ..Kept::default() };
         Ok(Ends { kept, ..alone(tap.lines, "VLAN") })
+    }
+
+    /// Creates the TUN interface of a tunnel, by which Linux's own packets go into the tunnel and come out of it. The outer packets are
+    /// those of other ports.
+    pub(super) fn tunnel(&self, interface: &Interface, mtu: u16) -> Result<Ends, OpenError> {
+        let tun = Tap::bare(&interface.name, mtu, self.memories.len())?;
+        warn_unmarked(&interface.name, &tun);
+        let kept = Kept { _made: tun.held, ..Kept::default() };
+        Ok(Ends { kept, ..alone(tun.lines, "tunnel") })
     }
 
     /// Creates a TAP interface for Linux, and a second one, linked to it, for a bridge, a guest or a namespace.

@@ -1,0 +1,286 @@
+//! `wirerate sa`: security associations of a running gateway, shown, added and deleted.
+
+use std::io::{self, BufRead, Write};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand, ValueEnum};
+use gateway::sa::{AssociationName, AssociationRequest, AssociationView, Deleted, FlushQuery};
+use policy::keys::{self, KeyFileError};
+use wire::esp::Secret;
+
+use super::live::{Ask, Table};
+use crate::failure::{Exit, Failure, GatewayError};
+use crate::screen::{self, GOOD};
+use crate::with_exit_codes;
+
+/// Show the security associations of a running gateway's tunnels, or change them: a rekey is no reload
+///
+/// Associations of the policy are there from the start, and again after each reload. Others are added at run time, and stay until they are deleted,
+/// their tunnel is gone or the gateway ends; keys are nowhere but in its memory. The one out of a tunnel that was added last is in use.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+#[command(after_long_help = with_exit_codes("\
+Examples:
+  wirerate sa
+  wirerate sa --tunnel site-b --json
+
+To rekey without a loss, add the new one in at both ends, then the new one out at both ends, and then delete the old ones.
+
+--json prints an array of security associations: tunnel, direction, spi, local, remote, \
+algorithm, auth, origin (`policy`, or `added` at run time), state (`active`, or \
+`superseded` by a newer one out of the tunnel), number (the highest sent or accepted), \
+packets and bytes (sealed, or opened), reached (`soft` or `hard`, a bound of its lifetime), \
+replayed, icv_wrong, length, trailer and expired (packets refused), lost (numbers that \
+never came), and worker (that takes the packets in)."))]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+
+    /// Only those of this tunnel
+    #[arg(long, value_name = "NAME")]
+    tunnel: Option<String>,
+
+    #[command(flatten)]
+    ask: Ask,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Add a security association to a tunnel
+    #[command(after_long_help = with_exit_codes("\
+Examples:
+  wirerate sa add site-b --direction in --spi 0x2001 \\
+    --algorithm aes128-gcm --key-file in.key
+  wirerate sa add site-b --direction out --spi 0x1001 --esn \\
+    --algorithm aes256-cbc --key-file out.key \\
+    --auth hmac-sha256-128 --auth-key-file out-auth.key"))]
+    Add(Add),
+    /// Delete a security association
+    #[command(after_long_help = with_exit_codes("\
+Examples:
+  wirerate sa delete site-b --direction out --spi 0x1000"))]
+    Delete(Delete),
+    /// Delete all security associations, or those of a tunnel
+    #[command(after_long_help = with_exit_codes("\
+Examples:
+  wirerate sa flush
+  wirerate sa flush --tunnel site-b"))]
+    Flush {
+        /// Only those of this tunnel
+        #[arg(long, value_name = "NAME")]
+        tunnel: Option<String>,
+
+        #[command(flatten)]
+        ask: Ask,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Add {
+    /// The tunnel
+    tunnel: String,
+
+    /// Packets that it is for
+    #[arg(long, value_enum)]
+    direction: Direction,
+
+    /// Security parameters index, from 256
+    #[arg(long, value_name = "NUMBER", value_parser = spi)]
+    spi: u32,
+
+    /// Encryption algorithm, by its name in policies
+    #[arg(long, value_name = "NAME")]
+    algorithm: String,
+
+    /// Integrity algorithm, where the encryption does not authenticate
+    #[arg(long, value_name = "NAME")]
+    auth: Option<String>,
+
+    /// File of the key: a line of hexadecimal digits, readable by its owner alone; `-` for standard input
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+
+    /// File of the integrity algorithm's key
+    #[arg(long, value_name = "FILE")]
+    auth_key_file: Option<PathBuf>,
+
+    /// Extended sequence numbers (RFC 4304), where the peer has them
+    #[arg(long)]
+    esn: bool,
+
+    #[command(flatten)]
+    ask: Ask,
+}
+
+#[derive(Debug, Args)]
+struct Delete {
+    /// The tunnel
+    tunnel: String,
+
+    /// Packets that it is for
+    #[arg(long, value_enum)]
+    direction: Direction,
+
+    /// Security parameters index
+    #[arg(long, value_name = "NUMBER", value_parser = spi)]
+    spi: u32,
+
+    #[command(flatten)]
+    ask: Ask,
+}
+
+/// Direction, as the gateway has it.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Direction {
+    /// From the peer
+    In,
+    /// To the peer
+    Out,
+}
+
+impl Direction {
+    fn name(self) -> String {
+        match self {
+            Direction::In => "in",
+            Direction::Out => "out",
+        }
+        .to_owned()
+    }
+}
+
+/// A number, decimal or hexadecimal.
+fn spi(text: &str) -> Result<u32, String> {
+    let read = match text.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    read.map_err(|_| "a number such as 4096 or 0x1000".to_owned())
+}
+
+impl Arguments {
+    pub(crate) fn run(self) -> Result<Exit, Failure> {
+        match self.command {
+            None => show(self.tunnel.as_deref(), &self.ask),
+            Some(Command::Add(add)) => add.run(),
+            Some(Command::Delete(delete)) => delete.run(),
+            Some(Command::Flush { tunnel, ask }) => {
+                let done: Deleted = ask.client().post_with("/sas/flush", &FlushQuery { tunnel })?;
+                if !ask.as_json(&done)? {
+                    let many =
+                        screen::count(done.deleted as u64, "security association", "security associations");
+                    writeln!(screen::out(), "{GOOD}deleted{GOOD:#} {many}")?;
+                }
+                Ok(Exit::Done)
+            }
+        }
+    }
+}
+
+fn show(tunnel: Option<&str>, ask: &Ask) -> Result<Exit, Failure> {
+    let mut all: Vec<AssociationView> = ask.client().get("/sas")?;
+    all.retain(|sa| tunnel.is_none_or(|tunnel| sa.tunnel == tunnel));
+    if ask.as_json(&all)? {
+        return Ok(Exit::Done);
+    }
+    let mut table = Table::new([
+        "tunnel",
+        "direction",
+        "spi",
+        "algorithm",
+        "local",
+        "remote",
+        "state",
+        "origin",
+        "number",
+        "packets",
+        "bytes",
+        "refused",
+        "lost",
+        "worker",
+    ]);
+    for sa in all {
+        let algorithm = match sa.auth {
+            Some(auth) => format!("{}, {auth}", sa.algorithm),
+            None => sa.algorithm,
+        };
+        table.row([
+            sa.tunnel,
+            sa.direction,
+            format!("{:#x}", sa.spi),
+            algorithm,
+            sa.local,
+            sa.remote,
+            sa.state,
+            sa.origin,
+            sa.number.to_string(),
+            sa.packets.to_string(),
+            sa.bytes.to_string(),
+            (sa.replayed + sa.icv_wrong + sa.length + sa.trailer + sa.expired).to_string(),
+            sa.lost.to_string(),
+            sa.worker.map_or_else(|| "all".to_owned(), |worker| worker.to_string()),
+        ]);
+    }
+    table.print()?;
+    Ok(Exit::Done)
+}
+
+impl Add {
+    fn run(self) -> Result<Exit, Failure> {
+        let Add { tunnel, direction, spi, algorithm, auth, key_file, auth_key_file, esn, ask } = self;
+        let request = AssociationRequest {
+            tunnel,
+            direction: direction.name(),
+            spi,
+            algorithm,
+            auth,
+            key: digits(key_file.as_deref())?,
+            auth_key: digits(auth_key_file.as_deref())?,
+            esn,
+        };
+        let body = serde_json::to_string(&request).unwrap_or_default();
+        let added: AssociationName = ask.client().post("/sas", body)?;
+        if !ask.as_json(&added)? {
+            writeln!(screen::out(), "{GOOD}added{GOOD:#} {}", named(&added))?;
+        }
+        Ok(Exit::Done)
+    }
+}
+
+impl Delete {
+    fn run(self) -> Result<Exit, Failure> {
+        let Delete { tunnel, direction, spi, ask } = self;
+        let name = AssociationName { tunnel, direction: direction.name(), spi };
+        let done: Deleted = ask.client().post_with("/sas/delete", &name)?;
+        if !ask.as_json(&done)? {
+            writeln!(screen::out(), "{GOOD}deleted{GOOD:#} {}", named(&name))?;
+        }
+        Ok(Exit::Done)
+    }
+}
+
+fn named(name: &AssociationName) -> String {
+    format!("{} {:#x} of {}", name.direction, name.spi, name.tunnel)
+}
+
+/// Hexadecimal digits of the key in a file; none where there is no file.
+fn digits(file: Option<&Path>) -> Result<String, Failure> {
+    let Some(file) = file else { return Ok(String::new()) };
+    let key = key(file).map_err(GatewayError::Key)?;
+    let mut digits = String::with_capacity(2 * key.len());
+    for byte in key.expose() {
+        digits
+            .extend([byte >> 4, byte & 15].map(|digit| char::from(b"0123456789abcdef"[usize::from(digit)])));
+    }
+    Ok(digits)
+}
+
+fn key(file: &Path) -> Result<Secret, KeyFileError> {
+    if file != Path::new("-") {
+        return keys::key(file);
+    }
+    let path = PathBuf::from("standard input");
+    let mut line = String::with_capacity(4_096);
+    let read = io::stdin().lock().read_line(&mut line);
+    read.map_err(|error| KeyFileError::System { path: path.clone(), operation: "read", error })?;
+    Secret::of_hex(line.trim()).map_err(|error| KeyFileError::Text { path, error })
+}

@@ -1,0 +1,209 @@
+//! Security associations of a live gateway: those of its policy, and those added at run time, as they are asked for, shown and counted.
+
+use dataplane::flow::owner_of_sa;
+use dataplane::sa::{Bound, Origin, SaErrors, SaView};
+use dataplane::tables::Tables;
+use serde::{Deserialize, Serialize};
+use wire::esp::{Direction, Suite};
+use zeroize::Zeroize;
+
+use crate::request::Overview;
+
+pub(crate) mod reserve;
+
+pub use reserve::ReserveError;
+
+/// Security association for operators. Nothing of its key is in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AssociationView {
+    /// Tunnel.
+    pub tunnel: String,
+    /// Direction: `in` or `out`.
+    pub direction: String,
+    /// Security parameters index.
+    pub spi: u32,
+    /// Outer address of the gateway.
+    pub local: String,
+    /// Outer address of the peer.
+    pub remote: String,
+    /// Encryption algorithm.
+    pub algorithm: String,
+    /// Integrity algorithm; none where the encryption authenticates.
+    pub auth: Option<String>,
+    /// `policy`, or `added` at run time.
+    pub origin: String,
+    /// `active`; or `superseded`, of packets that leave, where another one has taken its place.
+    pub state: String,
+    /// Highest sequence number: sent, or accepted.
+    pub number: u64,
+    /// Packets sealed, or opened.
+    pub packets: u64,
+    /// Their bytes, padding and trailers included.
+    pub bytes: u64,
+    /// Bound of the lifetime that has been reached: `soft` or `hard`.
+    pub reached: Option<String>,
+    /// Packets refused: their numbers had been received, or are left of the window.
+    pub replayed: u64,
+    /// Packets refused: integrity check failed.
+    pub icv_wrong: u64,
+    /// Packets refused: too short, or no multiple of the cipher's block.
+    pub length: u64,
+    /// Packets refused: padding, next header or inner packet that cannot be.
+    pub trailer: u64,
+    /// Packets refused: past the hard lifetime.
+    pub expired: u64,
+    /// Numbers received for which a packet never came.
+    pub lost: u64,
+    /// Worker that takes its packets in; none of packets that leave, which all workers send.
+    pub worker: Option<u16>,
+}
+
+/// Security association to add, over the control API.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AssociationRequest {
+    /// Tunnel.
+    pub tunnel: String,
+    /// Direction: `in` or `out`.
+    pub direction: String,
+    /// Security parameters index.
+    pub spi: u32,
+    /// Encryption algorithm.
+    pub algorithm: String,
+    /// Integrity algorithm; none where the encryption authenticates.
+    #[serde(default)]
+    pub auth: Option<String>,
+    /// Key, in hexadecimal digits.
+    #[serde(default)]
+    pub key: String,
+    /// Key of the integrity algorithm.
+    #[serde(default)]
+    pub auth_key: String,
+    /// True with extended sequence numbers.
+    #[serde(default)]
+    pub esn: bool,
+}
+
+impl Drop for AssociationRequest {
+    fn drop(&mut self) {
+        self.key.zeroize();
+        self.auth_key.zeroize();
+    }
+}
+
+/// Name of a security association, over the control API.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AssociationName {
+    /// Tunnel.
+    pub tunnel: String,
+    /// Direction: `in` or `out`.
+    pub direction: String,
+    /// Security parameters index.
+    pub spi: u32,
+}
+
+/// Security associations to delete: those of one tunnel, or all.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlushQuery {
+    /// Tunnel; all where absent.
+    pub tunnel: Option<String>,
+}
+
+/// Number of security associations deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Deleted {
+    /// Number.
+    pub deleted: usize,
+}
+
+/// The direction of that name.
+pub(crate) fn direction(name: &str) -> Option<Direction> {
+    match name {
+        "in" => Some(Direction::In),
+        "out" => Some(Direction::Out),
+        _ => None,
+    }
+}
+
+/// The name of a direction.
+pub(crate) const fn name(direction: Direction) -> &'static str {
+    match direction {
+        Direction::In => "in",
+        Direction::Out => "out",
+    }
+}
+
+/// Suite of these algorithms.
+pub(crate) fn suite(request: &AssociationRequest) -> Option<&'static Suite> {
+    Suite::named(&request.algorithm, request.auth.as_deref())
+}
+
+impl Overview {
+    /// Security associations, by tunnel, those of packets that come in first.
+    pub fn associations(&self) -> Vec<AssociationView> {
+        let workers = self.reports.len() as u16;
+        let mut all: Vec<(SaView, AssociationView)> = Vec::new();
+        for report in &self.reports {
+            for sa in &report.sas {
+                let owner = owner_of_sa(sa.spi, workers.max(1));
+                let is_others = sa.direction == Direction::In && usize::from(owner) != report.worker;
+                let same = |known: &SaView| {
+                    (known.tunnel, known.direction, known.spi) == (sa.tunnel, sa.direction, sa.spi)
+                };
+                if is_others {
+                    continue;
+                }
+                // Packets that leave are counted by all workers together, and errors by each.
+                if let Some((_, known)) = all.iter_mut().find(|(known, _)| same(known)) {
+                    known.expired += sa.errors.expired;
+                    continue;
+                }
+                let newer = |other: &&SaView| (other.tunnel, other.direction) == (sa.tunnel, sa.direction);
+                let newest = report.sas.iter().rfind(newer);
+                let is_active =
+                    sa.direction == Direction::In || newest.is_some_and(|newest| newest.spi == sa.spi);
+                let owner = (sa.direction == Direction::In).then_some(owner);
+                all.extend(view(sa, is_active, owner, &self.tables).map(|view| (sa.clone(), view)));
+            }
+        }
+        all.sort_by_key(|(sa, _)| (sa.tunnel, sa.direction == Direction::Out));
+        all.into_iter().map(|(_, view)| view).collect()
+    }
+}
+
+fn view(sa: &SaView, is_active: bool, worker: Option<u16>, tables: &Tables) -> Option<AssociationView> {
+    let tunnel = tables.tunnels.list.get(usize::from(sa.tunnel))?;
+    let SaErrors { replayed, icv_wrong, length, trailer, expired } = sa.errors;
+    Some(AssociationView {
+        tunnel: tables.interface(tunnel.interface)?.name.clone(),
+        direction: name(sa.direction).to_owned(),
+        spi: sa.spi,
+        local: tunnel.local.to_ip().to_string(),
+        remote: tunnel.remote.to_ip().to_string(),
+        algorithm: sa.suite.algorithm().to_owned(),
+        auth: sa.suite.auth().map(str::to_owned),
+        origin: match sa.origin {
+            Origin::Policy => "policy",
+            Origin::Added => "added",
+        }
+        .to_owned(),
+        state: if is_active { "active" } else { "superseded" }.to_owned(),
+        number: sa.number,
+        packets: sa.packets,
+        bytes: sa.bytes,
+        reached: sa.reached.map(|bound| {
+            match bound {
+                Bound::Soft => "soft",
+                Bound::Hard => "hard",
+            }
+            .to_owned()
+        }),
+        replayed,
+        icv_wrong,
+        length,
+        trailer,
+        expired,
+        lost: sa.lost,
+        worker,
+    })
+}

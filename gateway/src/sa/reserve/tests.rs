@@ -1,0 +1,119 @@
+//! Numbers over ends of a gateway: in good order, and not.
+
+use dataplane::shard::{Setup, Shard};
+use dataplane::{hop::Resolve, nat::Share};
+use wire::Nanos;
+
+use super::*;
+
+/// A directory of its own for a state file.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Place {
+        let place = std::env::temp_dir().join(format!("wirerate-reserve-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&place);
+        fs::create_dir_all(&place).unwrap();
+        Place(place)
+    }
+
+    fn state(&self) -> PathBuf {
+        self.0.join("state")
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Tables of a site with tunnels, as a gateway that begins has them.
+fn tables(reserve: &mut Reserve, sequences: Sequences) -> Tables {
+    let text = include_str!("../../../../tests/cases/esp/site.toml");
+    let policy = policy::check(text, "site.toml").policy.expect("a sound policy");
+    let tables = Tables::compile(&policy, 1).expect("sound tables").going_on(sequences);
+    reserve.top_up(&tables, &[]).expect("numbers");
+    tables
+}
+
+fn shard(tables: &Tables) -> Shard {
+    let share = Share::new(0, 1).unwrap();
+    Shard::new(tables, Setup { seed: [1, 2], now: Nanos(0), resolve: Resolve::ByHost, share }).unwrap()
+}
+
+#[test]
+fn numbers_of_a_gateway_that_was_killed_are_behind_all_that_it_may_have_sent() {
+    let place = Place::new("killed");
+    let (mut reserve, none) = Reserve::open(Some(&place.state())).unwrap();
+    assert_eq!(none.all().len(), 0);
+    let first = tables(&mut reserve, none);
+    let shard = shard(&first);
+    let sequence = &shard.sas.outbound(0).unwrap().sequence;
+    assert_eq!((sequence.last(), sequence.ceiling()), (0, STEP));
+    // Half of it is used, and more is reserved before it is over.
+    sequence.raise(STEP / 2 + 1);
+    reserve.top_up(&first, &[]).unwrap();
+    let ceiling = sequence.ceiling();
+    assert!(ceiling > STEP);
+    // Killed here, and another begins.
+    let (mut reserve, known) = Reserve::open(Some(&place.state())).unwrap();
+    let second = tables(&mut reserve, known);
+    assert_eq!(second.tunnels.list[0].out.sequence.last(), ceiling);
+    assert_eq!(second.tunnels.list[1].out.sequence.last(), STEP);
+}
+
+#[test]
+fn numbers_of_a_gateway_that_ends_in_good_order_have_no_gap() {
+    let place = Place::new("ended");
+    let (mut reserve, none) = Reserve::open(Some(&place.state())).unwrap();
+    let first = tables(&mut reserve, none);
+    first.tunnels.list[0].out.sequence.raise(7);
+    first.tunnels.list[0].inward[0].sequence.raise(9);
+    reserve.finish(&first).unwrap();
+    let (mut reserve, known) = Reserve::open(Some(&place.state())).unwrap();
+    let second = tables(&mut reserve, known);
+    assert_eq!(second.tunnels.list[0].out.sequence.last(), 7);
+    assert_eq!(second.tunnels.list[0].inward[0].sequence.last(), 9);
+    assert_eq!(
+        shard(&second)
+            .sas
+            .inbound(second.tunnels.list[0].inward[0].spi, second.tunnels.list[0].local)
+            .unwrap()
+            .window
+            .top(),
+        9
+    );
+}
+
+#[test]
+fn without_a_file_there_are_no_numbers() {
+    let (mut reserve, none) = Reserve::open(None).unwrap();
+    let text = include_str!("../../../../tests/cases/esp/site.toml");
+    let policy = policy::check(text, "site.toml").policy.unwrap();
+    let tables = Tables::compile(&policy, 1).unwrap().going_on(none);
+    assert!(matches!(reserve.top_up(&tables, &[]), Err(ReserveError::NoState)));
+    assert_eq!(tables.tunnels.list[0].out.sequence.ceiling(), 0);
+    let place = Place::new("unwritable");
+    fs::create_dir_all(place.0.join(NAME)).unwrap();
+    assert!(matches!(Reserve::open(Some(&place.state())), Err(ReserveError::Read { .. })));
+}
+
+/// What cannot be read must not be taken for a first start.
+#[test]
+fn a_damaged_file_is_refused() {
+    let place = Place::new("damaged");
+    let (mut reserve, none) = Reserve::open(Some(&place.state())).unwrap();
+    tables(&mut reserve, none);
+    let file = place.0.join(NAME);
+    let whole = fs::read_to_string(&file).unwrap();
+    assert!(whole.lines().count() > 3 && !whole.contains("000102030405"), "{whole}");
+    for at in 0..whole.len() {
+        fs::write(&file, &whole[..at]).unwrap();
+        assert!(Reserve::open(Some(&place.state())).is_err(), "cut at {at}");
+        let mut changed = whole.clone().into_bytes();
+        changed[at] ^= 1;
+        fs::write(&file, changed).unwrap();
+        assert!(Reserve::open(Some(&place.state())).is_err(), "changed at {at}");
+    }
+}

@@ -1,0 +1,146 @@
+//! Security associations added, deleted and shown at run time. The supervisor keeps what it has added, for workers that begin anew; keys are
+//! in memory alone.
+
+use dataplane::Tables;
+use dataplane::sa::{Keys, Known, SaAddition, SaChange, SaError, SaId, SaRefused, SaRequest};
+use tracing::info;
+use wire::esp::{Direction, Esn, Secret, Suite};
+
+use super::Supervisor;
+use super::worker::Workers;
+use crate::reload::BuildError;
+use crate::sa::name;
+
+/// Security association that is asked for.
+pub struct SaAsked {
+    /// Tunnel.
+    pub tunnel: String,
+    /// Direction.
+    pub direction: Direction,
+    /// Security parameters index.
+    pub spi: u32,
+    /// Extended sequence numbers.
+    pub esn: Esn,
+    /// Algorithms.
+    pub suite: &'static Suite,
+    /// Key of the cipher.
+    pub key: Secret,
+    /// Key of the integrity algorithm.
+    pub auth_key: Secret,
+}
+
+/// Reason why a security association is not changed.
+#[derive(Debug, thiserror::Error)]
+pub enum SaTrouble {
+    /// Refusal to add or to delete.
+    #[error(transparent)]
+    Sa(#[from] SaError),
+    /// No numbers for it.
+    #[error(transparent)]
+    Numbers(#[from] BuildError),
+}
+
+/// Security associations added at run time.
+#[derive(Default)]
+pub(super) struct Associations(Vec<SaAddition>);
+
+impl Associations {
+    /// Numbers of those that were added.
+    pub(super) fn known(&self) -> Vec<Known> {
+        self.0.iter().map(SaAddition::known).collect()
+    }
+
+    /// Forgets those whose tunnel is gone.
+    pub(super) fn follow(&mut self, tables: &Tables) {
+        self.0.retain(|sa| sa.is_of(tables));
+    }
+
+    /// Gives a worker that has begun anew those that it had.
+    pub(super) fn restore(&self, worker: usize, workers: &Workers) {
+        for sa in &self.0 {
+            workers.restore_sa(worker, sa);
+        }
+    }
+}
+
+impl Supervisor {
+    /// Adds a security association: for all workers, or for its owner.
+    pub(super) fn add_sa(&mut self, asked: SaAsked) -> Result<(), SaTrouble> {
+        let SaAsked { tunnel, direction, spi, esn, suite, key, auth_key } = asked;
+        let keys = Keys { cipher: key, auth: auth_key };
+        let tables = self.reload.tables.clone();
+        let sa = SaAddition::new(
+            &tables,
+            &SaRequest { tunnel: &tunnel, direction, spi, esn, suite, keys: &keys },
+        )?;
+        if self.added.0.iter().any(|other| sa.has_key_of(other)) {
+            return Err(SaError::SameKey.into());
+        }
+        let mut known = self.added.known();
+        known.push(sa.known());
+        self.reserve.top_up(&tables, &known).map_err(BuildError::Reserve)?;
+        self.workers.change_sa(&sa.id, || sa.prepare()).map_err(SaError::Refused)?;
+        info!(tunnel, direction = name(direction), spi, "security association added");
+        self.added.0.push(sa);
+        Ok(())
+    }
+
+    /// Deletes a security association of a tunnel.
+    pub(super) fn delete_sa(
+        &mut self,
+        tunnel: &str,
+        direction: Direction,
+        spi: u32,
+    ) -> Result<(), SaTrouble> {
+        let tables = &self.reload.tables;
+        let place = tables.interface_named(tunnel).and_then(|place| tables.tunnel_of(place));
+        let found = place.and_then(|place| tables.tunnels.list.get(usize::from(place)));
+        let found = found.ok_or_else(|| SaError::NoTunnel(tunnel.to_owned()))?;
+        let destination = match direction {
+            Direction::In => found.local,
+            Direction::Out => found.remote,
+        };
+        let id = SaId { direction, spi, destination };
+        let deleted = self.workers.delete_sa(&id);
+        self.added.0.retain(|sa| sa.id != id);
+        if deleted {
+            info!(tunnel, direction = name(direction), spi, "security association deleted");
+            Ok(())
+        } else {
+            Err(SaError::Refused(SaRefused::Unknown).into())
+        }
+    }
+
+    /// Deletes all security associations, or those of a tunnel. Returns their number.
+    pub(super) fn flush_sas(&mut self, tunnel: Option<&str>) -> usize {
+        let all = self.overview().associations();
+        let of = all.iter().filter(|sa| tunnel.is_none_or(|tunnel| sa.tunnel == tunnel));
+        let named =
+            of.filter_map(|sa| Some((sa.tunnel.clone(), crate::sa::direction(&sa.direction)?, sa.spi)));
+        let named: Vec<_> = named.collect();
+        named
+            .iter()
+            .filter(|(tunnel, direction, spi)| self.delete_sa(tunnel, *direction, *spi).is_ok())
+            .count()
+    }
+}
+
+impl Workers {
+    /// Changes a security association at the workers that have it, and waits until it is done. Where one refuses, it is undone.
+    fn change_sa(&self, id: &SaId, change: impl Fn() -> SaChange) -> Result<(), SaRefused> {
+        let outcomes = self.send_sa(id, change);
+        match outcomes.iter().find_map(|outcome| outcome.as_ref().err()) {
+            None => Ok(()),
+            Some(SaRefused::Taken) => Err(SaRefused::Taken),
+            Some(refused) => {
+                self.send_sa(id, || SaChange::Delete(*id));
+                Err(*refused)
+            }
+        }
+    }
+
+    /// Deletes a security association at all workers. Returns true if there was one.
+    fn delete_sa(&self, id: &SaId) -> bool {
+        self.send_sa_to_all(|| SaChange::Delete(*id)).iter().any(Result::is_ok)
+    }
+}

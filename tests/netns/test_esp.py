@@ -1,0 +1,284 @@
+"""Tunnels with keys in files, between two live gateways: what is behind them reaches one another, and no number is ever used twice."""
+
+import json
+import re
+import signal
+
+import pytest
+import wait
+from host import stop
+from sites import KEYS, Sites
+from transfer import exchange, transfer
+
+CLIENTS, CLIENTS6 = ["10.1.0.10", "10.2.0.10"], ["2001:db8:1::10", "2001:db8:2::10"]
+
+# Driver, workers, and IP version outside.
+GATEWAYS = [("packet", 1, "v4"), ("xdp", 1, "v4"), ("packet", 2, "v6"), ("xdp", 2, "v6")]
+
+
+@pytest.fixture(scope="module", params=GATEWAYS, ids=lambda param: "-".join(map(str, param)))
+def sites(request):
+    driver, workers, outer = request.param
+    sites = Sites()
+    sites.running = sites.gateways(driver, workers, outer)
+    try:
+        for gateway in sites.running:
+            gateway.start()
+        works(sites)
+        yield sites
+        for gateway in sites.running:
+            gateway.stop()
+            assert_no_key(gateway)
+    except Exception:
+        print("\n".join(gateway.evidence() for gateway in sites.running))
+        raise
+    finally:
+        for gateway in sites.running:
+            gateway.stop()
+        sites.close()
+
+
+def works(sites):
+    one, two = sites.ends
+    one.client.reaches(CLIENTS[1])
+    one.client.reaches(CLIENTS6[1])
+    two.client.reaches(CLIENTS[0])
+
+
+def drops(gateway):
+    return {drop["reason"]: drop["dropped"] for drop in json.loads(gateway.ask("drops", "--json").stdout)}
+
+
+def said(run):
+    return (run.stdout or "") + (run.stderr or "")
+
+
+def assert_no_key(gateway):
+    """No file that the gateway has written, and nothing that it has said, has a key."""
+    for file in gateway.net.logs.rglob("*"):
+        if file.is_file() and file.parent.name != "keys":
+            found = file.read_bytes().lower()
+            for key in KEYS.values():
+                assert key.encode() not in found and bytes.fromhex(key) not in found, f"{file} has a key"
+
+
+def is_esp(frame):
+    if frame[12:14] == b"\x08\x00":
+        return frame[14 + 9] == 50
+    return frame[12:14] == b"\x86\xdd" and frame[14 + 6] == 50
+
+
+def number_of(frame):
+    at = 14 + (20 if frame[12:14] == b"\x08\x00" else 40)
+    return int.from_bytes(frame[at : at + 4], "big"), int.from_bytes(frame[at + 4 : at + 8], "big")
+
+
+def test_nothing_crosses_in_clear(sites):
+    one, two = sites.ends
+    if sites.running[0].driver == "xdp":
+        # No socket sees what AF_XDP sends. All of it has a number.
+        before = associations(sites.running[0], "out")[0x1001]["number"]
+        assert one.client.ping(CLIENTS[1], "-i", "0.2", count=3)
+        assert associations(sites.running[0], "out")[0x1001]["number"] == before + 3
+        return
+    # Where it arrives: what leaves goes by everything else in Linux.
+    with two.gateway.sniff("wan") as wire:
+        assert one.client.ping(CLIENTS[1], "-i", "0.2", count=3)
+        assert one.client.ping(CLIENTS6[1], count=1)
+        wire.settimeout(0.3)
+        frames = []
+        try:
+            while True:
+                frames.append(wire.recv(4096))
+        except OSError:
+            pass
+    ip = [frame for frame in frames if frame[12:14] in (b"\x08\x00", b"\x86\xdd") and not is_neighbour(frame)]
+    assert len(ip) >= 4 and all(map(is_esp, ip)), [frame.hex() for frame in ip if not is_esp(frame)][:3]
+    numbers = [number_of(frame) for frame in ip]
+    assert len(set(numbers)) == len(numbers), "a number was used twice"
+
+
+def is_neighbour(frame):
+    return frame[12:14] == b"\x86\xdd" and frame[14 + 6] in (0, 58)
+
+
+def test_much_data(sites):
+    one, two = sites.ends
+    for to in (CLIENTS[1], CLIENTS6[1]):
+        transfer(one.client, two.client, to, 5001, upload=4 << 20, download=4 << 20)
+
+
+def test_iperf3(sites):
+    one, two = sites.ends
+    server = two.client.start("iperf3", "--server", "--one-off", log="iperf3")
+    try:
+        wait.until(lambda: one.client.run("iperf3", "--client", CLIENTS[1], "--time", "2", check=False).returncode == 0, "iperf3")
+    finally:
+        stop(server)
+
+
+def test_pings_of_all_sizes(sites):
+    """Up to what needs fragments in the tunnel, both ways."""
+    one, _ = sites.ends
+    for size in (0, 1, 56, 1300, 1417, 1418, 1419, 1472, 1473, 3000):
+        # The first that is too large is answered with what the tunnel takes; then the host fragments.
+        for to in (CLIENTS[1], CLIENTS6[1]):
+            wait.until(lambda: one.client.ping(to, "-s", size), f"a ping of {size} bytes to {to}")
+
+
+def test_path_mtu_is_told(sites):
+    """A packet that may not be fragmented is answered with what the tunnel takes."""
+    one, _ = sites.ends
+    one.client.forget_paths()
+    assert not one.client.ping(CLIENTS[1], "-M", "do", "-s", 1472)
+    said = one.client.run("ip", "route", "get", CLIENTS[1]).stdout
+    mtu = int(re.search(r"mtu (\d+)", said)[1])
+    assert 1400 <= mtu <= 1446, said
+    assert one.client.ping(CLIENTS[1], "-M", "do", "-s", mtu - 28)
+    assert not one.client.ping(CLIENTS[1], "-M", "do", "-s", mtu - 27)
+    one.client.forget_paths()
+
+
+def test_linux_itself_is_in_the_tunnel(sites):
+    """The gateways' own packets, and those to them, by an interface of the tunnel's name."""
+    one, two = sites.ends
+    said = one.gateway.run("ip", "-d", "addr", "show", "dev", "site").stdout
+    assert "tun" in said and "10.9.0.1/24" in said, said
+    assert re.search(r"10\.2\.0\.0/16 dev site", one.gateway.run("ip", "route").stdout)
+    assert one.gateway.ping("10.9.0.2"), "gateway to gateway"
+    assert two.client.ping("10.9.0.1"), "a host to the far gateway"
+    assert two.client.ping("10.1.0.1"), "a host to the far gateway's address on its own network"
+    with two.gateway.listen(8000, "10.9.0.2") as listener, one.gateway.connect("10.9.0.2", 8000) as here:
+        there, _ = listener.accept()
+        with there:
+            exchange(here, there, upload=1 << 20, download=1 << 20)
+
+
+class Pings:
+    """Pings of one host to another, one after the other, and how many were lost."""
+
+    def __init__(self, host, to, interval=0.005):
+        self.process = host.start("ping", "-q", "-i", interval, to, log="pings")
+
+    def lost(self):
+        stop(self.process, signal.SIGINT)
+        said = self.process.log.read_text().rsplit("---", 1)[1]
+        sent, received = re.search(r"(\d+) packets transmitted, (\d+) received", said).groups()
+        assert int(sent) > 20, said
+        return int(sent) - int(received)
+
+
+def test_a_reload_loses_nothing(sites):
+    one, _ = sites.ends
+    pings = Pings(one.client, CLIENTS[1])
+    for round in range(8):
+        for gateway in sites.running:
+            gateway.apply_more(f'[[rule]]\nname = "r{round}"\nfrom = "lan"\nprotocol = "tcp"\ndport = 9\naction = "drop"\n')
+    assert pings.lost() == 0
+    assert drops(sites.running[1]).get("replayed", 0) == 0
+
+
+@pytest.mark.parametrize("end", ["in good order", "killed"])
+def test_a_restart_goes_on_with_the_numbers(sites, end):
+    """The other side, which has not been restarted, takes the packets of the one that has: their numbers are new."""
+    one, two = sites.ends
+    gateway, far = sites.running
+    before = drops(far)
+    assert one.client.ping(CLIENTS[1], "-i", "0.01", count=20)
+    last = associations(far, "in")[0x1001]["number"]
+    received = associations(gateway, "in")[0x1002]["number"]
+    with two.gateway.sniff("wan", room=1 << 24) as wire:
+        wire.settimeout(0.3)
+        if end == "killed":
+            gateway.kill()
+        else:
+            gateway.stop()
+        gateway.start()
+        one.client.reaches(CLIENTS[1])
+        assert one.client.ping(CLIENTS[1], "-i", "0.01", count=20)
+        two.client.reaches(CLIENTS[0])
+        sent = []
+        try:
+            while True:
+                frame = wire.recv(4096)
+                if is_esp(frame) and number_of(frame)[0] == 0x1001:
+                    sent.append(number_of(frame)[1])
+        except OSError:
+            pass
+    now = associations(far, "in")[0x1001]["number"]
+    assert len(sent) >= 20 or gateway.driver == "xdp", "a socket does not see what AF_XDP takes"
+    assert len(set(sent)) == len(sent) and all(number > last for number in sent), "a number was used twice"
+    assert now >= last + 20
+    # A gateway that ended in good order says where it was; one that was killed goes on behind all that it may have sent.
+    assert (now > last + (1 << 19)) == (end == "killed"), (last, now)
+    assert associations(gateway, "in")[0x1002]["number"] > received
+    assert drops(far).get("replayed", 0) == before.get("replayed", 0)
+
+
+def associations(gateway, direction):
+    listed = json.loads(gateway.ask("sa", "--json").stdout)
+    return {sa["spi"]: sa for sa in listed if sa["direction"] == direction}
+
+
+def add(gateway, direction, spi, key, check=True):
+    file = gateway.net.logs / f"keys/{key}"
+    words = ["add", "site", "--direction", direction, "--spi", spi, "--algorithm", "aes128-gcm", "--key-file", file]
+    return gateway.ask("sa", *words, check=check)
+
+
+def test_a_rekey_loses_nothing(sites):
+    """New ones in at both ends, then new ones out, then the old ones go, under traffic."""
+    one, two = sites.running
+    pings = Pings(sites.ends[0].client, CLIENTS[1])
+    for own, other in ((one, 4), (two, 3)):
+        add(own, "in", 0x3000 + other, other)
+    for own, key in ((one, 3), (two, 4)):
+        add(own, "out", 0x3000 + key, key)
+    # Those of the policy are in use no more.
+    assert associations(one, "out")[0x1001]["state"] == "superseded"
+    before = associations(one, "out")[0x3003]["number"]
+    wait.until(lambda: associations(one, "out")[0x3003]["number"] > before + 5, "packets leave by the new one")
+    for gateway, own, other in ((one, 0x1001, 0x1002), (two, 0x1002, 0x1001)):
+        gateway.ask("sa", "delete", "site", "--direction", "out", "--spi", own)
+        gateway.ask("sa", "delete", "site", "--direction", "in", "--spi", other)
+    assert set(associations(one, "in")) == {0x3004} and set(associations(two, "in")) == {0x3003}
+    number = associations(two, "in")[0x3003]["number"]
+    wait.until(lambda: associations(two, "in")[0x3003]["number"] > number, "packets come in by the new one")
+    # A reload brings those of the policy back, and the new ones stay in use.
+    for gateway in sites.running:
+        gateway.apply_more("")
+    assert associations(one, "out")[0x3003]["state"] == "active"
+    assert pings.lost() == 0
+    # The same key cannot be added again, nor one of the policy.
+    for key in (1, 2, 3):
+        refused = add(one, "out", 0x5000, key, check=False)
+        assert refused.returncode == 1 and "same key" in said(refused), refused
+    for gateway, key in ((one, 3), (two, 4)):
+        gateway.ask("sa", "delete", "site", "--direction", "out", "--spi", 0x3000 + key)
+    works(sites)
+    for gateway in sites.running:
+        gateway.ask("sa", "flush", "--tunnel", "site")
+        assert json.loads(gateway.ask("sa", "--json").stdout) == []
+    assert not sites.ends[0].client.ping(CLIENTS[1])
+    for gateway in sites.running:
+        gateway.apply_more(f'[[rule]]\nname = "back"\nfrom = "lan"\nprotocol = "tcp"\ndport = 9\naction = "drop"\n')
+    works(sites)
+
+
+def test_a_file_that_others_can_read_is_refused(sites):
+    gateway = sites.running[0]
+    file = gateway.net.logs / "keys/1"
+    file.chmod(0o644)
+    try:
+        refused = gateway.ask("apply", gateway.policy, check=False)
+        assert refused.returncode != 0 and "chmod 600" in said(refused), refused
+    finally:
+        file.chmod(0o600)
+    gateway.ask("apply", gateway.policy)
+    works(sites)
+
+
+def test_policies_that_are_shown_have_no_key(sites):
+    gateway = sites.running[0]
+    shown = gateway.ask("policies", check=False).stdout + gateway.ask("status", "--json").stdout
+    assert not any(key in shown for key in KEYS.values())
