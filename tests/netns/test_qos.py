@@ -91,6 +91,11 @@ def watched(net, *words):
     return json.loads(net.office.ask("queues", "--json", *words).stdout)
 
 
+def is_about_the_root(rate):
+    """True for 8 Mbit/s, of which a late look takes a part, and to which a late worker adds."""
+    return 4e6 < rate < 16e6
+
+
 def test_rate_backlog_and_delay_are_told_while_packets_wait(net):
     with opened(net.remote, REMOTE, BULK) as remote, opened(net.client, None, 0) as client:
         client.sendto(b"open", (REMOTE, BULK))
@@ -99,8 +104,7 @@ def test_rate_backlog_and_delay_are_told_while_packets_wait(net):
         views = watched(net, "--seconds", "0.5")
         (rest,) = [leaf for view in views for leaf in view["queues"] if leaf["name"] == "rest"]
         now = rest["now"]
-        # 8 Mbit/s, of which a late look takes a part.
-        assert 6e6 < now["rate_bps"] < 10e6, now
+        assert is_about_the_root(now["rate_bps"]), now
         assert 100_000_000 < now["delay"]["p50"] <= now["delay"]["p99"] <= now["delay"]["max"]
         assert rest["waiting"] > 100 and rest["waiting_bytes"] == BYTES * rest["waiting"]
         told = json.loads(net.office.ask("explain", "--live", "--json", f"lan udp {CLIENT}:40123 > {REMOTE}:{BULK}").stdout)
@@ -121,7 +125,7 @@ def test_subscribers_are_listed_by_rate_and_by_backlog(net):
         for words in [("--by", "rate"), ("--by", "backlog"), ("--of", "subscriber")]:
             first, *_ = watched(net, "--subscribers", "5", "--seconds", "0.3", *words)
             assert (first["subscriber"], first["queue"], first["side"]) == (CLIENT, "subscriber", "on")
-            assert 6e6 < first["rate_bps"] < 10e6, first
+            assert is_about_the_root(first["rate_bps"]), first
             assert first["waiting"] > 0 and first["waiting_bytes"] == BYTES * first["waiting"]
             assert first["sent"]["packets"] > 0 and first["delay_ns"] > 10_000_000
             assert 10_000_000 < first["delay"]["p50"] <= first["delay"]["p99"] <= 2**32
