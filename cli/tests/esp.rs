@@ -2,10 +2,11 @@
 //! tshark dissects what leaves. All suites, IPv4 and IPv6 inside and outside.
 #![allow(clippy::unwrap_used)]
 
+#[path = "../../esp/tests/peer/mod.rs"]
+mod peer;
 mod run;
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::process::{Command, Stdio};
 
@@ -18,9 +19,6 @@ use wire::{Nanos, build, ethernet};
 
 /// Port that all packets go to.
 const DPORT: u16 = 52_000;
-
-/// Debian's own Python, for which Debian's scapy is installed.
-const PYTHON: &str = "/usr/bin/python3";
 
 /// A tunnel of one suite, by its number among all.
 struct Tunnel {
@@ -222,15 +220,8 @@ fn skip(what: &str) {
 
 #[test]
 fn scapy_is_the_other_end_of_every_suite() {
-    let has_scapy = Command::new(PYTHON)
-        .args(["-c", "import scapy.layers.ipsec, cryptography"])
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success());
-    if !has_scapy {
-        return skip(
-            "/usr/bin/python3 with scapy and cryptography (Debian: python3-scapy, python3-cryptography)",
-        );
+    if !peer::is_there() {
+        return skip(peer::NEEDS);
     }
     let room = Room::new("esp-scapy");
     let tunnels = tunnels();
@@ -247,7 +238,7 @@ fn scapy_is_the_other_end_of_every_suite() {
         lines += &tunnel.line(Way::Out, number, inner, packet);
         lines += &tunnel.line(Way::In, number, inner, packet);
     }
-    let answers = ask(&lines);
+    let answers = peer::ask(&root().join("esp"), lines);
     assert_eq!(answers.len(), 2 * out.len());
     let mut from_peer = Vec::new();
     for (place, pair) in answers.chunks(2).enumerate() {
@@ -312,24 +303,6 @@ fn the_summary_has_security_associations_and_tells_of_their_lifetimes() {
     // No key is in any of it.
     let [key, _] = tunnel.keys(Way::Out);
     assert!(!told.contains(&key) && !json.to_string().contains(&key));
-}
-
-/// What scapy's end answers to these lines.
-fn ask(lines: &str) -> Vec<String> {
-    let mut peer = Command::new(PYTHON)
-        .arg(root().join("esp/tests/scapy_peer.py"))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::inherit())
-        .spawn()
-        .unwrap();
-    let mut stdin = peer.stdin.take().unwrap();
-    let lines = lines.to_owned();
-    let writer = std::thread::spawn(move || stdin.write_all(lines.as_bytes()));
-    let output = peer.wait_with_output().unwrap();
-    writer.join().unwrap().unwrap();
-    assert!(output.status.success());
-    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
 }
 
 /// Algorithms by Wireshark's names: those that it has.

@@ -15,6 +15,6 @@ mod transform;
 mod window;
 
 pub use fingerprint::Fingerprint;
-pub use packet::Packet;
+pub use packet::{Packet, SPARE};
 pub use transform::{Forged, KeyError, Keys, Transform, expand, locked};
 pub use window::{Place, Window};

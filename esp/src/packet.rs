@@ -3,7 +3,7 @@
 use wire::esp::{Esn, HEADER_LEN, Suite};
 
 /// Bytes in front of the ESP header that a transform may use meanwhile; it leaves them as they were.
-pub(crate) const SPARE: usize = 4;
+pub const SPARE: usize = 4;
 
 /// An ESP packet in memory.
 #[derive(Debug)]

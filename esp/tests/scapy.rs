@@ -2,21 +2,16 @@
 //! with and without UDP encapsulation and extended numbers.
 #![allow(clippy::unwrap_used)]
 
+mod peer;
+
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::process::{Command, Stdio};
+use std::path::Path;
 
 use esp::format::{self, DontFragment, Outer};
-use esp::{Keys, Packet, Transform, expand};
+use esp::{Keys, Packet, SPARE, Transform, expand};
 use wire::esp::{Direction, Esn, HEADER_LEN, HeaderMut, NAT_PORT, SUITES, Secret, Suite, Tfc};
 use wire::header::Protocol;
-
-/// Debian's own Python, for which Debian's scapy is installed.
-const PYTHON: &str = "/usr/bin/python3";
-
-/// Spare bytes that a packet of `esp` begins with.
-const SPARE: usize = 4;
 
 /// A packet to make, in each of the ways.
 struct Trial {
@@ -33,35 +28,15 @@ struct Trial {
 
 #[test]
 fn scapy_and_we_open_each_others_packets() {
-    let has_scapy = Command::new(PYTHON)
-        .args(["-c", "import scapy.layers.ipsec, cryptography"])
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success());
-    if !has_scapy {
-        assert!(std::env::var_os("CI").is_none(), "needs {PYTHON} with scapy and cryptography");
-        eprintln!(
-            "SKIPPED: needs {PYTHON} with scapy and cryptography (Debian: python3-scapy, python3-cryptography)"
-        );
+    if !peer::is_there() {
+        assert!(std::env::var_os("CI").is_none(), "needs {}", peer::NEEDS);
+        eprintln!("SKIPPED: needs {}", peer::NEEDS);
         return;
     }
     let trials = trials();
-    let lines: String = trials.iter().map(Trial::line).collect();
-    let mut peer = Command::new(PYTHON)
-        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/scapy_peer.py"))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::inherit())
-        .spawn()
-        .unwrap();
-    let mut stdin = peer.stdin.take().unwrap();
-    let writer = std::thread::spawn(move || stdin.write_all(lines.as_bytes()));
-    let output = peer.wait_with_output().unwrap();
-    writer.join().unwrap().unwrap();
-    assert!(output.status.success());
-    let answers = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(answers.lines().count(), trials.len());
-    for (trial, answer) in trials.iter().zip(answers.lines()) {
+    let answers = peer::ask(Path::new(env!("CARGO_MANIFEST_DIR")), trials.iter().map(Trial::line).collect());
+    assert_eq!(answers.len(), trials.len());
+    for (trial, answer) in trials.iter().zip(&answers) {
         let (opened, sealed) = answer.split_once(' ').unwrap();
         let name = format!("{} {:?} {} bytes", trial.suite.name(), trial.esn, trial.inner.len());
         // TFC padding stays behind the inner packet, whose own length ends it.

@@ -7,12 +7,9 @@
 use std::sync::LazyLock;
 
 use esp::format;
-use esp::{Forged, Keys, Packet, Transform, expand};
+use esp::{Forged, Keys, Packet, SPARE, Transform, expand};
 use libfuzzer_sys::fuzz_target;
 use wire::esp::{Direction, Esn, HEADER_LEN, SUITES, Secret, Suite};
-
-/// Spare bytes in front of the ESP header.
-const SPARE: usize = 4;
 
 static TRANSFORMS: LazyLock<Vec<Box<dyn Transform>>> = LazyLock::new(|| {
     let key = |len: u8| Secret::new((0..len).collect());

@@ -81,7 +81,9 @@ fuzz_target!(|data: &[u8]| {
         let mut bytes = datagram.to_vec();
         let mut at = 0;
         // Answers read as requests.
-        while let Some(length) = bytes.get(at..at + 4).and_then(|four| four.try_into().ok()).map(u32::from_ne_bytes) {
+        while let Some(length) =
+            bytes.get(at..at + 4).and_then(|four| four.try_into().ok()).map(u32::from_ne_bytes)
+        {
             bytes[at + 6] |= 1;
             count += usize::from(bytes[at + 4] == 16);
             at += (length as usize).next_multiple_of(4);

@@ -1,7 +1,7 @@
 //! Security associations of a live gateway: those of its policy, and those added at run time, as they are asked for, shown and counted.
 
 use dataplane::flow::owner_of_sa;
-use dataplane::sa::{Bound, Origin, SaErrors, SaView};
+use dataplane::sa::{Origin, SaErrors, SaView};
 use dataplane::tables::Tables;
 use serde::{Deserialize, Serialize};
 use wire::esp::{Direction, Suite};
@@ -116,23 +116,6 @@ pub struct Deleted {
     pub deleted: usize,
 }
 
-/// The direction of that name.
-pub(crate) fn direction(name: &str) -> Option<Direction> {
-    match name {
-        "in" => Some(Direction::In),
-        "out" => Some(Direction::Out),
-        _ => None,
-    }
-}
-
-/// The name of a direction.
-pub(crate) const fn name(direction: Direction) -> &'static str {
-    match direction {
-        Direction::In => "in",
-        Direction::Out => "out",
-    }
-}
-
 /// Suite of these algorithms.
 pub(crate) fn suite(request: &AssociationRequest) -> Option<&'static Suite> {
     Suite::named(&request.algorithm, request.auth.as_deref())
@@ -176,7 +159,7 @@ fn view(sa: &SaView, is_active: bool, worker: Option<u16>, tables: &Tables) -> O
     let SaErrors { replayed, icv_wrong, length, trailer, expired } = sa.errors;
     Some(AssociationView {
         tunnel: tables.interface(tunnel.interface)?.name.clone(),
-        direction: name(sa.direction).to_owned(),
+        direction: sa.direction.name().to_owned(),
         spi: sa.spi,
         local: tunnel.local.to_ip().to_string(),
         remote: tunnel.remote.to_ip().to_string(),
@@ -191,13 +174,7 @@ fn view(sa: &SaView, is_active: bool, worker: Option<u16>, tables: &Tables) -> O
         number: sa.number,
         packets: sa.packets,
         bytes: sa.bytes,
-        reached: sa.reached.map(|bound| {
-            match bound {
-                Bound::Soft => "soft",
-                Bound::Hard => "hard",
-            }
-            .to_owned()
-        }),
+        reached: sa.reached.map(|bound| bound.name().to_owned()),
         replayed,
         icv_wrong,
         length,

@@ -27,7 +27,8 @@ pub(crate) const SEARCH_ALGORITHM: Words<SearchAlgorithm> = &[
     ("diagram", SearchAlgorithm::Bdd),
 ];
 
-pub(crate) const DIRECTION: Words<Direction> = &[("in", Direction::In), ("out", Direction::Out)];
+pub(crate) const DIRECTION: Words<Direction> =
+    &[(Direction::In.name(), Direction::In), (Direction::Out.name(), Direction::Out)];
 
 pub(crate) const FRAGMENT_WHEN: Words<FragmentWhen> =
     &[("before", FragmentWhen::Before), ("after", FragmentWhen::After)];

@@ -6,7 +6,7 @@ mod suite;
 
 pub use secret::{BadHex, Secret};
 pub use suite::{
-    Cipher, Direction, EcnUse, Esn, Integrity, Mode, NAT_PORT, SUITES, Standing, Suite, SuiteName,
+    Cipher, Direction, EcnUse, Esn, Integrity, LEAST_SPI, Mode, NAT_PORT, SUITES, Standing, Suite, SuiteName,
     TRAILER_LEN, Tfc, Udp,
 };
 

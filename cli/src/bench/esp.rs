@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use esp::{Keys, Packet, Transform};
+use esp::{Keys, Packet, SPARE, Transform};
 use policy::Policy;
 use tally::NoTally;
 use wire::PortId;
@@ -358,9 +358,6 @@ impl Raw {
         rounds[ROUNDS / 2]
     }
 }
-
-/// Bytes in front of the ESP header that a packet in memory has.
-const SPARE: usize = 4;
 
 #[cfg(test)]
 mod tests {

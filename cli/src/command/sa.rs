@@ -140,11 +140,11 @@ enum Direction {
 
 impl Direction {
     fn name(self) -> String {
-        match self {
-            Direction::In => "in",
-            Direction::Out => "out",
-        }
-        .to_owned()
+        let direction = match self {
+            Direction::In => wire::esp::Direction::In,
+            Direction::Out => wire::esp::Direction::Out,
+        };
+        direction.name().to_owned()
     }
 }
 

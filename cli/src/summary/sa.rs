@@ -6,7 +6,6 @@ use dataplane::Replay;
 use dataplane::sa::{Bound, SaView};
 use serde_json::{Map, Value, json};
 use wire::Nanos;
-use wire::esp::Direction;
 
 use crate::screen::{HEADING, Table, bytes, number};
 
@@ -31,7 +30,7 @@ pub(super) fn notes(replay: &mut Replay, start: Nanos) -> Vec<String> {
         .into_iter()
         .map(|event| {
             let after = event.at.since(start);
-            let (bound, spi, direction) = (bound_word(event.bound), event.spi, word(event.direction));
+            let (bound, spi, direction) = (event.bound.name(), event.spi, event.direction.name());
             format!("the {bound} lifetime of the security association {spi:#x} ({direction}) was reached {after} after the start")
         })
         .collect();
@@ -41,30 +40,16 @@ pub(super) fn notes(replay: &mut Replay, start: Nanos) -> Vec<String> {
     notes
 }
 
-fn word(direction: Direction) -> &'static str {
-    match direction {
-        Direction::In => "in",
-        Direction::Out => "out",
-    }
-}
-
-fn bound_word(bound: Bound) -> &'static str {
-    match bound {
-        Bound::Soft => "soft",
-        Bound::Hard => "hard",
-    }
-}
-
 impl SaRow {
     pub(super) fn to_json(&self) -> Value {
         let SaRow { tunnel, view } = self;
         let mut object = Map::new();
         object.insert("tunnel".to_owned(), tunnel.as_str().into());
-        object.insert("direction".to_owned(), word(view.direction).into());
+        object.insert("direction".to_owned(), view.direction.name().into());
         object.insert("spi".to_owned(), view.spi.into());
         object.insert("algorithm".to_owned(), view.suite.algorithm().into());
         object.insert("auth".to_owned(), view.suite.auth().into());
-        object.insert("reached".to_owned(), view.reached.map(bound_word).into());
+        object.insert("reached".to_owned(), view.reached.map(Bound::name).into());
         object.extend(view.counters().map(|(name, count)| (name.replace('-', "_"), count.into())));
         json!(object)
     }
@@ -81,9 +66,9 @@ pub(super) fn print(out: &mut impl Write, rows: &[SaRow]) -> io::Result<()> {
         let errors = view.counters().into_iter().skip(3).filter(|(_, count)| *count > 0);
         let mut remarks: Vec<String> =
             errors.map(|(name, count)| format!("{} {name}", number(count))).collect();
-        remarks.extend(view.reached.map(|reached| format!("{} lifetime reached", bound_word(reached))));
+        remarks.extend(view.reached.map(|reached| format!("{} lifetime reached", reached.name())));
         table.row([
-            format!("{tunnel} {}", word(view.direction)),
+            format!("{tunnel} {}", view.direction.name()),
             format!("{:#x}", view.spi),
             format!("{}", view.suite),
             number(view.packets),

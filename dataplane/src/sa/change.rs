@@ -117,7 +117,7 @@ impl SaAddition {
     pub fn new(tables: &Tables, request: &SaRequest<'_>) -> Result<SaAddition, SaError> {
         let SaRequest { tunnel, direction, spi, esn, suite, keys } = *request;
         let place = tables.interface_named(tunnel);
-        let found = place.and_then(|place| tables.tunnels.list.get(usize::from(tables.tunnel_of(place)?)));
+        let found = place.and_then(|place| tables.tunnel_at(place));
         let ends = found.ok_or_else(|| SaError::NoTunnel(tunnel.to_owned()))?;
         let transform = Arc::from(expand(suite, keys, direction)?);
         let other = match direction {
@@ -130,10 +130,7 @@ impl SaAddition {
         if list.iter().any(|tunnel| has_key(&tunnel.out) || tunnel.inward.iter().any(has_key)) {
             return Err(SaError::SameKey);
         }
-        let destination = match direction {
-            Direction::In => ends.local,
-            Direction::Out => ends.remote,
-        };
+        let destination = ends.destination(direction);
         let spec = SaSpec {
             direction,
             spi,

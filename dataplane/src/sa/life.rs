@@ -65,6 +65,16 @@ pub enum Bound {
     Hard,
 }
 
+impl Bound {
+    /// The bound's word in policies and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Bound::Soft => "soft",
+            Bound::Hard => "hard",
+        }
+    }
+}
+
 /// The hard lifetime has been reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Expired;

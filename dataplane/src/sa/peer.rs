@@ -27,7 +27,7 @@ impl Peer {
     }
 }
 
-/// What the policy says of the peer's end.
+/// The policy's word on the peer's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Given {
     peer: Peer,

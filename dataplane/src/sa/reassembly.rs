@@ -15,7 +15,7 @@ use crate::fragmentation::MAX_HEADER_LEN;
 /// Datagrams under way, at most.
 const DATAGRAMS: usize = 64;
 
-/// Those of one source.
+/// Datagrams of one source at once.
 const OF_A_SOURCE: usize = 16;
 
 /// Bytes of the longest packet, without its IP header.
@@ -39,7 +39,7 @@ struct Datagram {
     /// Header of the first fragment.
     header: [u8; MAX_HEADER_LEN],
     header_len: usize,
-    /// What it carries, as the first fragment says.
+    /// Protocol of the payload, as the first fragment says.
     protocol: Protocol,
     congestion: Congestion,
     payload: Box<[u8]>,

@@ -6,7 +6,7 @@
 //! before and a forged packet change nothing. ESP for other addresses goes on as it is. No answer is ever given to an outer packet.
 
 use esp::format::untrail;
-use esp::{Packet, Place};
+use esp::{Packet, Place, SPARE};
 use tally::{Op, Region, Tally};
 use wire::esp::{EcnUse, HEADER_LEN, Header, NAT_PORT, Udp};
 use wire::header::Protocol;
@@ -29,9 +29,6 @@ pub(crate) use path_mtu::Quote;
 /// The stage.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Decap;
-
-/// Bytes in front of the ESP header that a packet in memory needs: the end of the outer header.
-pub(super) const SPARE: usize = 4;
 
 impl Stage for Decap {
     const ABOUT: About = About {
@@ -154,7 +151,7 @@ fn carried(frame: &Frame, source: Address) -> Result<Option<Carried>, Reason> {
     }
 }
 
-/// What the outer packet said, once it has been opened.
+/// Contents of an outer packet that has been opened.
 struct Opened {
     /// Interface of the tunnel.
     interface: PortId,

@@ -7,8 +7,8 @@
 //! Sequence numbers go in the order of frames. So `run` seals up to the first packet that may take numbers as it leaves (one to be
 //! answered or fragmented, or with another beside it), and leaves those behind it for then.
 
-use esp::Packet;
 use esp::format::{self, DontFragment, Outer};
+use esp::{Packet, SPARE};
 use policy::model::{DfBit, FragmentWhen};
 use tally::{Op, Region, Tally};
 use wire::checksum::Sum;
@@ -18,14 +18,13 @@ use wire::header::Protocol;
 use wire::meta::Fields;
 use wire::{Family, Frame, Part, PortId, ipv4, ipv6, udp};
 
-use super::decap::SPARE;
 use super::queue::ANSWERED;
 use super::underlay::{self, Way};
 use super::{About, Cx, Packets, Stage, Step, cipher, fragment, header, link, take};
 use crate::flag;
 use crate::hop::Hop;
 use crate::sa::{Expired, Peer, SA_BYTES, UsedUp};
-use crate::tables::{Address, Tables};
+use crate::tables::{Address, Tables, Tunnel};
 use crate::tunnel;
 use crate::verdict::{Reason, Verdict};
 
@@ -102,9 +101,8 @@ impl Stage for Encap {
 
 /// True for a packet that is fragmented before it is encrypted.
 fn is_fragmented_before(frame: &Frame, tables: &Tables) -> bool {
-    let tunnel = || tables.tunnels.list.get(usize::from(tables.tunnel_of(frame.meta.egress)?));
-    frame.meta.flags & flag::CUT != 0
-        && tunnel().is_some_and(|tunnel| tunnel.fragment == FragmentWhen::Before)
+    let is_before = |tunnel: &Tunnel| tunnel.fragment == FragmentWhen::Before;
+    frame.meta.flags & flag::CUT != 0 && tables.tunnel_at(frame.meta.egress).is_some_and(is_before)
 }
 
 /// Seals a packet that is queued behind another, where it leaves by a tunnel. False if it cannot leave.

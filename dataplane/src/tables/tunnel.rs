@@ -51,6 +51,14 @@ pub struct Tunnel {
 }
 
 impl Tunnel {
+    /// Outer destination of the packets of a direction.
+    pub fn destination(&self, direction: Direction) -> Address {
+        match direction {
+            Direction::In => self.local,
+            Direction::Out => self.remote,
+        }
+    }
+
     /// Largest inner packet where outer ones have `outer` bytes at most.
     pub(crate) fn inner_mtu(&self, outer: u16) -> u16 {
         let suite = self.out.transform.suite();
@@ -127,5 +135,11 @@ impl Tables {
     #[inline(always)]
     pub fn tunnel_of(&self, interface: PortId) -> Option<u16> {
         self.interfaces.get(usize::from(interface.0))?.tunnel
+    }
+
+    /// The tunnel that an interface is.
+    #[inline]
+    pub fn tunnel_at(&self, interface: PortId) -> Option<&Tunnel> {
+        self.tunnels.list.get(usize::from(self.tunnel_of(interface)?))
     }
 }

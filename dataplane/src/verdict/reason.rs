@@ -164,7 +164,7 @@ pub enum Reason {
     Replayed,
     /// A fragment of an ESP packet came for the gateway's end of a tunnel.
     TunnelFragment,
-    /// What came out of a tunnel is ESP for the gateway's end of a tunnel once more.
+    /// A packet out of a tunnel is ESP for the gateway's end of a tunnel once more.
     TunnelNested,
     /// A dummy packet of the peer (RFC 4303, section 2.6), which is to be dropped.
     TunnelDummy,

@@ -5,22 +5,17 @@ use axum::body::{Body, to_bytes};
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use dataplane::sa::{SaError, SaRefused};
-use wire::esp::{Direction, Esn, Secret};
+use wire::esp::{Direction, Esn, LEAST_SPI, Secret};
 use zeroize::Zeroize;
 
 use super::Desk;
 use super::trouble::{Answer, Trouble, trouble};
 use crate::request::Request;
-use crate::sa::{
-    AssociationName, AssociationRequest, AssociationView, Deleted, FlushQuery, direction, suite,
-};
+use crate::sa::{AssociationName, AssociationRequest, AssociationView, Deleted, FlushQuery, suite};
 use crate::supervisor::{SaAsked, SaTrouble};
 
 /// Longest body, in bytes.
 const MOST: usize = 16_384;
-
-/// Smallest index that is not reserved (RFC 4303, section 2.1).
-const LEAST_SPI: u32 = 256;
 
 pub(super) async fn sas(State(desk): State<Desk>) -> Answer<Json<Vec<AssociationView>>> {
     Ok(Json(desk.overview().await?.associations()))
@@ -93,7 +88,7 @@ fn asked(request: &AssociationRequest) -> Answer<SaAsked> {
 }
 
 fn direction_of(name: &str) -> Answer<Direction> {
-    direction(name).ok_or_else(|| {
+    Direction::named(name).ok_or_else(|| {
         let error = format!("there is no direction \"{name}\"");
         trouble(StatusCode::UNPROCESSABLE_ENTITY, error, "it is `in` or `out`")
     })

@@ -158,11 +158,7 @@ impl Reserve {
 fn text(sequences: &[Known], number: impl Fn(&Known) -> u64) -> String {
     let mut text = format!("{HEAD}\n");
     for known in sequences {
-        let direction = match known.direction {
-            Direction::In => "in",
-            Direction::Out => "out",
-        };
-        let _ = write!(text, "{direction} ");
+        let _ = write!(text, "{} ", known.direction.name());
         for byte in known.fingerprint.to_bytes() {
             let _ = write!(text, "{byte:02x}");
         }
@@ -195,11 +191,7 @@ fn parse(text: &str) -> Result<Vec<Known>, usize> {
     }
     let known = |line: &str| {
         let mut words = line.split(' ');
-        let direction = match words.next()? {
-            "in" => Direction::In,
-            "out" => Direction::Out,
-            _ => return None,
-        };
+        let direction = Direction::named(words.next()?)?;
         let digits =
             words.next().filter(|digits| digits.len() == 2 * Fingerprint::LEN && digits.is_ascii())?;
         let mut bytes = [0; Fingerprint::LEN];

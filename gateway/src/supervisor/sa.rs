@@ -9,7 +9,6 @@ use wire::esp::{Direction, Esn, Secret, Suite};
 use super::Supervisor;
 use super::worker::Workers;
 use crate::reload::BuildError;
-use crate::sa::name;
 
 /// Security association that is asked for.
 pub struct SaAsked {
@@ -80,7 +79,7 @@ impl Supervisor {
         known.push(sa.known());
         self.reserve.top_up(&tables, &known).map_err(BuildError::Reserve)?;
         self.workers.change_sa(&sa.id, || sa.prepare()).map_err(SaError::Refused)?;
-        info!(tunnel, direction = name(direction), spi, "security association added");
+        info!(tunnel, direction = direction.name(), spi, "security association added");
         self.added.0.push(sa);
         Ok(())
     }
@@ -93,18 +92,13 @@ impl Supervisor {
         spi: u32,
     ) -> Result<(), SaTrouble> {
         let tables = &self.reload.tables;
-        let place = tables.interface_named(tunnel).and_then(|place| tables.tunnel_of(place));
-        let found = place.and_then(|place| tables.tunnels.list.get(usize::from(place)));
+        let found = tables.interface_named(tunnel).and_then(|place| tables.tunnel_at(place));
         let found = found.ok_or_else(|| SaError::NoTunnel(tunnel.to_owned()))?;
-        let destination = match direction {
-            Direction::In => found.local,
-            Direction::Out => found.remote,
-        };
-        let id = SaId { direction, spi, destination };
+        let id = SaId { direction, spi, destination: found.destination(direction) };
         let deleted = self.workers.delete_sa(&id);
         self.added.0.retain(|sa| sa.id != id);
         if deleted {
-            info!(tunnel, direction = name(direction), spi, "security association deleted");
+            info!(tunnel, direction = direction.name(), spi, "security association deleted");
             Ok(())
         } else {
             Err(SaError::Refused(SaRefused::Unknown).into())
@@ -115,8 +109,7 @@ impl Supervisor {
     pub(super) fn flush_sas(&mut self, tunnel: Option<&str>) -> usize {
         let all = self.overview().associations();
         let of = all.iter().filter(|sa| tunnel.is_none_or(|tunnel| sa.tunnel == tunnel));
-        let named =
-            of.filter_map(|sa| Some((sa.tunnel.clone(), crate::sa::direction(&sa.direction)?, sa.spi)));
+        let named = of.filter_map(|sa| Some((sa.tunnel.clone(), Direction::named(&sa.direction)?, sa.spi)));
         let named: Vec<_> = named.collect();
         named
             .iter()

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use ipnet::IpNet;
-use wire::esp::{Direction, Esn, Standing};
+use wire::esp::{Direction, Esn, LEAST_SPI, Standing};
 
 use super::interface::unusable;
 use super::{In, Validator};
@@ -13,9 +13,6 @@ use crate::model::{
     FragmentWhen, Interface, Legacy, Lifetime, Policy, RouteTarget, StaticSa, Tunnel, WindowSize,
 };
 use crate::tunnel::{LEAST_MTU, interfaces_to, mtu};
-
-/// Smallest index that is not reserved (RFC 4303, section 2.1).
-const LEAST_SPI: u32 = 256;
 
 impl<'a> Validator<'a> {
     pub(super) fn tunnels(&mut self) {

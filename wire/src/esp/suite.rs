@@ -9,6 +9,9 @@ use crate::{esp, ipv4, ipv6, udp};
 /// UDP port of IKE and of encapsulated ESP behind a NAT (RFC 3948).
 pub const NAT_PORT: u16 = 4500;
 
+/// Smallest SPI that is not reserved (RFC 4303, section 2.1).
+pub const LEAST_SPI: u32 = 256;
+
 /// Bytes of pad length and next header, behind the padding (RFC 4303, section 2).
 pub const TRAILER_LEN: usize = 2;
 
@@ -96,6 +99,21 @@ pub enum Direction {
     In,
     /// Sent packets are sealed.
     Out,
+}
+
+impl Direction {
+    /// The direction's word in policies and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Direction::In => "in",
+            Direction::Out => "out",
+        }
+    }
+
+    /// The direction of that word.
+    pub fn named(name: &str) -> Option<Direction> {
+        [Direction::In, Direction::Out].into_iter().find(|direction| direction.name() == name)
+    }
 }
 
 /// Traffic flow confidentiality padding (RFC 4303, section 2.7): zeros between the inner packet and the padding.

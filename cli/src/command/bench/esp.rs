@@ -24,7 +24,7 @@ pub(super) struct Esp {
     /// Length of the frames in clear, without check sequence; may be given several times.
     #[arg(long, value_name = "N", default_values_t = [64, 512, 1_420], value_parser = value_parser!(u32).range(LENGTHS))]
     bytes: Vec<u32>,
-    /// What is done with them; may be given several times (all of it if it is not).
+    /// Direction of the frames; may be given several times (all of it if it is not).
     #[arg(long, value_enum)]
     direction: Vec<Direction>,
     /// Print an array of `{algorithm, bytes, direction, mpps, gbps, library, raw_mpps}`; `raw_mpps` is the cipher's alone, and Gbit/s

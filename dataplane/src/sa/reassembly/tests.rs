@@ -63,7 +63,7 @@ fn fragments_in_any_order_make_the_packet() {
     }
 }
 
-/// What is put together has each byte from exactly one fragment, or nothing is.
+/// A datagram put together has each byte from exactly one fragment, or nothing is.
 #[test]
 fn no_byte_comes_from_two_fragments() {
     let mut random = Random::new(5);
