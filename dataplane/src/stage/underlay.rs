@@ -12,7 +12,6 @@ use crate::verdict::Reason;
 ///
 /// # Errors
 /// No route leads to the peer, or its neighbour is not known yet: the packet waits as it was received.
-#[cold]
 #[inline(never)]
 pub(super) fn ready<T: Tally>(egress: PortId, cx: &mut Cx<'_, T>) -> Result<(), Step> {
     let way = way(egress, cx)?;
