@@ -149,7 +149,7 @@ fn departures(pace: Pace, count: usize, time: Duration) -> Result<(Vec<u64>, f64
     let started = Instant::now();
     let before = processor_time();
     // Where the rate cannot be reached, as far as it gets.
-    let patience = time * 2 + Duration::from_secs(1);
+    let patience = time * 2 + Duration::from_secs(5);
     while account.sent.load(Ordering::Relaxed) < count as u64 && started.elapsed() < patience {
         thread::sleep(Duration::from_millis(10));
     }
@@ -328,14 +328,15 @@ mod tests {
         assert_eq!(exact, 5.0 / 7.0);
     }
 
+    /// Others may have the core for a while, and what is late then is made up for; but no frame departs before its time.
     #[test]
-    fn frames_depart_at_the_rate() {
+    fn frames_depart_no_faster_than_the_rate() {
         let pace = Pace { bytes: 242, overhead: 0, mbit: 25 };
+        let before = Instant::now();
         let Outcome { worker, plain, .. } = measure(pace, Duration::from_millis(200)).expect("it runs");
-        for Precision { departures, rate, .. } in [worker, plain] {
-            assert_eq!(departures, 2_582);
-            // Others may have the core for a while: then it is less, and never more.
-            assert!(rate < 1.01, "{rate}");
-        }
+        let took = before.elapsed().as_nanos() as f64;
+        assert_eq!([worker.departures, plain.departures], [2_582; 2]);
+        let gaps = WARM_UP + worker.departures - 1 + plain.departures - 1;
+        assert!(took >= gaps as f64 * pace.gap(), "{took} ns for {gaps} times {}", pace.gap());
     }
 }
