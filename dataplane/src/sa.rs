@@ -31,13 +31,14 @@ pub use change::{Prepared, RetiredSa, SaAddition, SaChange, SaError, SaId, SaRef
 pub use count::{SaErrors, SaView};
 pub use esp::{Fingerprint, Keys};
 use event::Events;
-pub use event::SaEvent;
+pub use event::{SaEvent, SaNews};
 pub(crate) use learnt::LAG;
-use learnt::{Learnt, News};
+use learnt::Learnt;
+pub use learnt::PathNews;
 pub use life::{Bound, Used};
 pub(crate) use life::{Expired, Life};
-pub(crate) use peer::Peer;
-use peer::{Followed, Given};
+use peer::Followed;
+pub use peer::{Given, Peer};
 use reassembly::Reassembly;
 pub(crate) use reassembly::{Congestion, Fragment, Whole};
 pub(crate) use reload::SasPlan;
@@ -62,7 +63,9 @@ pub struct Sas {
     index: HashMap<(u32, Address), u32, RandomState>,
     /// Associations of packets that leave, by the number of their tunnel, each with the one in use last.
     outbound: Vec<Vec<Outbound>>,
-    /// Bounds that have been reached.
+    /// Ends that the peers of tunnels were last seen at, by the number of the tunnel.
+    followed: Vec<Followed>,
+    /// News that nobody has taken yet.
     events: Events,
     learnt: Learnt,
     /// Outer packets that came in fragments. A reload begins anew.
@@ -98,8 +101,6 @@ pub struct Inbound {
     errors: SaErrors,
     /// Numbers lost before the window was another one.
     lost_before: u64,
-    /// The peer's end, where it is followed.
-    followed: Followed,
     fingerprint: Fingerprint,
     origin: Origin,
 }
@@ -136,7 +137,6 @@ impl Inbound {
             life: Life::new(spec.soft, spec.hard),
             errors: SaErrors::default(),
             lost_before: 0,
-            followed: Followed::new(tunnel),
             transform: Arc::clone(&spec.transform),
             window,
             sequence: Arc::clone(&spec.sequence),
@@ -156,11 +156,10 @@ impl Inbound {
         self.life.check(&self.sequence.used, now)
     }
 
-    /// Returns the peer's end if that is news: only the packet with the highest number so far tells, so that what is late, or was
-    /// delayed by somebody, does not (RFC 7296, section 2.23).
+    /// True for the packet with the highest number so far.
     #[inline]
-    pub(crate) fn follow(&mut self, number: u64, source: Peer, now: Nanos) -> Option<Peer> {
-        if self.window.top() == number { self.followed.moved(source, now) } else { None }
+    pub(crate) fn is_latest(&self, number: u64) -> bool {
+        self.window.top() == number
     }
 
     /// Takes a packet in whose ICV is right, with so many bytes of text.
@@ -175,7 +174,8 @@ impl Inbound {
     #[inline]
     pub(crate) fn news(&mut self, now: Nanos) -> Option<SaEvent> {
         let bound = self.life.news(&self.sequence.used, now)?;
-        Some(SaEvent { at: now, tunnel: self.tunnel, direction: Direction::In, spi: self.spi, bound })
+        let news = SaNews::Bound { direction: Direction::In, spi: self.spi, bound };
+        Some(SaEvent { at: now, tunnel: self.tunnel, news })
     }
 
     /// Counts a packet that did not come in.
@@ -224,7 +224,8 @@ impl Outbound {
     #[inline]
     pub(crate) fn news(&mut self, now: Nanos) -> Option<SaEvent> {
         let bound = self.life.news(&self.sequence.used, now)?;
-        Some(SaEvent { at: now, tunnel: self.tunnel, direction: Direction::Out, spi: self.spi, bound })
+        let news = SaNews::Bound { direction: Direction::Out, spi: self.spi, bound };
+        Some(SaEvent { at: now, tunnel: self.tunnel, news })
     }
 }
 
@@ -232,7 +233,8 @@ impl Sas {
     /// Returns the security associations that the tables give. Numbers go on where those of the tables are.
     pub(crate) fn new(tables: &Tables) -> Sas {
         let list = &tables.tunnels.list;
-        let mut sas = Sas { events: Events::new(), ..Sas::default() };
+        let followed = list.iter().map(Followed::new).collect();
+        let mut sas = Sas { events: Events::new(), followed, ..Sas::default() };
         if list.is_empty() {
             return sas;
         }
@@ -252,23 +254,18 @@ impl Sas {
         sas
     }
 
-    /// Takes in another end of a tunnel's peer.
-    pub(crate) fn learn_peer(&mut self, tunnel: u16, peer: Peer, now: Nanos) {
-        self.learnt.learn(tunnel, News::Peer(peer), now);
-    }
-
     /// Number of the tunnel that an ICMP error for `local` quotes a packet of.
     pub(crate) fn quoted(&self, quote: &Quote, local: Address, tables: &Tables) -> Option<u16> {
         let mut numbered = tables.tunnels.list.iter().zip(0..);
         let has_sent = |(tunnel, number): &(&Tunnel, u16)| {
-            let mut sources = self.inbound.iter().filter(|sa| sa.tunnel == *number);
+            let followed = self.followed.get(usize::from(*number));
             tunnel.local == local
                 && tunnel.udp == quote.udp
                 && self
                     .outbound
                     .get(usize::from(*number))
                     .is_some_and(|out| out.iter().any(|sa| sa.spi == quote.spi))
-                && (tunnel.remote == quote.remote || sources.any(|sa| sa.followed.is_at(quote.remote)))
+                && (tunnel.remote == quote.remote || followed.is_some_and(|peer| peer.is_at(quote.remote)))
         };
         numbered.find(has_sent).map(|(_, number)| number)
     }
@@ -366,6 +363,7 @@ impl Sas {
             + self.outbound.iter().map(|list| list.capacity() * size_of::<Outbound>()).sum::<usize>()
             + self.index.capacity() * (size_of::<((u32, Address), u32)>() + 1)
             + self.inbound.iter().map(|sa| sa.window.memory_bytes()).sum::<usize>()
+            + self.followed.capacity() * size_of::<Followed>()
             + self.learnt.memory_bytes()
             + self.reassembly.memory_bytes()
     }

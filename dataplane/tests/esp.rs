@@ -4,13 +4,15 @@
 use std::rc::Rc;
 
 use dataplane::replay::Way;
-use dataplane::sa::{Keys, MOST_ADDED, MOST_OUT, SaAddition, SaChange, SaError, SaId, SaRefused, SaRequest};
+use dataplane::sa::{
+    Keys, MOST_ADDED, MOST_OUT, SaAddition, SaChange, SaError, SaId, SaNews, SaRefused, SaRequest,
+};
 use dataplane::state::{Cursor, Item};
 use dataplane::{Reason, Shard, Verdict};
 use wire::esp::{Direction, Esn, Secret, Suite};
 use wire::ethernet::Mac;
 use wire::random::Random;
-use wire::{PortId, build, ipv4, ipv6};
+use wire::{Nanos, PortId, build, ipv4, ipv6};
 
 use crate::scene::check::is_esp;
 use crate::scene::{self, Arrival, Gateway, Out, START, Sent, setup};
@@ -282,6 +284,60 @@ fn shards_of_the_same_tables_count_together() {
     }
     assert_eq!(through(&mut far, WAN, &sent).sent.len(), 20);
     assert_eq!(workers[0].shard.sas.outbound(0).unwrap().sequence.last(), 20);
+}
+
+/// Packets of the peer come in at one worker, and packets to it leave by all: what one has learnt of the way, the others are told.
+#[test]
+fn workers_tell_one_another_where_the_peer_is() {
+    let site = |remote: &str| site(1, 2, Outer::UdpV4, "").replace("192.0.2.2", remote);
+    let tables = Rc::new(scene::tables(&site("192.0.2.2")));
+    let mut workers = [0, 1].map(|_| Gateway::with_slots(Rc::clone(&tables), Way::Run, 200));
+    let mut far = Gateway::new(&self::site(2, 1, Outer::UdpV4, ""), Way::Run);
+    let mut random = Random::new(12);
+    let mut inward = |at: Nanos, source: [u8; 4]| {
+        let mut frame = through(&mut far, LAN, &[packet(2, 1, 40, &mut random)]).sent.remove(0).bytes;
+        frame[26..30].copy_from_slice(&source);
+        ipv4::fill_checksum(&mut frame[14..]);
+        Arrival { port: PortId(WAN), at, number: 0, bytes: frame }
+    };
+    let mut random = Random::new(13);
+    let mut leaves_for = |worker: &mut Gateway, at: Nanos| {
+        let bytes = packet(1, 2, 40, &mut random);
+        worker.receive(&[Arrival { port: PortId(LAN), at, number: 0, bytes }]);
+        <[u8; 4]>::try_from(&worker.out(usize::MAX).sent.remove(0).bytes[30..34]).unwrap()
+    };
+    let interface = tables.number_of(tables.tunnels.list[0].interface);
+    let told = |worker: &mut Gateway| {
+        let event = worker.shard.sas.take_events().next()?;
+        let SaNews::Path(news) = event.news else { panic!("{event:?}") };
+        Some(move || SaChange::Path { interface, news, at: event.at })
+    };
+    let after = |millis| START + Nanos::from_millis(millis);
+    let [one, two] = &mut workers;
+    one.receive(&[inward(after(0), [192, 0, 2, 77])]);
+    assert_eq!(one.out(usize::MAX).sent.len(), 1);
+    assert!(told(one).is_none(), "it does not hold yet");
+    one.tend(after(200));
+    let moved = told(one).expect("news");
+    assert_eq!(leaves_for(one, after(200)), [192, 0, 2, 77]);
+    assert_eq!(leaves_for(two, after(200)), [192, 0, 2, 2]);
+    change(two, moved()).unwrap();
+    assert_eq!(leaves_for(two, after(200)), [192, 0, 2, 77]);
+    // It is no news to the other one, neither then nor when packets come in there.
+    two.receive(&[inward(after(400), [192, 0, 2, 77])]);
+    two.tend(after(600));
+    assert!(told(two).is_none());
+    // But when the peer is back where it was at first, it is, at whichever.
+    two.receive(&[inward(after(800), [192, 0, 2, 2])]);
+    two.tend(after(1_000));
+    change(one, told(two).expect("news")()).unwrap();
+    assert_eq!(leaves_for(one, after(1_000)), [192, 0, 2, 2]);
+    // What was learnt of a peer that the policy now says is elsewhere is no news, nor is that of a tunnel that is gone.
+    one.reload(&site("192.0.2.55"), after(1_200));
+    change(one, moved()).unwrap();
+    assert_eq!(leaves_for(one, after(1_200)), [192, 0, 2, 55]);
+    one.reload(PLAIN, after(1_400));
+    assert_eq!(change(one, moved()), Err(SaRefused::NoTunnel));
 }
 
 /// A security association of tunnel `peer`, whose key is made of this byte.

@@ -140,6 +140,7 @@ impl Supervisor {
             WorkerEvent::Wanted { interface, address } => {
                 self.neighbours.want(&interface, address, &mut self.kernel);
             }
+            WorkerEvent::Tunnel { worker, interface, event } => self.tunnel_tells(worker, interface, event),
             WorkerEvent::PortFailed { interface, error } => {
                 warn!(interface, "port failed and is opened again: {error}");
                 self.ports.detach(&interface, &self.workers);

@@ -100,6 +100,7 @@ impl Worker {
             let now = self.clock.now();
             let Moved { received, sent } = self.turn(now);
             self.ask_for_neighbours();
+            self.tell_of_tunnels();
             let is_tending_due = self.timers.is_tending_due(now);
             if is_tending_due {
                 self.tend(now);
@@ -258,6 +259,21 @@ impl Worker {
         while let Some(Wanted { interface, address }) = self.processing.shard.hops.wanted() {
             if let Some(interface) = self.processing.tables.interface(interface) {
                 self.tell(WorkerEvent::Wanted { interface: interface.name.clone(), address });
+            }
+        }
+    }
+
+    /// Reports news of tunnels.
+    #[inline(always)]
+    fn tell_of_tunnels(&mut self) {
+        if self.processing.shard.sas.has_events() {
+            let Processing { shard, tables, .. } = &mut self.processing;
+            for event in shard.sas.take_events() {
+                if let Some(tunnel) = tables.tunnels.list.get(usize::from(event.tunnel)) {
+                    let (worker, interface) = (self.number, tables.number_of(tunnel.interface));
+                    // Who would hear it is gone when the process ends.
+                    let _ = (self.events)(WorkerEvent::Tunnel { worker, interface, event });
+                }
             }
         }
     }

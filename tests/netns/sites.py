@@ -158,4 +158,5 @@ def gateway_of(end, driver, workers, outer, more):
             self.ask("apply", self.policy)
 
     Gateway.driver = driver
+    Gateway.about = about
     return Gateway(end)

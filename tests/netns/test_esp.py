@@ -1,9 +1,12 @@
 """Tunnels with keys in files, between two live gateways: what is behind them reaches one another, and no number is ever used twice."""
 
+import ipaddress
 import itertools
 import json
 import re
 import signal
+import socket
+import struct
 
 import pytest
 import wait
@@ -292,3 +295,44 @@ def test_policies_that_are_shown_have_no_key(sites):
     gateway = sites.running[0]
     shown = gateway.ask("policies", check=False).stdout + gateway.ask("status", "--json").stdout
     assert not any(key in shown for key in KEYS.values())
+
+
+def too_big(prefix, mtu):
+    """An ICMP error about a packet of the first gateway's tunnel: that it is larger than `mtu`."""
+    local, remote = (ipaddress.ip_address(f"{prefix}{end}").packed for end in (1, 2))
+    esp = struct.pack("!II", 0x1001, 1)
+    if len(local) == 16:
+        quote = struct.pack("!IHBB", 6 << 28, 1400, 50, 60) + local + remote + esp
+        error = struct.pack("!BBHI", 2, 0, 0, mtu) + quote
+        family, protocol = socket.AF_INET6, socket.IPPROTO_ICMPV6
+    else:
+        quote = struct.pack("!BBHHHBBH", 0x45, 0, 1400, 1, 0x4000, 60, 50, 0) + local + remote + esp
+        error = struct.pack("!BBHHH", 3, 4, 0, 0, mtu) + quote
+        error = error[:2] + struct.pack("!H", checksum(error)) + error[4:]
+        family, protocol = socket.AF_INET, socket.IPPROTO_ICMP
+    return family, protocol, error
+
+
+def checksum(data):
+    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
+
+
+def test_what_one_worker_learns_all_do(sites):
+    """A path MTU, which an ICMP error tells one worker, holds for the packets of all."""
+    one, two = sites.ends
+    prefix = sites.running[0].about["prefix"]
+    family, protocol, error = too_big(prefix, 1350)
+    one.client.forget_paths()
+    assert one.client.ping(CLIENTS[1], "-M", "do", "-s", 1300)
+    with two.gateway.open(family, socket.SOCK_RAW, protocol) as router:
+        router.sendto(error, (f"{prefix}1", 0))
+    log = sites.running[0].process.log
+    wait.until(lambda: "path MTU" in log.read_text(), "the path MTU in the log")
+    # Each ping is a flow of its own, of whichever worker.
+    for _ in range(8):
+        assert not one.client.ping(CLIENTS[1], "-M", "do", "-s", 1300)
+        one.client.forget_paths()
+    works(sites)

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use dataplane::Replay;
-use dataplane::sa::{Bound, SaView};
+use dataplane::sa::{Bound, PathNews, SaEvent, SaNews, SaView};
 use serde_json::{Map, Value, json};
 use wire::Nanos;
 
@@ -22,20 +22,30 @@ pub(super) fn sas(replay: &Replay, end: Nanos) -> Vec<SaRow> {
     views.map(row).collect()
 }
 
-/// Notes on lifetimes: what has been reached, and when.
+/// Notes on lifetimes and ways to peers: what has been reached or learnt, and when.
 pub(super) fn notes(replay: &mut Replay, start: Nanos) -> Vec<String> {
     let events: Vec<_> = replay.shard.sas.take_events().collect();
     let lost = replay.shard.sas.events_lost();
     let mut notes: Vec<String> = events
         .into_iter()
-        .map(|event| {
-            let after = event.at.since(start);
-            let (bound, spi, direction) = (event.bound.name(), event.spi, event.direction.name());
-            format!("the {bound} lifetime of the security association {spi:#x} ({direction}) was reached {after} after the start")
+        .map(|SaEvent { at, tunnel, news }| {
+            let (after, tunnel) = (at.since(start), replay.tables.tunnel_name(tunnel));
+            match news {
+                SaNews::Bound { direction, spi, bound } => {
+                    let (bound, direction) = (bound.name(), direction.name());
+                    format!("the {bound} lifetime of the security association {spi:#x} ({direction}) was reached {after} after the start")
+                }
+                SaNews::Path(PathNews::Peer { peer, .. }) => {
+                    format!("the peer of tunnel \"{tunnel}\" was at {peer} from {after} after the start on")
+                }
+                SaNews::Path(PathNews::Mtu(mtu)) => {
+                    format!("the path of tunnel \"{tunnel}\" had room for inner packets of {mtu} bytes from {after} after the start on")
+                }
+            }
         })
         .collect();
     if lost > 0 {
-        notes.push(format!("{lost} further lifetimes were reached"));
+        notes.push(format!("{lost} further news of tunnels are not listed"));
     }
     notes
 }

@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use esp::{Fingerprint, KeyError, Keys, Window, expand};
 use policy::model::Lifetime;
+use wire::Nanos;
 use wire::esp::{Direction, Esn, Suite};
 
-use super::{Inbound, Known, MOST_OUT, Origin, Outbound};
+use super::{Inbound, Known, MOST_OUT, Origin, Outbound, PathNews};
 use crate::shard::Shard;
 use crate::tables::{Address, SaSpec, Tables};
 
@@ -76,6 +77,15 @@ pub enum SaChange {
     Add(Box<Prepared>),
     /// Deletes one.
     Delete(SaId),
+    /// Takes in what another shard has learnt of the way to a tunnel's peer.
+    Path {
+        /// Number of the tunnel's interface, which stays with its name.
+        interface: u32,
+        /// The news.
+        news: PathNews,
+        /// Moment from which they hold.
+        at: Nanos,
+    },
 }
 
 /// Security association with the memory of one shard.
@@ -182,11 +192,18 @@ impl Shard {
     /// [`SaRefused`]
     pub fn change_sa(&mut self, tables: &Tables, change: SaChange) -> Result<Option<RetiredSa>, SaRefused> {
         let sas = &mut self.sas;
+        let tunnel_of = |interface| {
+            let place = tables.interface_numbered(interface);
+            place.and_then(|place| tables.tunnel_of(place)).ok_or(SaRefused::NoTunnel)
+        };
         match change {
+            SaChange::Path { interface, news, at } => {
+                sas.hear(tunnel_of(interface)?, news, at, &mut self.hops, tables);
+                Ok(None)
+            }
             SaChange::Add(prepared) => {
                 let Prepared { interface, spec, window } = *prepared;
-                let place = tables.interface_numbered(interface);
-                let number = place.and_then(|place| tables.tunnel_of(place)).ok_or(SaRefused::NoTunnel)?;
+                let number = tunnel_of(interface)?;
                 let tunnel = tables.tunnels.list.get(usize::from(number)).ok_or(SaRefused::NoTunnel)?;
                 if let Some(window) = window {
                     if sas.index.contains_key(&(spec.spi, tunnel.local)) {

@@ -66,9 +66,7 @@ pub struct SaView {
 impl SaView {
     /// Name of the tunnel.
     pub fn tunnel_name<'t>(&self, tables: &'t Tables) -> &'t str {
-        let tunnel = tables.tunnels.list.get(usize::from(self.tunnel));
-        let interface = tunnel.and_then(|tunnel| tables.interface(tunnel.interface));
-        interface.map_or("?", |interface| interface.name.as_str())
+        tables.tunnel_name(self.tunnel)
     }
 
     /// The counter of that name.

@@ -1,11 +1,11 @@
-//! Events of security associations, which a host takes from a shard: a bounded number, the excess only counted.
+//! Events of security associations and tunnels, which a host takes from a shard: a bounded number, the excess only counted.
 
 use std::collections::VecDeque;
 
 use wire::Nanos;
 use wire::esp::Direction;
 
-use super::{Bound, Sas};
+use super::{Bound, PathNews, Sas};
 
 /// Number of events kept, at most.
 const MOST: usize = 256;
@@ -13,19 +13,31 @@ const MOST: usize = 256;
 /// Security associations looked at for bounds of time, at one turn of the clock.
 const AT_ONCE: usize = 64;
 
-/// A security association has reached a bound of its lifetime.
+/// News of a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SaEvent {
     /// Moment.
     pub at: Nanos,
-    /// Number of its tunnel.
+    /// Number of the tunnel.
     pub tunnel: u16,
-    /// Direction.
-    pub direction: Direction,
-    /// Security parameters index.
-    pub spi: u32,
-    /// The bound.
-    pub bound: Bound,
+    /// The news.
+    pub news: SaNews,
+}
+
+/// Kinds of news of a tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SaNews {
+    /// A security association has reached a bound of its lifetime.
+    Bound {
+        /// Direction.
+        direction: Direction,
+        /// Security parameters index.
+        spi: u32,
+        /// The bound.
+        bound: Bound,
+    },
+    /// The way to the peer is another one.
+    Path(PathNews),
 }
 
 /// Events not yet taken.
@@ -40,6 +52,11 @@ pub(super) struct Events {
 impl Events {
     pub(super) fn new() -> Events {
         Events { list: VecDeque::with_capacity(MOST), ..Events::default() }
+    }
+
+    /// Keeps the events of tunnels that are in other tables, too, with their numbers there.
+    pub(super) fn renumber(&mut self, becomes: impl Fn(u16) -> Option<u16>) {
+        self.list.retain_mut(|event| becomes(event.tunnel).map(|tunnel| event.tunnel = tunnel).is_some());
     }
 
     fn push(&mut self, event: SaEvent) {
@@ -57,6 +74,12 @@ impl Sas {
         self.events.list.drain(..)
     }
 
+    /// True if there is an event to take.
+    #[inline(always)]
+    pub fn has_events(&self) -> bool {
+        !self.events.list.is_empty()
+    }
+
     /// Number of events for which there was no room.
     pub fn events_lost(&self) -> u64 {
         self.events.lost
@@ -66,8 +89,12 @@ impl Sas {
     #[inline]
     pub(crate) fn note_bound(&mut self, event: Option<SaEvent>) {
         if let Some(event) = event {
-            self.events.push(event);
+            self.note(event);
         }
+    }
+
+    pub(super) fn note(&mut self, event: SaEvent) {
+        self.events.push(event);
     }
 
     /// Looks for bounds of time, which no packet has to reach: at some each time, in turns.

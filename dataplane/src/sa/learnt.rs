@@ -1,13 +1,14 @@
 //! News for a tunnel's outer packets, from packets that came in: another end of the peer, and a smaller MTU on the way.
 //!
 //! `decap` takes news in; they hold from [`LAG`] later on, when time passes for the shard. So it does not matter which packets of a
-//! batch have left already when one behind them brings news.
+//! batch have left already when one behind them brings news. Then they are an event, by which the host tells the shards that share the
+//! tunnel: a packet of the peer comes in at one, and packets to it leave by all.
 
 use std::collections::VecDeque;
 
 use wire::Nanos;
 
-use super::{Peer, Sas};
+use super::{Given, Peer, SaEvent, SaNews, Sas};
 use crate::hop::Hops;
 use crate::tables::{Tables, Tunnels};
 
@@ -19,11 +20,16 @@ const AGE: Nanos = Nanos::from_secs(600);
 
 /// News for the outer packets of a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum News {
+pub enum PathNews {
     /// The peer's end is another one.
-    Peer(Peer),
+    Peer {
+        /// End from now on.
+        peer: Peer,
+        /// What the policy says of it: where it says otherwise, this is no news.
+        given: Given,
+    },
     /// Inner packets of so many bytes cross the way whole.
-    PathMtu(u16),
+    Mtu(u16),
 }
 
 /// News that do not hold yet, and path MTUs that do.
@@ -41,7 +47,7 @@ struct Pending {
     /// Moment from which they hold.
     at: Nanos,
     tunnel: u16,
-    news: News,
+    news: PathNews,
 }
 
 /// Way to the peer of a tunnel.
@@ -67,7 +73,7 @@ impl Learnt {
         now >= self.quiet.1 || now < self.quiet.0
     }
 
-    pub(super) fn learn(&mut self, tunnel: u16, news: News, now: Nanos) {
+    pub(super) fn learn(&mut self, tunnel: u16, news: PathNews, now: Nanos) {
         if self.pending.len() < self.pending.capacity() {
             self.pending.push_back(Pending { at: now + LAG, tunnel, news });
             self.wait();
@@ -107,12 +113,27 @@ impl Sas {
         self.learnt.is_due(now)
     }
 
+    /// True if the peer of a tunnel is to be followed to the source of a packet.
+    #[inline]
+    pub(crate) fn is_elsewhere(&self, tunnel: u16, source: Peer) -> bool {
+        self.followed.get(usize::from(tunnel)).is_some_and(|followed| followed.is_elsewhere(source))
+    }
+
+    /// Takes the source of a tunnel's packet for its peer's end.
+    pub(crate) fn follow(&mut self, tunnel: u16, source: Peer, now: Nanos) {
+        let Some(followed) = self.followed.get_mut(usize::from(tunnel)) else { return };
+        if followed.has_moved(source, now) {
+            let given = followed.given();
+            self.learnt.learn(tunnel, PathNews::Peer { peer: source, given }, now);
+        }
+    }
+
     /// Takes in an MTU of the way to a tunnel's peer: one within [`LAG`].
     pub(crate) fn learn_path_mtu(&mut self, tunnel: u16, mtu: u16, now: Nanos) {
         let Some(path) = self.learnt.paths.get_mut(usize::from(tunnel)) else { return };
         if is_apart(path.told, now) {
             path.told = Some(now);
-            self.learnt.learn(tunnel, News::PathMtu(mtu), now);
+            self.learnt.learn(tunnel, PathNews::Mtu(mtu), now);
         }
     }
 
@@ -120,19 +141,8 @@ impl Sas {
     #[cold]
     pub(crate) fn pass_time(&mut self, now: Nanos, hops: &mut Hops, tables: &Tables) {
         while let Some(Pending { at, tunnel, news }) = self.learnt.next(now) {
-            let place = usize::from(tunnel);
-            match news {
-                News::Peer(peer) => {
-                    self.outbound.get_mut(place).into_iter().flatten().for_each(|sa| sa.peer = peer);
-                }
-                News::PathMtu(mtu) => {
-                    let Some(path) = self.learnt.paths.get_mut(place) else { continue };
-                    // Such a message never makes it larger.
-                    if path.mtu.is_none_or(|(before, _)| mtu <= before) {
-                        path.mtu = Some((mtu, at + AGE));
-                        set_mtu(place, mtu, hops, tables);
-                    }
-                }
+            if self.put_in_force(tunnel, news, at, hops, tables) {
+                self.note(SaEvent { at, tunnel, news: SaNews::Path(news) });
             }
         }
         for (place, path) in self.learnt.paths.iter_mut().enumerate() {
@@ -144,11 +154,58 @@ impl Sas {
         self.learnt.wait();
     }
 
+    /// Takes in news of another shard, which hold already.
+    pub(super) fn hear(&mut self, tunnel: u16, news: PathNews, at: Nanos, hops: &mut Hops, tables: &Tables) {
+        if let PathNews::Peer { peer, given } = news {
+            let followed = self.followed.get_mut(usize::from(tunnel));
+            if !followed.is_some_and(|followed| followed.has_heard(peer, given, at)) {
+                return;
+            }
+        }
+        self.put_in_force(tunnel, news, at, hops, tables);
+        self.learnt.wait();
+    }
+
+    /// Puts news in force. Returns false if nothing is different.
+    fn put_in_force(
+        &mut self,
+        tunnel: u16,
+        news: PathNews,
+        at: Nanos,
+        hops: &mut Hops,
+        tables: &Tables,
+    ) -> bool {
+        let place = usize::from(tunnel);
+        match news {
+            PathNews::Peer { peer, .. } => self.set_peer(tunnel, peer),
+            PathNews::Mtu(mtu) => {
+                let Some(path) = self.learnt.paths.get_mut(place) else { return false };
+                // Such a message never makes it larger.
+                if path.mtu.is_some_and(|(before, _)| mtu > before) {
+                    return false;
+                }
+                let before = path.mtu.replace((mtu, at + AGE));
+                set_mtu(place, mtu, hops, tables);
+                before.is_none_or(|(before, _)| mtu < before)
+            }
+        }
+    }
+
+    /// Sends the packets of a tunnel to another end. Returns false if all go there already.
+    fn set_peer(&mut self, tunnel: u16, peer: Peer) -> bool {
+        let Some(list) = self.outbound.get_mut(usize::from(tunnel)) else { return false };
+        let is_other = list.iter().any(|sa| sa.peer != peer);
+        list.iter_mut().for_each(|sa| sa.peer = peer);
+        is_other
+    }
+
     /// Puts the peers' ends in force that are pending: a reload keeps these, and forgets path MTUs, as hops do.
     pub(super) fn settle(&mut self) {
-        while let Some(Pending { tunnel, news, .. }) = self.learnt.pending.pop_front() {
-            if let (News::Peer(peer), Some(list)) = (news, self.outbound.get_mut(usize::from(tunnel))) {
-                list.iter_mut().for_each(|sa| sa.peer = peer);
+        while let Some(Pending { at, tunnel, news }) = self.learnt.pending.pop_front() {
+            if let PathNews::Peer { peer, .. } = news {
+                if self.set_peer(tunnel, peer) {
+                    self.note(SaEvent { at, tunnel, news: SaNews::Path(news) });
+                }
             }
         }
     }

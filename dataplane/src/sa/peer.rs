@@ -9,11 +9,20 @@ use crate::tables::{Address, Tunnel};
 
 /// Outer end of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Peer {
+pub struct Peer {
     /// Address.
-    pub(crate) address: Address,
+    pub address: Address,
     /// UDP port, where ESP is encapsulated; else 0.
-    pub(crate) port: u16,
+    pub port: u16,
+}
+
+impl std::fmt::Display for Peer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self.address.to_ip(), self.port) {
+            (address, 0) => write!(f, "{address}"),
+            (address, port) => write!(f, "{}", std::net::SocketAddr::new(address, port)),
+        }
+    }
 }
 
 impl Peer {
@@ -29,7 +38,7 @@ impl Peer {
 
 /// The policy's word on the peer's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Given {
+pub struct Given {
     peer: Peer,
     follow: Follow,
 }
@@ -40,7 +49,8 @@ impl Given {
     }
 }
 
-/// End that a peer's latest packet came from. `encap` goes by another one, so that packets before that one in a batch do not.
+/// End that a peer's latest packet came from, on whichever security association. `encap` goes by another one, so that packets before that
+/// one in a batch do not.
 pub(super) struct Followed {
     seen: Peer,
     /// Moment when that changed.
@@ -58,14 +68,33 @@ impl Followed {
         self.seen.address == address
     }
 
-    /// Returns the source of a packet if that is news.
+    /// True if the peer is to be followed to the source of a packet.
     #[inline]
-    pub(super) fn moved(&mut self, source: Peer, now: Nanos) -> Option<Peer> {
-        if self.given.follow == Follow::No || source == self.seen || !is_apart(self.moved, now) {
-            return None;
+    pub(super) fn is_elsewhere(&self, source: Peer) -> bool {
+        source != self.seen && self.given.follow != Follow::No
+    }
+
+    /// Takes the source of a packet for the peer's end. Returns false if it has moved a moment ago.
+    pub(super) fn has_moved(&mut self, source: Peer, now: Nanos) -> bool {
+        if !is_apart(self.moved, now) {
+            return false;
         }
         (self.seen, self.moved) = (source, Some(now));
-        Some(source)
+        true
+    }
+
+    /// Takes in what another shard has seen, if the policy says the same of the peer. Returns false if it does not.
+    pub(super) fn has_heard(&mut self, seen: Peer, given: Given, at: Nanos) -> bool {
+        let is_same = self.given == given;
+        if is_same {
+            (self.seen, self.moved) = (seen, Some(at));
+        }
+        is_same
+    }
+
+    /// The policy's word on the peer's end.
+    pub(super) fn given(&self) -> Given {
+        self.given
     }
 
     /// Goes on from before a reload, if the policy says the same of the peer.

@@ -70,6 +70,12 @@ impl SasPlan {
                 retired.1.push(sa);
             }
         }
+        for (tunnel, followed) in sas.followed.iter().enumerate() {
+            if let Some(same) = becomes(tunnel).and_then(|after| new.followed.get_mut(usize::from(after))) {
+                same.go_on(followed);
+            }
+        }
+        sas.events.renumber(|tunnel| becomes(usize::from(tunnel)));
         std::mem::swap(&mut sas.events, &mut new.events);
         std::mem::swap(sas, new);
         sas.begin(now);
@@ -87,7 +93,6 @@ impl Inbound {
             self.lost_before = old.window.lost();
         }
         self.lost_before += old.lost_before;
-        self.followed.go_on(&old.followed);
         self.life.go_on(&old.life);
         self.errors = old.errors;
         std::mem::swap(&mut old.sequence, &mut self.sequence);

@@ -11,7 +11,7 @@ use tally::{Op, Region, Tally};
 use wire::esp::{EcnUse, HEADER_LEN, Header, NAT_PORT, Udp};
 use wire::header::Protocol;
 use wire::meta::Fields;
-use wire::{Family, Frame, Nanos, Part, PortId, ipv4, ipv6, link_kind, udp};
+use wire::{Family, Frame, Part, PortId, ipv4, ipv6, link_kind, udp};
 
 use super::route::is_link_local;
 use super::{About, Cx, Packets, Stage, Step, cipher, handoff, header, parse};
@@ -198,10 +198,11 @@ fn open<T: Tally>(frame: &mut Frame, carried: Carried, cx: &mut Cx<'_, T>) -> Re
     let bytes = frame.bytes_mut().get_mut(start - SPARE..end).ok_or(Reason::EspLength)?;
     sa.transform.open(Packet { bytes, number, esn }).map_err(|_| Reason::IcvWrong)?;
     let accepted = sa.accept(number, text_len, now);
-    let (moved, of, news) = (sa.follow(number, source, now), sa.tunnel, sa.news(now));
+    let (is_latest, of, news) = (sa.is_latest(number), sa.tunnel, sa.news(now));
     cx.shard.sas.note_bound(news);
-    if let Some(peer) = moved {
-        follow(of, peer, now, cx);
+    // What is late, or was delayed by somebody, does not tell where the peer is (RFC 7296, section 2.23).
+    if is_latest && cx.shard.sas.is_elsewhere(of, source) && is_end(source, udp, cx.tables) {
+        cx.shard.sas.follow(of, source, now);
     }
     accepted.map_err(|Expired| Reason::SaExpired)?;
     cx.tally.write(Region::CipherKey, spi as usize % 64 * SA_BYTES, 16);
@@ -219,16 +220,10 @@ fn open<T: Tally>(frame: &mut Frame, carried: Carried, cx: &mut Cx<'_, T>) -> Re
     Ok(Opened { interface, start: text, end: text + trailer.before, family, ds_field, ecn })
 }
 
-/// Takes in another end of a tunnel's peer, if packets can be sent to it.
+/// True for an end that packets can be sent to.
 #[cold]
-fn follow<T: Tally>(tunnel: u16, peer: Peer, now: Nanos, cx: &mut Cx<'_, T>) {
-    let has_port = match cx.tables.tunnels.list.get(usize::from(tunnel)).map(|tunnel| tunnel.udp) {
-        Some(Udp::Yes) => peer.port != 0,
-        _ => true,
-    };
-    if has_port && !cx.tables.is_own(peer.address) && !is_link_local(peer.address) {
-        cx.shard.sas.learn_peer(tunnel, peer, now);
-    }
+fn is_end(peer: Peer, udp: Udp, tables: &Tables) -> bool {
+    (udp == Udp::No || peer.port != 0) && !tables.is_own(peer.address) && !is_link_local(peer.address)
 }
 
 /// Lets the inner packet come in by the interface of its tunnel.

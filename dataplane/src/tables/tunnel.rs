@@ -137,6 +137,13 @@ impl Tables {
         self.interfaces.get(usize::from(interface.0))?.tunnel
     }
 
+    /// Name of the tunnel of that number.
+    pub fn tunnel_name(&self, number: u16) -> &str {
+        let tunnel = self.tunnels.list.get(usize::from(number));
+        let interface = tunnel.and_then(|tunnel| self.interface(tunnel.interface));
+        interface.map_or("?", |interface| interface.name.as_str())
+    }
+
     /// The tunnel that an interface is.
     #[inline]
     pub fn tunnel_at(&self, interface: PortId) -> Option<&Tunnel> {

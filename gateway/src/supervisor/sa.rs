@@ -1,9 +1,12 @@
-//! Security associations added, deleted and shown at run time. The supervisor keeps what it has added, for workers that begin anew; keys are
-//! in memory alone.
+//! Security associations added, deleted and shown at run time, and news of tunnels, passed on. The supervisor keeps what it has added, for
+//! workers that begin anew; keys are in memory alone.
 
 use dataplane::Tables;
-use dataplane::sa::{Keys, Known, SaAddition, SaChange, SaError, SaId, SaRefused, SaRequest};
-use tracing::info;
+use dataplane::sa::{
+    Keys, Known, PathNews, SaAddition, SaChange, SaError, SaEvent, SaId, SaNews, SaRefused, SaRequest,
+};
+use tracing::{info, warn};
+use wire::Nanos;
 use wire::esp::{Direction, Esn, Secret, Suite};
 
 use super::Supervisor;
@@ -39,30 +42,81 @@ pub enum SaTrouble {
     Numbers(#[from] BuildError),
 }
 
-/// Security associations added at run time.
+/// What workers have that begin anew: security associations added at run time, and the latest news of the ways to peers.
 #[derive(Default)]
-pub(super) struct Associations(Vec<SaAddition>);
+pub(super) struct Associations {
+    list: Vec<SaAddition>,
+    paths: Vec<Path>,
+}
+
+/// News of the way to a tunnel's peer.
+struct Path {
+    /// Number of the tunnel's interface.
+    interface: u32,
+    news: PathNews,
+    at: Nanos,
+}
 
 impl Associations {
     /// Numbers of those that were added.
     pub(super) fn known(&self) -> Vec<Known> {
-        self.0.iter().map(SaAddition::known).collect()
+        self.list.iter().map(SaAddition::known).collect()
     }
 
     /// Forgets those whose tunnel is gone.
     pub(super) fn follow(&mut self, tables: &Tables) {
-        self.0.retain(|sa| sa.is_of(tables));
+        self.list.retain(|sa| sa.is_of(tables));
+        self.paths.retain(|path| tables.interface_numbered(path.interface).is_some());
     }
 
-    /// Gives a worker that has begun anew those that it had.
+    /// Gives a worker that has begun anew what it had.
     pub(super) fn restore(&self, worker: usize, workers: &Workers) {
-        for sa in &self.0 {
+        for sa in &self.list {
             workers.restore_sa(worker, sa);
         }
+        for path in &self.paths {
+            workers.send_sa_to_one(worker, || path.change());
+        }
+    }
+
+    /// Keeps news of the way to a peer in place of earlier ones.
+    fn learn(&mut self, news: Path) {
+        let is_kind = |path: &Path| std::mem::discriminant(&path.news) == std::mem::discriminant(&news.news);
+        self.paths.retain(|path| path.interface != news.interface || !is_kind(path));
+        self.paths.push(news);
+    }
+}
+
+impl Path {
+    fn change(&self) -> SaChange {
+        SaChange::Path { interface: self.interface, news: self.news, at: self.at }
     }
 }
 
 impl Supervisor {
+    /// Logs the news of a tunnel. What a worker has learnt of the way to a peer, all others are told, for all of them send there.
+    pub(super) fn tunnel_tells(&mut self, worker: usize, interface: u32, event: SaEvent) {
+        let tables = &self.reload.tables;
+        let named = tables.interface_numbered(interface).and_then(|place| tables.interface(place));
+        // A reload may have taken the tunnel away meanwhile.
+        let Some(tunnel) = named.map(|interface| interface.name.as_str()) else { return };
+        match event.news {
+            SaNews::Bound { direction, spi, bound } => {
+                let (direction, bound) = (direction.name(), bound.name());
+                warn!(tunnel, direction, spi, "{bound} lifetime of a security association reached");
+            }
+            SaNews::Path(news) => {
+                match news {
+                    PathNews::Peer { peer, .. } => info!(tunnel, "peer is at {peer} now"),
+                    PathNews::Mtu(mtu) => info!(tunnel, mtu, "path MTU learnt from an ICMP error"),
+                }
+                let path = Path { interface, news, at: event.at };
+                self.workers.send_sa_to_others(worker, || path.change());
+                self.added.learn(path);
+            }
+        }
+    }
+
     /// Adds a security association: for all workers, or for its owner.
     pub(super) fn add_sa(&mut self, asked: SaAsked) -> Result<(), SaTrouble> {
         let SaAsked { tunnel, direction, spi, esn, suite, key, auth_key } = asked;
@@ -72,7 +126,7 @@ impl Supervisor {
             &tables,
             &SaRequest { tunnel: &tunnel, direction, spi, esn, suite, keys: &keys },
         )?;
-        if self.added.0.iter().any(|other| sa.has_key_of(other)) {
+        if self.added.list.iter().any(|other| sa.has_key_of(other)) {
             return Err(SaError::SameKey.into());
         }
         let mut known = self.added.known();
@@ -80,7 +134,7 @@ impl Supervisor {
         self.reserve.top_up(&tables, &known).map_err(BuildError::Reserve)?;
         self.workers.change_sa(&sa.id, || sa.prepare()).map_err(SaError::Refused)?;
         info!(tunnel, direction = direction.name(), spi, "security association added");
-        self.added.0.push(sa);
+        self.added.list.push(sa);
         Ok(())
     }
 
@@ -96,7 +150,7 @@ impl Supervisor {
         let found = found.ok_or_else(|| SaError::NoTunnel(tunnel.to_owned()))?;
         let id = SaId { direction, spi, destination: found.destination(direction) };
         let deleted = self.workers.delete_sa(&id);
-        self.added.0.retain(|sa| sa.id != id);
+        self.added.list.retain(|sa| sa.id != id);
         if deleted {
             info!(tunnel, direction = direction.name(), spi, "security association deleted");
             Ok(())

@@ -166,7 +166,20 @@ impl Workers {
     /// Gives a worker that has begun anew a security association that was added, if the worker is to have it.
     pub(super) fn restore_sa(&self, worker: usize, sa: &SaAddition) {
         let has = sa.id.direction == Direction::Out || self.owner_of_sa(sa.id.spi) == worker;
-        self.send_sa_to(self.handles.get(worker).filter(|_| has).into_iter(), || sa.prepare());
+        if has {
+            self.send_sa_to_one(worker, || sa.prepare());
+        }
+    }
+
+    /// Sends the change of a security association to one worker.
+    pub(super) fn send_sa_to_one(&self, worker: usize, change: impl Fn() -> SaChange) {
+        self.send_sa_to(self.handles.get(worker).into_iter(), change);
+    }
+
+    /// Sends the change of a security association to all workers but one.
+    pub(super) fn send_sa_to_others(&self, worker: usize, change: impl Fn() -> SaChange) {
+        let others = self.handles.iter().zip(0..).filter(|(_, number)| *number != worker);
+        self.send_sa_to(others.map(|(handle, _)| handle), change);
     }
 
     fn owner_of_sa(&self, spi: u32) -> usize {

@@ -9,7 +9,7 @@ use dataplane::egress::SubscriberReport;
 use dataplane::flow::{FlowId, SteeringTable};
 use dataplane::meter::{MeterState, MeteredEnds};
 use dataplane::reload::{Applied, ReloadPlan};
-use dataplane::sa::{RetiredSa, SaChange, SaRefused};
+use dataplane::sa::{RetiredSa, SaChange, SaEvent, SaRefused};
 use dataplane::state::{Cursor, Item};
 use dataplane::tables::{Address, Tables};
 use rustix::event::{EventfdFlags, eventfd};
@@ -205,6 +205,15 @@ pub enum WorkerEvent {
         interface: String,
         /// Address of the neighbour.
         address: Address,
+    },
+    /// News of a tunnel.
+    Tunnel {
+        /// Number of the worker.
+        worker: usize,
+        /// Number of the tunnel's interface, which stays with its name.
+        interface: u32,
+        /// The news.
+        event: SaEvent,
     },
     /// Failure of a port, which is no longer used.
     PortFailed {
