@@ -9,7 +9,7 @@
 //!
 //! Flows keep numbers of hops. A number means the same neighbour as long as the tables are the same: a neighbour whose
 //! address is lost keeps its number, until so many have come and gone that numbers run out; before numbers are reused,
-//! no flow has them.
+//! no flow has them, and no tunnel.
 
 use std::collections::HashMap;
 

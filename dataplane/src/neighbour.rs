@@ -34,6 +34,7 @@ impl Shard {
         let wanted = Wanted { interface, address };
         let mut known = self.hops.update(tables, wanted, mac);
         if known.is_err() && self.hops.recycle(&mut self.flows) == Recycled::Some {
+            self.sas.forget_ways();
             known = self.hops.update(tables, wanted, mac);
         }
         known?;
@@ -61,6 +62,7 @@ impl Shard {
     pub fn replace_neighbours(&mut self, tables: &Tables, neighbours: &[Neighbour]) -> Result<(), TooMany> {
         self.resume_all();
         self.hops.rebuild(tables);
+        self.sas.forget_ways();
         neighbours.iter().try_for_each(|neighbour| self.hops.update_neighbour(tables, neighbour))
     }
 

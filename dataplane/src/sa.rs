@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use esp::{Transform, Window};
 use foldhash::fast::RandomState;
-use wire::Nanos;
 use wire::esp::{Direction, Esn};
+use wire::{Nanos, PortId};
 
 use crate::stage::decap::Quote;
 use crate::state::{Numbered, SaRecord};
@@ -105,6 +105,17 @@ pub struct Inbound {
     origin: Origin,
 }
 
+/// Way of a tunnel's outer packets.
+#[derive(Clone, Copy)]
+pub(crate) struct Way {
+    /// Hop, known or not.
+    pub(crate) hop: u32,
+    /// Interface of a peer that is on the link itself.
+    pub(crate) link: Option<PortId>,
+    /// Address of the peer.
+    pub(crate) remote: Address,
+}
+
 /// Security association of packets that leave. Each shard has its own, and the numbers are all shards'.
 pub struct Outbound {
     /// Security parameters index.
@@ -121,6 +132,8 @@ pub struct Outbound {
     errors: SaErrors,
     /// End of the peer, where packets go to.
     pub(crate) peer: Peer,
+    /// Way there, as routed last.
+    way: Option<Way>,
     given: Given,
     fingerprint: Fingerprint,
     origin: Origin,
@@ -197,10 +210,17 @@ impl Outbound {
             transform: Arc::clone(&spec.transform),
             sequence: Arc::clone(&spec.sequence),
             peer: Peer::of(tunnel),
+            way: None,
             given: Given::of(tunnel),
             fingerprint: spec.fingerprint,
             origin: Origin::Policy,
         }
+    }
+
+    /// Way of its packets, if it has been noted for where the peer is now.
+    #[inline]
+    pub(crate) fn way(&self) -> Option<Way> {
+        self.way.filter(|way| way.remote == self.peer.address)
     }
 
     /// Takes the next sequence number. Without extended numbers there are 2^32 - 1 (RFC 4303, section 3.3.3).
@@ -287,6 +307,18 @@ impl Sas {
     #[inline]
     pub(crate) fn outbound_mut(&mut self, tunnel: u16) -> Option<&mut Outbound> {
         self.outbound.get_mut(usize::from(tunnel))?.last_mut()
+    }
+
+    /// Notes the way of packets that leave by the tunnel of that number, under the newest association.
+    pub(crate) fn note_way(&mut self, tunnel: u16, way: Way) {
+        if let Some(sa) = self.outbound_mut(tunnel) {
+            sa.way = Some(way);
+        }
+    }
+
+    /// Forgets all ways: tables are others, or numbers of hops have been given anew.
+    pub(crate) fn forget_ways(&mut self) {
+        self.outbound.iter_mut().flatten().for_each(|sa| sa.way = None);
     }
 
     /// Begins the lifetimes of those whose keys were not used before.

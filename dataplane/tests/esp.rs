@@ -3,11 +3,13 @@
 
 use std::rc::Rc;
 
+use dataplane::hop::Wanted;
 use dataplane::replay::Way;
 use dataplane::sa::{
     Keys, MOST_ADDED, MOST_OUT, SaAddition, SaChange, SaError, SaId, SaNews, SaRefused, SaRequest,
 };
 use dataplane::state::{Cursor, Item};
+use dataplane::tables::Address;
 use dataplane::{Reason, Shard, Verdict};
 use wire::esp::{Direction, Esn, Secret, Suite};
 use wire::ethernet::Mac;
@@ -210,6 +212,50 @@ fn packets_wait_for_the_neighbour_of_the_peer_and_are_numbered_as_they_leave() {
     let opened = through(&mut far, WAN, &outer);
     let packets: Vec<Vec<u8>> = opened.sent.iter().map(|sent| sent.bytes[14..].to_vec()).collect();
     assert_eq!(packets, frames.iter().map(|frame| with_ttl(frame, 62)).collect::<Vec<_>>());
+}
+
+/// Neighbours come and go until their numbers are given to others; and a reload gives all of them anew.
+#[test]
+fn packets_follow_the_peer_whatever_becomes_of_the_numbers_of_neighbours() {
+    let text = site(1, 2, Outer::V4, "");
+    let mut near = Gateway::resolved_by_host(&text, Way::Run);
+    let mut random = Random::new(4);
+    let frame = [packet(1, 2, 40, &mut random)];
+    through(&mut near, LAN, &frame);
+    let peer = near.shard.hops.wanted().expect("the peer is asked for");
+    let on_link = |last: u8| Mac([2, 0, 0, 0, 0, last]);
+    let destinations = |out: &Out| out.sent.iter().map(|sent| sent.bytes[5]).collect::<Vec<_>>();
+    near.learn(peer, on_link(2));
+    near.tend(START);
+    assert_eq!(destinations(&near.out(usize::MAX)), [2]);
+    assert_eq!(destinations(&through(&mut near, LAN, &frame)), [2]);
+    near.forget(peer);
+    let another = |host: u32| Wanted {
+        interface: PortId(WAN),
+        address: Address::v6(0x2001_0db8_00ff << 80 | u128::from(host) + 9),
+    };
+    for host in 0..70_000 {
+        near.learn(another(host), on_link(7));
+        near.forget(another(host));
+    }
+    (0..65_000).for_each(|host| near.learn(another(host), on_link(8)));
+    let out = through(&mut near, LAN, &frame);
+    assert!(
+        out.sent.is_empty() && out.ended.is_empty(),
+        "sent to a neighbour that has the number now: {out:?}"
+    );
+    near.learn(peer, on_link(3));
+    near.tend(START);
+    assert_eq!(destinations(&near.out(usize::MAX)), [3]);
+    // An association that was added at run time stays, and its way does not.
+    let out = addition(&near, Direction::Out, 0x3000, 7);
+    change(&mut near, out.prepare()).unwrap();
+    assert_eq!(destinations(&through(&mut near, LAN, &frame)), [3]);
+    let more = "[interface.aaa]\nzone = \"lan\"\naddresses = [\"10.9.0.1/16\"]\n";
+    near.reload(&(text + more), START);
+    (0..1_000).for_each(|host| near.learn(another(host), on_link(6)));
+    let out = through(&mut near, LAN, &frame);
+    assert!(out.sent.is_empty() && out.ended.is_empty(), "sent by the number of before the reload: {out:?}");
 }
 
 /// A number used twice under one key would give the key's stream away.

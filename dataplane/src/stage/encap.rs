@@ -19,11 +19,10 @@ use wire::meta::Fields;
 use wire::{Family, Frame, Part, PortId, ipv4, ipv6, udp};
 
 use super::queue::ANSWERED;
-use super::underlay::{self, Way};
-use super::{About, Cx, Packets, Stage, Step, cipher, fragment, header, link, take};
+use super::{About, Cx, Packets, Stage, Step, cipher, fragment, header, link, take, underlay};
 use crate::flag;
 use crate::hop::Hop;
-use crate::sa::{Expired, Peer, SA_BYTES, UsedUp};
+use crate::sa::{Expired, Peer, SA_BYTES, UsedUp, Way};
 use crate::tables::{Address, Tables, Tunnel};
 use crate::tunnel;
 use crate::verdict::{Reason, Verdict};

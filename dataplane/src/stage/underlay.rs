@@ -4,15 +4,16 @@ use tally::{Op, Tally};
 use wire::PortId;
 
 use super::{Cx, Step};
-use crate::hop::Wanted;
-use crate::tables::{Address, Target};
+use crate::hop::{Wanted, leaves};
+use crate::sa::Way;
+use crate::tables::Target;
 use crate::verdict::Reason;
 
 /// Checks that a packet can leave by the tunnel whose interface is `egress`, before a byte of it is changed.
 ///
 /// # Errors
 /// No route leads to the peer, or its neighbour is not known yet: the packet waits as it was received.
-#[inline(never)]
+#[inline]
 pub(super) fn ready<T: Tally>(egress: PortId, cx: &mut Cx<'_, T>) -> Result<(), Step> {
     let way = way(egress, cx)?;
     match cx.shard.hops.get(way.hop).is_some_and(|hop| hop.is_known()) {
@@ -28,27 +29,34 @@ pub(super) fn awaited<T: Tally>(egress: PortId, cx: &mut Cx<'_, T>) -> Option<Wa
     cx.shard.hops.owner(hop).or(on_link)
 }
 
-/// Way of a tunnel's outer packets.
-pub(super) struct Way {
-    /// Hop, known or not.
-    pub(super) hop: u32,
-    /// Interface of a peer that is on the link itself.
-    link: Option<PortId>,
-    remote: Address,
-}
-
-/// Routes the outer packets of the tunnel whose interface is `egress`.
+/// Way of the outer packets of the tunnel whose interface is `egress`: as it was routed last, or anew.
 ///
 /// # Errors
 /// No route leads to the peer, or only one into a tunnel.
+#[inline]
 pub(super) fn way<T: Tally>(egress: PortId, cx: &mut Cx<'_, T>) -> Result<Way, Step> {
-    // The tunnel by interface and place, 6; the target's kind, 3; its hop, 4; is it a tunnel, 3.
-    cx.tally.instructions(16);
-    cx.tally.execute(Op::Branch, 7);
-    let missing = Step::Answer(Reason::RouteMissing);
+    // The tunnel by interface and place, 6; its way, and is it to where the peer is, 6.
+    cx.tally.instructions(12);
+    cx.tally.execute(Op::Branch, 4);
+    let tunnel = cx.tables.tunnel_of(egress).ok_or(MISSING)?;
+    match cx.shard.sas.outbound(tunnel).ok_or(MISSING)?.way() {
+        Some(way) => Ok(way),
+        None => routed(tunnel, cx),
+    }
+}
+
+/// Verdict on a packet for a peer that no route leads to.
+const MISSING: Step = Step::Answer(Reason::RouteMissing);
+
+/// Routes the outer packets of the tunnel of that number, and notes their way. What waits is routed again: its neighbour has no number yet.
+#[inline(never)]
+fn routed<T: Tally>(tunnel: u16, cx: &mut Cx<'_, T>) -> Result<Way, Step> {
+    // The target's kind, 3; its hop, 4; is it a tunnel, 3; noted, 3.
+    cx.tally.instructions(13);
+    cx.tally.execute(Op::Branch, 4);
     let turns_back = Step::Drop(Reason::TunnelLoop);
     let tables = cx.tables;
-    let out = tables.tunnel_of(egress).and_then(|number| cx.shard.sas.outbound(number)).ok_or(missing)?;
+    let out = cx.shard.sas.outbound(tunnel).ok_or(MISSING)?;
     let (remote, spi) = (out.peer.address, out.spi);
     let (hop, link) = match tables.route(remote, cx.tally) {
         Some(Target::Link(link)) if tables.tunnel_of(link).is_some() => return Err(turns_back),
@@ -62,7 +70,11 @@ pub(super) fn way<T: Tally>(egress: PortId, cx: &mut Cx<'_, T>) -> Result<Way, S
             };
             (Some(hop.filter(leads).ok_or(turns_back)?), None)
         }
-        _ => return Err(missing),
+        _ => return Err(MISSING),
     };
-    Ok(Way { hop: hop.ok_or(Step::Drop(Reason::NeighbourUnknown))?, link, remote })
+    let way = Way { hop: hop.ok_or(Step::Drop(Reason::NeighbourUnknown))?, link, remote };
+    if leaves(way.hop) {
+        cx.shard.sas.note_way(tunnel, way);
+    }
+    Ok(way)
 }

@@ -35,6 +35,7 @@ impl Plan for Hops {
     fn apply(&mut self, shard: &mut Shard, reload: &mut Applying<'_>) {
         shard.resume_all();
         std::mem::swap(&mut shard.hops, self);
+        shard.sas.forget_ways();
         // What is about to go through comes from interfaces that may have other places now, or none.
         let room = (reload.tables.limits.fragments.held + MOST_WAITING) as usize + 1;
         shard.released.reserve(room.saturating_sub(shard.released.len()));
