@@ -5,17 +5,17 @@
 #[path = "../../esp/tests/peer/mod.rs"]
 mod peer;
 mod run;
+mod tunnel;
 
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::process::{Command, Stdio};
 
 use run::{Room, root, wirerate};
-use wire::capture::{PcapngWriter, Reader, Record};
+use tunnel::{hex, link, one_hop_on, play, skip};
 use wire::esp::{HEADER_LEN, Header, SUITES, Suite};
-use wire::ethernet::Mac;
+use wire::ethernet;
 use wire::header::Protocol;
-use wire::{Nanos, build, ethernet};
 
 /// Port that all packets go to.
 const DPORT: u16 = 52_000;
@@ -158,64 +158,6 @@ fn frames(tunnel: &Tunnel, way: Way) -> [Vec<u8>; 2] {
         link().ipv4(four, to_four).udp(ports.0, ports.1).payload(&data).to_vec(),
         link().ipv6(six, to_six).udp(ports.0, ports.1).payload(&data[data.len() / 2..]).to_vec(),
     ]
-}
-
-fn link() -> build::Packet<'static> {
-    build::ethernet(Mac([2, 0, 0, 0, 0, 9]), Mac([2, 0, 0, 0, 0, 8]))
-}
-
-/// The IP packet of a frame, as it is behind a router: with one hop less.
-fn one_hop_on(frame: &[u8]) -> Vec<u8> {
-    let mut packet = frame[ethernet::HEADER_LEN..].to_vec();
-    if packet[0] >> 4 == 4 {
-        packet[8] -= 1;
-        wire::ipv4::fill_checksum(&mut packet);
-    } else {
-        packet[7] -= 1;
-    }
-    packet
-}
-
-fn capture(room: &Room, file: &str, frames: &[Vec<u8>]) -> String {
-    let path = room.path(file);
-    let mut writer = PcapngWriter::create(&path).unwrap();
-    writer.interface("eth0").unwrap();
-    for (place, frame) in frames.iter().enumerate() {
-        let at = Nanos::from_secs(1000) + Nanos::from_millis(place as u64);
-        writer.write(&Record::new(at, frame)).unwrap();
-    }
-    writer.finish().unwrap();
-    path
-}
-
-/// The IP packets of a capture.
-fn packets(path: &str) -> Vec<Vec<u8>> {
-    let mut reader = Reader::open(path).unwrap();
-    let mut packets = Vec::new();
-    while let Some(record) = reader.next().unwrap() {
-        packets.push(record.bytes[ethernet::HEADER_LEN..].to_vec());
-    }
-    packets
-}
-
-/// Plays `frames` that come in by an interface. Returns the IP packets that leave by the other, and the summary.
-fn play(
-    room: &Room,
-    policy: &str,
-    from: &str,
-    frames: &[Vec<u8>],
-    to: &str,
-) -> (Vec<Vec<u8>>, serde_json::Value) {
-    let input = format!("{from}={}", capture(room, &format!("in-{from}.pcapng"), frames));
-    let out = room.path(&format!("from-{from}"));
-    let json = wirerate(&["replay", policy, &input, "--out", &out, "--json"]).exits(0).json();
-    (packets(&format!("{out}/{to}.pcapng")), json)
-}
-
-/// Says that a test is skipped for want of a program; in CI, where all are, it fails.
-fn skip(what: &str) {
-    assert!(std::env::var_os("CI").is_none(), "needs {what}");
-    eprintln!("SKIPPED: needs {what}");
 }
 
 #[test]
@@ -382,13 +324,6 @@ fn tshark_shows_the_inner_packets_of_what_leaves() {
 fn frame_udp_len(frame: &[u8]) -> u16 {
     let at = ethernet::HEADER_LEN + if frame[ethernet::HEADER_LEN] >> 4 == 4 { 20 } else { 40 };
     u16::from_be_bytes([frame[at + 4], frame[at + 5]])
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 fn bytes(digits: &str) -> Vec<u8> {
