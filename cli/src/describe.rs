@@ -3,12 +3,14 @@
 use std::net::IpAddr;
 
 use policy::model::FamilyMatch;
+use serde_json::{Map, Value};
+use wire::esp::{self, NAT_PORT};
 use wire::ethernet::{self, EtherType};
 use wire::header::{Endpoint, Ports, Protocol};
 use wire::tcp::TcpOption;
 use wire::unit::Dscp;
 use wire::vlan::DropEligible;
-use wire::{arp, icmpv4, ipv4, ipv6, tcp};
+use wire::{arp, icmpv4, ipv4, ipv6, tcp, udp};
 
 use crate::screen::count;
 
@@ -78,6 +80,15 @@ impl Description {
     /// The value of a field.
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(field, _)| *field == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The fields, and the summary as `words`.
+    pub(crate) fn to_json(&self) -> Value {
+        let mut object = Map::new();
+        object.insert("words".to_owned(), self.headline.as_str().into());
+        let fields = self.fields.iter();
+        object.extend(fields.map(|(name, value)| ((*name).to_owned(), value.as_str().into())));
+        Value::Object(object)
     }
 
     fn say(&mut self, field: &'static str, value: impl ToString) {
@@ -166,6 +177,22 @@ impl Description {
         if let Some(ports) = ports {
             self.say("sport", ports.sport);
             self.say("dport", ports.dport);
+        }
+        if first {
+            let esp = match (rest.protocol, ports) {
+                (Protocol::ESP, _) => Some(payload),
+                (Protocol::UDP, Some(ports)) if [ports.sport, ports.dport].contains(&NAT_PORT) => {
+                    payload.get(udp::HEADER_LEN..)
+                }
+                _ => None,
+            };
+            // Of IKE the first four bytes are zero (RFC 3948, section 2.2).
+            if let Some(header) = esp.and_then(esp::Header::of).filter(|header| header.spi() != 0) {
+                self.say("spi", format!("{:#x}", header.spi()));
+                self.say("number", header.sequence());
+                let within = if rest.protocol == Protocol::UDP { " esp" } else { "" };
+                detail.push_str(&format!("{within} sa {:#x} num {}", header.spi(), header.sequence()));
+            }
         }
         if rest.protocol == Protocol::TCP && first {
             if let Ok(segment) = tcp::parse(payload) {

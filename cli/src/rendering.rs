@@ -22,6 +22,8 @@ use wire::{Dscp, Family, Meta, Nanos, PortId};
 use crate::describe::Description;
 use crate::screen::{count, number};
 
+mod tunnel;
+
 /// Tables and texts needed to put names to numbers.
 pub(crate) struct Renderer<'a> {
     pub(crate) tables: &'a Tables,
@@ -150,18 +152,8 @@ impl Renderer<'_> {
         let mut says = Vec::new();
         match visit.stage {
             "parse" => self.parse(visit, bytes, &mut says),
-            "decap" => {
-                if let Some(inner) = &visit.bytes {
-                    let tunnel = self.interface(visit.after.ingress);
-                    says.push(format!("out of the tunnel {tunnel}: {}", self.describe(inner).headline));
-                }
-            }
-            "encap" => {
-                if let Some(outer) = &visit.bytes {
-                    let tunnel = self.interface(visit.before.egress);
-                    says.push(format!("into the tunnel {tunnel}: {}", self.describe(outer).headline));
-                }
-            }
+            "decap" => self.decap(visit, &mut says),
+            "encap" => self.encap(visit, &mut says),
             "track" => self.track(visit, &mut says),
             "dnat" => self.dnat(visit, &mut says),
             "route" => self.route(visit, bytes, &mut says),
@@ -337,6 +329,9 @@ impl Renderer<'_> {
         } else if let Some(gateway) = self.tables.gateways.get(after.hop as usize) {
             let router = gateway.address.to_ip();
             says.push(format!("leaves by {} to the router {router}", self.interface(gateway.interface)));
+        } else if let Some(tunnel) = self.tables.tunnel_at(after.egress).filter(|_| after.fate == 0) {
+            let (name, peer) = (self.interface(after.egress), tunnel.remote.to_ip());
+            says.push(format!("leaves by the tunnel {name}, to its peer {peer}"));
         } else if let Some(interface) = self.tables.interface(after.egress).filter(|_| after.fate == 0) {
             says.push(format!("leaves by {} to a host on its link", interface.name));
         }

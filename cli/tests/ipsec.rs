@@ -7,7 +7,8 @@ mod tunnel;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use run::{Room, root, wirerate};
-use tunnel::{capture_from, link, one_hop_on, packets, play};
+use serde_json::Value;
+use tunnel::{capture, capture_from, link, one_hop_on, packets, play};
 use wire::Nanos;
 use wire::build::Tcp;
 use wire::esp::Header;
@@ -265,6 +266,70 @@ fn an_adapter_and_its_centre() {
     let [packet] = &opened[..] else { panic!("{json:#}") };
     assert_eq!((packet[1], &packet[28..]), (0, &b"ring"[..]));
     assert_eq!(json["reasons"], serde_json::json!({ "default-drop": 1 }), "{json:#}");
+}
+
+/// The stage of an explanation.
+fn stage<'a>(told: &'a Value, name: &str) -> &'a Value {
+    told["stages"].as_array().unwrap().iter().find(|stage| stage["stage"] == name).unwrap()
+}
+
+#[test]
+fn an_explanation_has_the_association_and_both_headers() {
+    let room = Room::new("ipsec-explain");
+    let office = example("ipsec-gateway.toml");
+    let packet = "lan udp 10.1.0.40:30000 > 10.2.0.9:5060 len 20";
+    let json = wirerate(&["explain", &office, packet, "--json"]).exits(0).json();
+    let sa = &stage(&json, "encap")["sa"];
+    // 48 bytes and a trailer of 2, padded by 2; around that 20 of IP, 8 of ESP, 8 of the IV, 16 of the ICV.
+    let expected = serde_json::json!({
+        "direction": "out", "tunnel": "site-b", "spi": 0x1001, "algorithm": "aes128-gcm", "auth": null,
+        "number": 1, "mtu": 1446, "overhead": 56,
+        "outer": {
+            "words": "esp 203.0.113.2 > 198.51.100.2 sa 0x1001 num 1 dscp ef ttl 64 length 104",
+            "link-source": sa["outer"]["link-source"], "link-destination": sa["outer"]["link-destination"],
+            "source": "203.0.113.2", "destination": "198.51.100.2", "protocol": "esp", "ttl": "64", "dscp": "ef",
+            "length": "104", "spi": "0x1001", "number": "1",
+        },
+    });
+    assert_eq!(sa, &expected);
+    let text = wirerate(&["explain", &office, packet]).exits(0).out;
+    for words in [
+        "0x1001 of site-b (aes128-gcm), as its number 1",
+        "56 bytes longer",
+        "MTU is 1446",
+        "router 203.0.113.1",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    assert!(!text.contains("6c61622d") && !json.to_string().contains("6c61622d"), "no key is told");
+
+    // Of what comes in, the window: the second packet is new, then seen; one of no association is unknown.
+    let site = room.write("site-b.toml", SITE_B);
+    let calls: Vec<_> = (0..2_u16)
+        .map(|turn| link().ipv4(FAR, SERVER).udp(40_000 + turn, 5_060).payload(b"hello").to_vec())
+        .collect();
+    let (sealed, _) = play(&room, &site, "lan", &calls, "wan");
+    let mut frames: Vec<_> = [0, 1, 1].map(|place: usize| framed(&sealed[place])).into();
+    let mut unknown = frames[0].clone();
+    unknown[14 + 20 + 3] = 0x99;
+    frames.push(unknown);
+    let inward = capture(&room, "inward.pcapng", &frames);
+    let explain = |number: u32| {
+        let numbered = format!("wan={inward}:{number}");
+        wirerate(&["explain", &office, &numbered, "--json"]).exits(0).json()
+    };
+    let fresh = explain(2);
+    let sa = &stage(&fresh, "decap")["sa"];
+    assert_eq!((&sa["tunnel"], &sa["spi"], &sa["number"]), (&"site-b".into(), &0x1002.into(), &2.into()));
+    assert_eq!(sa["window"], serde_json::json!({ "place": "new", "highest": 1, "size": 1024 }));
+    assert_eq!(sa["inner"]["words"], "udp 10.2.0.9:40001 > 10.1.0.20:5060 ttl 63 length 33");
+    let seen = explain(3);
+    let sa = &stage(&seen, "decap")["sa"];
+    assert_eq!(sa["window"], serde_json::json!({ "place": "received", "highest": 2, "size": 1024 }));
+    assert_eq!((&sa["inner"], &seen["reason"]["name"]), (&Value::Null, &"replayed".into()));
+    let unknown = explain(4);
+    assert_eq!(stage(&unknown, "decap")["sa"]["spi"], 0x1099);
+    assert_eq!(unknown["reason"]["name"], "spi-unknown");
 }
 
 #[test]

@@ -25,6 +25,8 @@ mod queue;
 mod route;
 mod tunnel;
 
+pub(crate) use tunnel::keyless;
+
 use names::Names;
 pub use pattern::{met, patterns, patterns_by};
 

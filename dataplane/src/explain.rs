@@ -17,6 +17,10 @@ use crate::stage::police::{self, Police};
 use crate::stage::{Cx, Stage};
 use crate::verdict::{Reason, Verdict};
 
+mod sa;
+
+pub use sa::{SaBrief, SaMet};
+
 /// Trace of one frame: its stages, the frames sent, its verdict.
 #[derive(Clone, Debug)]
 pub struct Account {
@@ -45,6 +49,8 @@ pub struct Visit {
     pub flows: [u32; 2],
     /// Of `police`: the tokens that the packet found.
     pub meter: Option<MeterState>,
+    /// Of `decap` and `encap`: the security association that the packet met.
+    pub sa: Option<SaMet>,
     /// Cost of the stage.
     pub cost: Count,
     /// Bytes of the frame; `None` if the stage has not changed them.
@@ -95,11 +101,13 @@ struct Watcher {
     flows: u32,
     bytes: Vec<u8>,
     meter: Option<MeterState>,
+    sa: Option<SaMet>,
 }
 
 impl Watch<Count> for Watcher {
     fn before(&mut self, stage: &'static str, frame: &Frame, cx: &mut Cx<'_, Count>) {
         self.meter = if stage == Police::ABOUT.name { police::state(frame, cx) } else { None };
+        self.sa = sa::met(stage, frame, cx);
         self.meta = frame.meta.clone();
         self.flows = cx.shard.flows.len();
         self.bytes.clear();
@@ -116,6 +124,7 @@ impl Watch<Count> for Watcher {
             flow: cx.shard.flows.flow(FlowId(frame.meta.flow)).copied(),
             flows: [self.flows, cx.shard.flows.len()],
             meter: self.meter.take(),
+            sa: self.sa.take(),
             cost: mem::take(cx.tally),
             bytes: (frame.bytes() != self.bytes).then(|| frame.bytes().to_vec()),
         });

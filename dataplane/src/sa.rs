@@ -26,6 +26,7 @@ mod peer;
 mod reassembly;
 mod reload;
 mod sequence;
+mod stand_in;
 
 pub use change::{Prepared, RetiredSa, SaAddition, SaChange, SaError, SaId, SaRefused, SaRequest};
 pub use count::{SaErrors, SaView};
@@ -44,6 +45,7 @@ pub(crate) use reassembly::{Congestion, Fragment, Whole};
 pub(crate) use reload::SasPlan;
 pub(crate) use sequence::UsedUp;
 pub use sequence::{Known, Numbering, Sequence, Sequences};
+pub use stand_in::SaStandIn;
 
 /// Security associations of each direction that can be [added](crate::Shard::change_sa) to those of the policy, if it has a tunnel.
 pub const MOST_ADDED: usize = 1_024;

@@ -79,6 +79,20 @@ def number_of(frame):
     return int.from_bytes(frame[at : at + 4], "big"), int.from_bytes(frame[at + 4 : at + 8], "big")
 
 
+def test_a_packet_is_explained_without_keys(sites):
+    one, two = sites.ends
+    works(sites)
+    number = associations(sites.running[0], "out")[0x1001]["number"]
+    packet = f"lan udp {CLIENTS[0]}:4000 > {CLIENTS[1]}:5000"
+    told = json.loads(sites.running[0].ask("explain", "--live", "--json", packet).stdout)
+    found = next(stage["sa"] for stage in told["stages"] if stage["stage"] == "encap")
+    assert (found["tunnel"], found["spi"], found["algorithm"]) == ("site", 0x1001, "aes128-gcm")
+    assert found["number"] > number, "the numbers are the gateway's"
+    assert found["outer"]["protocol"] == "esp" and told["verdict"] == "forwarded"
+    # Nothing was sent.
+    assert associations(sites.running[0], "out")[0x1001]["number"] < number + 4
+
+
 def test_nothing_crosses_in_clear(sites):
     one, two = sites.ends
     if sites.running[0].driver == "xdp":

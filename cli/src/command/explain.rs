@@ -37,13 +37,15 @@ mod queue;
 /// from 1 as in Wireshark, and then the packets before it go first, so that it meets the connections that they
 /// left. Told are: what each stage saw, which rule decided (by name and line), which route and translation were
 /// chosen, what was changed, and what it cost; class, colour and the tokens that its meter had; what waited in its queue
-/// when it came, and when it left, or was dropped, with all that the capture brings after it.
+/// when it came, and when it left, or was dropped, with all that the capture brings after it. Of a packet of a tunnel: the security
+/// association, with what its window says or the number that it gives, and the inner and the outer header.
 ///
 /// With --live it is asked of a running gateway: its policy as it is in force, with the routes, addresses and neighbours
 /// that Linux has, and the flows and translations that the packet may belong to. The packet is tried on a copy; nothing
 /// is sent, counted or remembered. What the gateway would choose only then, such as a free port, is said to be so. Of its
 /// queue it is told what waits there, and how long what left it within half a second had waited; meters have the tokens that they have
-/// there, but for those of single flows, which count as full.
+/// there, but for those of single flows, which count as full; tunnels the security associations, without keys, so that what comes in by a
+/// tunnel is explained up to its window.
 ///
 /// Costs are those of the tally: instructions of a single-issue 32-bit processor, and references to named data
 /// structures. They are what a chip would have to do, not this machine's.
@@ -377,13 +379,18 @@ impl Report<'_> {
         });
         let stages = self.told.iter().map(|Told { stage, says, visit }| {
             let decided = visit.filter(|visit| visit.after.fate != visit.before.fate);
-            json!({
+            let mut told = json!({
                 "stage": stage,
                 "took": visit.is_some(),
                 "says": says,
                 "verdict": decided.and_then(|visit| Verdict::of_fate(visit.after.fate)).map(Verdict::name),
                 "cost": visit.map(|visit: &Visit| cost_json(&visit.cost)),
-            })
+            });
+            let sa = visit.and_then(|visit| self.renderer.sa_json(visit));
+            if let (Some(sa), Some(object)) = (sa, told.as_object_mut()) {
+                object.insert("sa".to_owned(), sa);
+            }
+            told
         });
         let sent = self
             .account
@@ -425,11 +432,7 @@ impl Report<'_> {
     }
 
     fn fields(&self, frame: &[u8]) -> Value {
-        let Description { fields, headline } = self.renderer.describe(frame);
-        let mut object = Map::new();
-        object.insert("words".to_owned(), headline.into());
-        object.extend(fields.into_iter().map(|(name, value)| (name.to_owned(), value.into())));
-        Value::Object(object)
+        self.renderer.describe(frame).to_json()
     }
 
     fn left_by(&self, sent: &Sent) -> &str {

@@ -48,9 +48,7 @@ fn spec(name: &str, tunnel: &model::Tunnel, sa: &StaticSa) -> Result<SaSpec, Com
     let suite = suite.ok_or_else(|| wrong(esp::KeyError::NoLibrary(sa.suite.name())))?;
     let (transform, fingerprint) = if sa.files.are_unread(sa) {
         // For all that is asked of a policy without its keys.
-        let mut bytes = [sa.direction as u8; Fingerprint::LEN];
-        bytes[..4].copy_from_slice(&sa.spi.to_be_bytes());
-        (Arc::from(esp::locked(suite)), Fingerprint::from_bytes(bytes))
+        (Arc::from(esp::locked(suite)), Fingerprint::from_bytes(keyless(sa.direction, sa.spi)))
     } else {
         let keys = esp::Keys { cipher: sa.key.clone(), auth: sa.auth_key.clone() };
         let transform = Arc::from(esp::expand(suite, &keys, sa.direction).map_err(wrong)?);
@@ -67,4 +65,11 @@ fn spec(name: &str, tunnel: &model::Tunnel, sa: &StaticSa) -> Result<SaSpec, Com
         fingerprint,
         sequence: Arc::new(Sequence::from(0)),
     })
+}
+
+/// Stands in for the fingerprint of a key that is not there.
+pub(crate) fn keyless(direction: Direction, spi: u32) -> [u8; Fingerprint::LEN] {
+    let mut bytes = [direction as u8; Fingerprint::LEN];
+    bytes[..4].copy_from_slice(&spi.to_be_bytes());
+    bytes
 }

@@ -151,6 +151,20 @@ fn carried(frame: &Frame, source: Address) -> Result<Option<Carried>, Reason> {
     }
 }
 
+/// The ESP in a packet for an end of a tunnel; `None` where there is none, as in one of IKE.
+pub(crate) fn esp_of(frame: &Frame) -> Option<&[u8]> {
+    let is_esp = match Protocol(frame.meta.protocol) {
+        Protocol::ESP => true,
+        Protocol::UDP => frame.meta.dport == NAT_PORT,
+        _ => false,
+    };
+    if !is_esp || frame.meta.part == Part::Later {
+        return None;
+    }
+    let Carried { start, end, .. } = carried(frame, Address::default()).ok()??;
+    frame.bytes().get(start..end)
+}
+
 /// Contents of an outer packet that has been opened.
 struct Opened {
     /// Interface of the tunnel.

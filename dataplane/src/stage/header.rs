@@ -12,7 +12,7 @@ use crate::tables::{Address, LOCAL, NO_MAC, SELF, SourceMacs, Tables, is_linux};
 
 /// Source and destination address of the packet, as its bytes have them now.
 #[inline(always)]
-pub(super) fn addresses(frame: &Frame) -> (Address, Address) {
+pub(crate) fn addresses(frame: &Frame) -> (Address, Address) {
     let packet = frame.bytes().get(usize::from(frame.meta.network)..).unwrap_or(&[]);
     if frame.meta.family == Family::V4 {
         ipv4::Header::of(packet).map_or_else(Default::default, |header| {

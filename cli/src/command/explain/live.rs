@@ -5,21 +5,24 @@ use std::net::IpAddr;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use dataplane::explain::Account;
+use dataplane::explain::{Account, SaMet};
 use dataplane::flow::Ends;
 use dataplane::meter::MeteredEnds;
 use dataplane::nat::Endpoint;
 use dataplane::replay::{Way, answered_ends};
+use dataplane::sa::SaStandIn;
 use dataplane::state::{FlowRecord, Item, Names, Standing};
 use dataplane::tables::OWN_ACCORD;
 use dataplane::{Replay, Tables};
 use gateway::about::About;
 use gateway::api::{BasisView, MeterView};
+use gateway::sa::AssociationView;
 use gateway::store::{self, Entry};
 use gateway::{Client, ClientError};
 use policy::Policy;
 use serde_json::{Value, json};
 use wire::Nanos;
+use wire::esp::{Direction, Suite};
 use wire::ethernet::{self, EtherType, Mac};
 use wire::header::Protocol;
 use wire::{ipv4, ipv6};
@@ -72,6 +75,7 @@ impl Live {
             }
         }
         self.load_meters(&mut replay, at, packet)?;
+        self.load_sas(&mut replay)?;
         if let (Some(ends), Some(from)) = (answered_ends(packet), sender(packet)) {
             let about = about(ends, from);
             self.about = Some(about.clone());
@@ -103,6 +107,17 @@ impl Live {
                 replay.shard.set_meter(&replay.tables, place as u16, ends, &view.state, at);
             }
         }
+        Ok(())
+    }
+
+    /// Gives the tunnels the security associations that they have there: their names and numbers, as keys never leave the gateway.
+    fn load_sas(&self, replay: &mut Replay) -> Result<(), Failure> {
+        if replay.tables.tunnels.is_empty() {
+            return Ok(());
+        }
+        let views: Vec<AssociationView> = self.client.get("/sas")?;
+        let sas: Vec<SaStandIn<'_>> = views.iter().filter_map(stand_in).collect();
+        replay.shard.stand_in_for_sas(&replay.tables, &sas);
         Ok(())
     }
 
@@ -183,6 +198,15 @@ impl Live {
                     .to_owned(),
             });
         }
+        let comes_by =
+            account.visits.iter().find_map(|visit| visit.sa.filter(|met| met.direction() == Direction::In));
+        if let Some(SaMet::In { sa, top, .. }) = comes_by {
+            told.push(format!(
+                "whether it is genuine, and what it carries: keys stay in the gateway. Of the security association {:#x} it is known that {top} is the highest \
+                 number accepted, not which of those below it were",
+                sa.spi
+            ));
+        }
         let opens = account.visits.iter().find(|visit| visit.stage == "filter");
         let rule = opens.and_then(|visit| tables.filter.rules.get(visit.after.rule as usize));
         if let Some(rule) = rule.filter(|rule| rule.connections.is_some()) {
@@ -193,6 +217,14 @@ impl Live {
         }
         told
     }
+}
+
+/// The association without its keys.
+fn stand_in(view: &AssociationView) -> Option<SaStandIn<'_>> {
+    let AssociationView { tunnel, direction, spi, algorithm, auth, number, .. } = view;
+    let direction = Direction::named(direction)?;
+    let suite = Suite::named(algorithm, auth.as_deref())?;
+    Some(SaStandIn { tunnel, direction, spi: *spi, suite, number: *number })
 }
 
 /// The flow, as it is in the gateway.
