@@ -14,7 +14,7 @@ use wire::{Nanos, PortId};
 
 use crate::stage::decap::Quote;
 use crate::state::{Numbered, SaRecord};
-use crate::tables::{Address, SaSpec, Tables, Tunnel};
+use crate::tables::{Address, SaSpec, Selectors, Tables, Tunnel};
 use crate::verdict::Reason;
 
 mod change;
@@ -50,8 +50,8 @@ pub use stand_in::SaStandIn;
 /// Security associations of each direction that can be [added](crate::Shard::change_sa) to those of the policy, if it has a tunnel.
 pub const MOST_ADDED: usize = 1_024;
 
-/// Associations out of one tunnel, at most: the one in use, and those that it has taken the place of.
-pub const MOST_OUT: usize = 8;
+/// Associations out of one tunnel, at most: those in use, each for its selectors, and those that they have taken the place of.
+pub const MOST_OUT: usize = 32;
 
 /// Bytes of a security association on a network processor.
 pub(crate) const SA_BYTES: usize = 512;
@@ -63,7 +63,7 @@ pub struct Sas {
     inbound: Vec<Inbound>,
     /// Places in `inbound` by SPI and destination (RFC 4301, section 4.1).
     index: HashMap<(u32, Address), u32, RandomState>,
-    /// Associations of packets that leave, by the number of their tunnel, each with the one in use last.
+    /// Associations of packets that leave, by the number of their tunnel, each with the newest last.
     outbound: Vec<Vec<Outbound>>,
     /// Ends that the peers of tunnels were last seen at, by the number of the tunnel.
     followed: Vec<Followed>,
@@ -97,6 +97,8 @@ pub struct Inbound {
     pub transform: Arc<dyn Transform>,
     /// Numbers received.
     pub window: Window,
+    /// Packets that may come in by it.
+    pub selectors: Arc<Selectors>,
     /// The highest of them, for whoever comes after this shard.
     sequence: Arc<Sequence>,
     life: Life,
@@ -128,6 +130,8 @@ pub struct Outbound {
     pub transform: Arc<dyn Transform>,
     /// Numbers sent.
     pub sequence: Arc<Sequence>,
+    /// Packets that may leave by it.
+    pub selectors: Arc<Selectors>,
     /// Number of its tunnel.
     tunnel: u16,
     life: Life,
@@ -154,6 +158,7 @@ impl Inbound {
             lost_before: 0,
             transform: Arc::clone(&spec.transform),
             window,
+            selectors: Arc::clone(&spec.selectors),
             sequence: Arc::clone(&spec.sequence),
             fingerprint: spec.fingerprint,
             origin: Origin::Policy,
@@ -211,6 +216,7 @@ impl Outbound {
             esn: spec.esn,
             transform: Arc::clone(&spec.transform),
             sequence: Arc::clone(&spec.sequence),
+            selectors: Arc::clone(&spec.selectors),
             peer: Peer::of(tunnel),
             way: None,
             given: Given::of(tunnel),
@@ -299,21 +305,28 @@ impl Sas {
         self.inbound.get_mut(*place as usize)
     }
 
-    /// The security association of packets that leave by the tunnel of that number: the newest.
+    /// The newest security association of packets that leave by the tunnel of that number.
     #[inline]
     pub fn outbound(&self, tunnel: u16) -> Option<&Outbound> {
-        self.outbound.get(usize::from(tunnel))?.last()
+        self.outbounds(tunnel).last()
     }
 
-    /// The same, to count a packet.
+    /// The security associations of packets that leave by the tunnel of that number, the newest last. The newest whose selectors a
+    /// packet matches carries it.
     #[inline]
-    pub(crate) fn outbound_mut(&mut self, tunnel: u16) -> Option<&mut Outbound> {
-        self.outbound.get_mut(usize::from(tunnel))?.last_mut()
+    pub fn outbounds(&self, tunnel: u16) -> &[Outbound] {
+        self.outbound.get(usize::from(tunnel)).map_or(&[], Vec::as_slice)
+    }
+
+    /// The one at that place among them, to count a packet.
+    #[inline]
+    pub(crate) fn outbound_mut(&mut self, tunnel: u16, place: usize) -> Option<&mut Outbound> {
+        self.outbound.get_mut(usize::from(tunnel))?.get_mut(place)
     }
 
     /// Notes the way of packets that leave by the tunnel of that number, under the newest association.
     pub(crate) fn note_way(&mut self, tunnel: u16, way: Way) {
-        if let Some(sa) = self.outbound_mut(tunnel) {
+        if let Some(sa) = self.outbound.get_mut(usize::from(tunnel)).and_then(|list| list.last_mut()) {
             sa.way = Some(way);
         }
     }

@@ -33,6 +33,7 @@ pub mod queue;
 mod revalidate;
 pub mod rewrite;
 pub mod route;
+mod selector;
 pub mod snat;
 pub mod track;
 mod underlay;

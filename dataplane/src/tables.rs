@@ -20,6 +20,7 @@ mod priority;
 mod queue;
 mod renumbering;
 pub(crate) mod selection;
+mod selector;
 mod tunnel;
 
 pub use class::{ClassEntry, Classes};
@@ -39,6 +40,7 @@ pub use priority::Priorities;
 pub use queue::{FqSettings, LeafSettings, NO_NODE, NodeKind, QueueNode, QueueTree, QueueTrees};
 pub(crate) use renumbering::Renumbering;
 use selection::Selection;
+pub use selector::{Ends, Fit, Ports, Selector, Selectors};
 pub use tunnel::{SaSpec, Tunnel, Tunnels};
 
 /// The zone of the gateway itself.

@@ -9,7 +9,7 @@ use dataplane::sa::{
     Keys, MOST_ADDED, MOST_OUT, SaAddition, SaChange, SaError, SaId, SaNews, SaRefused, SaRequest,
 };
 use dataplane::state::{Cursor, Item};
-use dataplane::tables::Address;
+use dataplane::tables::{Address, Selector};
 use dataplane::{Reason, Shard, Verdict};
 use wire::esp::{Direction, Esn, Secret, Suite};
 use wire::ethernet::Mac;
@@ -94,7 +94,7 @@ fn with_ttl(frame: &[u8], ttl: u8) -> Vec<u8> {
 }
 
 /// Takes frames into a gateway, in batches of 64 at most.
-fn through(gateway: &mut Gateway, port: u16, frames: &[Vec<u8>]) -> Out {
+pub(crate) fn through(gateway: &mut Gateway, port: u16, frames: &[Vec<u8>]) -> Out {
     let arrivals: Vec<Arrival> = frames
         .iter()
         .enumerate()
@@ -232,7 +232,7 @@ fn packets_follow_the_peer_whatever_becomes_of_the_numbers_of_neighbours() {
     near.forget(peer);
     let another = |host: u32| Wanted {
         interface: PortId(WAN),
-        address: Address::v6(0x2001_0db8_00ff << 80 | u128::from(host) + 9),
+        address: Address::v6((0x2001_0db8_00ff << 80) | (u128::from(host) + 9)),
     };
     for host in 0..70_000 {
         near.learn(another(host), on_link(7));
@@ -388,16 +388,27 @@ fn workers_tell_one_another_where_the_peer_is() {
 
 /// A security association of tunnel `peer`, whose key is made of this byte.
 fn addition(gateway: &Gateway, direction: Direction, spi: u32, key: u8) -> SaAddition {
+    selective(gateway, direction, spi, key, &[])
+}
+
+/// The same for packets that these selectors match.
+pub(crate) fn selective(
+    gateway: &Gateway,
+    direction: Direction,
+    spi: u32,
+    key: u8,
+    selectors: &[Selector],
+) -> SaAddition {
     let suite = Suite::named("aes256-gcm", None).unwrap();
     let keys = Keys { cipher: Secret::new(vec![key; 36].into()), auth: Secret::new(Box::default()) };
     SaAddition::new(
         &gateway.tables,
-        &SaRequest { tunnel: "peer", direction, spi, esn: Esn::Off, suite, keys: &keys },
+        &SaRequest { tunnel: "peer", direction, spi, esn: Esn::Off, suite, keys: &keys, selectors },
     )
     .unwrap()
 }
 
-fn change(gateway: &mut Gateway, change: SaChange) -> Result<bool, SaRefused> {
+pub(crate) fn change(gateway: &mut Gateway, change: SaChange) -> Result<bool, SaRefused> {
     let tables = Rc::clone(&gateway.tables);
     gateway.shard.change_sa(&tables, change).map(|retired| retired.is_some())
 }
@@ -463,8 +474,15 @@ fn keys_that_are_in_use_and_associations_without_end_are_refused() {
     for direction in [Direction::In, Direction::Out] {
         for key in KEYS {
             let keys = Keys { cipher: Secret::of_hex(key).unwrap(), auth: Secret::new(Box::default()) };
-            let request =
-                SaRequest { tunnel: "peer", direction, spi: 0x5000, esn: Esn::Off, suite, keys: &keys };
+            let request = SaRequest {
+                tunnel: "peer",
+                direction,
+                spi: 0x5000,
+                esn: Esn::Off,
+                suite,
+                keys: &keys,
+                selectors: &[],
+            };
             let refused = SaAddition::new(&near.tables, &request);
             assert_eq!(refused.map(|_| ()), Err(SaError::SameKey));
         }
@@ -484,7 +502,7 @@ fn keys_that_are_in_use_and_associations_without_end_are_refused() {
             auth: Secret::new(Box::default()),
         };
         let (direction, spi, esn) = (Direction::In, 0x10000 + number, Esn::Off);
-        let request = SaRequest { tunnel: "peer", direction, spi, esn, suite, keys: &keys };
+        let request = SaRequest { tunnel: "peer", direction, spi, esn, suite, keys: &keys, selectors: &[] };
         let sa = SaAddition::new(&near.tables, &request).unwrap();
         assert_eq!(change(&mut near, sa.prepare()), Ok(false), "{number}");
     }

@@ -28,6 +28,7 @@ mod reload;
 mod run_equals_step;
 mod scene;
 mod schedule;
+mod selector;
 mod service_curve;
 mod stages;
 mod syn_proxy;

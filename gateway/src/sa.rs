@@ -50,6 +50,9 @@ pub struct AssociationView {
     pub length: u64,
     /// Packets refused: padding, next header or inner packet that cannot be.
     pub trailer: u64,
+    /// Packets refused: not of those that its selectors let it carry.
+    #[serde(default)]
+    pub selector: u64,
     /// Packets refused: past the hard lifetime.
     pub expired: u64,
     /// Numbers received for which a packet never came.
@@ -156,7 +159,7 @@ impl Overview {
 
 fn view(sa: &SaView, is_active: bool, worker: Option<u16>, tables: &Tables) -> Option<AssociationView> {
     let tunnel = tables.tunnels.list.get(usize::from(sa.tunnel))?;
-    let SaErrors { replayed, icv_wrong, length, trailer, expired } = sa.errors;
+    let SaErrors { replayed, icv_wrong, length, trailer, selector, expired } = sa.errors;
     Some(AssociationView {
         tunnel: tables.interface(tunnel.interface)?.name.clone(),
         direction: sa.direction.name().to_owned(),
@@ -179,6 +182,7 @@ fn view(sa: &SaView, is_active: bool, worker: Option<u16>, tables: &Tables) -> O
         icv_wrong,
         length,
         trailer,
+        selector,
         expired,
         lost: sa.lost,
         worker,

@@ -77,8 +77,8 @@ Examples:
             the name is null
   sas       of tunnels: tunnel, direction, spi, algorithm, auth; packets and
             bytes encrypted or decrypted; number: the highest; lost: numbers
-            that never came; replayed, icv_wrong, length, trailer, expired:
-            refused; reached: the lifetime, soft or hard
+            that never came; replayed, icv_wrong, length, trailer, selector,
+            expired: refused; reached: the lifetime, soft or hard
   flows     created ended live peak
   seconds   how long it took; mpps: millions of packets a second
   bytes     received

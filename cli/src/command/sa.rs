@@ -30,7 +30,7 @@ To rekey without a loss, add the new one in at both ends, then the new one out a
 algorithm, auth, origin (`policy`, or `added` at run time), state (`active`, or \
 `superseded` by a newer one out of the tunnel), number (the highest sent or accepted), \
 packets and bytes (sealed, or opened), reached (`soft` or `hard`, a bound of its lifetime), \
-replayed, icv_wrong, length, trailer and expired (packets refused), lost (numbers that \
+replayed, icv_wrong, length, trailer, selector and expired (packets refused), lost (numbers that \
 never came), and worker (that takes the packets in)."))]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -215,7 +215,7 @@ fn show(tunnel: Option<&str>, ask: &Ask) -> Result<Exit, Failure> {
             sa.number.to_string(),
             sa.packets.to_string(),
             sa.bytes.to_string(),
-            (sa.replayed + sa.icv_wrong + sa.length + sa.trailer + sa.expired).to_string(),
+            (sa.replayed + sa.icv_wrong + sa.length + sa.trailer + sa.selector + sa.expired).to_string(),
             sa.lost.to_string(),
             sa.worker.map_or_else(|| "all".to_owned(), |worker| worker.to_string()),
         ]);

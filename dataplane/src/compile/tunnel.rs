@@ -9,14 +9,19 @@ use wire::PortId;
 use wire::esp::{Direction, SUITES};
 
 use crate::sa::Sequence;
-use crate::tables::{CompileError, SaSpec, Tunnel, Tunnels};
+use crate::tables::{CompileError, SaSpec, Selectors, Tunnel, Tunnels};
 
 /// Compiles the tunnels of a policy.
 pub(super) fn compile(policy: &Policy) -> Result<Tunnels, CompileError> {
     let mut list = Vec::new();
     for (place, interface) in policy.interfaces.iter().enumerate() {
         let Some(tunnel) = &interface.esp else { continue };
-        let mut out = specs(&interface.name, tunnel, Direction::Out)?;
+        let selectors = Arc::new(Selectors::NONE);
+        let specs = |direction| {
+            let sas = tunnel.sas(direction);
+            sas.map(|sa| spec(&interface.name, tunnel, sa, &selectors)).collect::<Result<Vec<_>, _>>()
+        };
+        let mut out = specs(Direction::Out)?;
         let (Some(last), true) = (out.pop(), out.is_empty()) else {
             return Err(CompileError::TunnelSas(interface.name.clone()));
         };
@@ -31,18 +36,20 @@ pub(super) fn compile(policy: &Policy) -> Result<Tunnels, CompileError> {
             dscp: tunnel.dscp.fixed(),
             ecn: tunnel.ecn,
             tfc: tunnel.tfc,
+            selectors: Arc::clone(&selectors),
             out: last,
-            inward: specs(&interface.name, tunnel, Direction::In)?,
+            inward: specs(Direction::In)?,
         });
     }
     Ok(Tunnels::new(list))
 }
 
-fn specs(name: &str, tunnel: &model::Tunnel, direction: Direction) -> Result<Vec<SaSpec>, CompileError> {
-    tunnel.sas(direction).map(|sa| spec(name, tunnel, sa)).collect()
-}
-
-fn spec(name: &str, tunnel: &model::Tunnel, sa: &StaticSa) -> Result<SaSpec, CompileError> {
+fn spec(
+    name: &str,
+    tunnel: &model::Tunnel,
+    sa: &StaticSa,
+    selectors: &Arc<Selectors>,
+) -> Result<SaSpec, CompileError> {
     let wrong = |error| CompileError::Sa { tunnel: name.to_owned(), spi: sa.spi, error };
     let suite = SUITES.iter().find(|suite| **suite == sa.suite);
     let suite = suite.ok_or_else(|| wrong(esp::KeyError::NoLibrary(sa.suite.name())))?;
@@ -59,6 +66,7 @@ fn spec(name: &str, tunnel: &model::Tunnel, sa: &StaticSa) -> Result<SaSpec, Com
         spi: sa.spi,
         esn: sa.esn,
         window: tunnel.window.numbers(),
+        selectors: Arc::clone(selectors),
         soft: sa.soft,
         hard: sa.hard,
         transform,

@@ -12,7 +12,7 @@ use wire::esp::{Direction, Esn, Suite};
 
 use super::{Inbound, Known, MOST_OUT, Origin, Outbound, PathNews};
 use crate::shard::Shard;
-use crate::tables::{Address, SaSpec, Tables};
+use crate::tables::{Address, SaSpec, Selector, Selectors, Tables};
 
 /// Name of a security association (RFC 4301, section 4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,6 +52,8 @@ pub struct SaRequest<'a> {
     pub suite: &'static Suite,
     /// Keys.
     pub keys: &'a Keys,
+    /// Packets that it may carry, as its peer has agreed to; those of the tunnel's own selectors where there are none.
+    pub selectors: &'a [Selector],
 }
 
 /// Reason why a security association cannot be added.
@@ -73,7 +75,7 @@ pub enum SaError {
 
 /// Change of a shard's security associations.
 pub enum SaChange {
-    /// Adds one. That of packets that leave is in use at once.
+    /// Adds one. That of packets that leave is in use at once, for those that its selectors match.
     Add(Box<Prepared>),
     /// Deletes one.
     Delete(SaId),
@@ -125,7 +127,7 @@ impl SaAddition {
     /// # Errors
     /// [`SaError`]
     pub fn new(tables: &Tables, request: &SaRequest<'_>) -> Result<SaAddition, SaError> {
-        let SaRequest { tunnel, direction, spi, esn, suite, keys } = *request;
+        let SaRequest { tunnel, direction, spi, esn, suite, keys, selectors } = *request;
         let place = tables.interface_named(tunnel);
         let found = place.and_then(|place| tables.tunnel_at(place));
         let ends = found.ok_or_else(|| SaError::NoTunnel(tunnel.to_owned()))?;
@@ -147,6 +149,10 @@ impl SaAddition {
             esn,
             // All of a tunnel have windows of one size.
             window: ends.out.window,
+            selectors: match selectors {
+                [] => Arc::clone(&ends.selectors),
+                own => Arc::new(Selectors::new(own.to_vec())),
+            },
             soft: Lifetime::UNBOUNDED,
             hard: Lifetime::UNBOUNDED,
             transform,

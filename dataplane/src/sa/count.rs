@@ -18,6 +18,8 @@ pub struct SaErrors {
     pub length: u64,
     /// Padding, next header or inner packet that cannot be.
     pub trailer: u64,
+    /// Inner packets that its selectors do not match.
+    pub selector: u64,
     /// Past the hard lifetime; of outbound ones too.
     pub expired: u64,
 }
@@ -29,6 +31,7 @@ impl SaErrors {
             Reason::IcvWrong => &mut self.icv_wrong,
             Reason::EspLength => &mut self.length,
             Reason::EspTrailer => &mut self.trailer,
+            Reason::TunnelSelector => &mut self.selector,
             Reason::SaExpired => &mut self.expired,
             _ => return,
         };
@@ -75,8 +78,8 @@ impl SaView {
     }
 
     /// The counters, with their names.
-    pub fn counters(&self) -> [(&'static str, u64); 9] {
-        let SaErrors { replayed, icv_wrong, length, trailer, expired } = self.errors;
+    pub fn counters(&self) -> [(&'static str, u64); 10] {
+        let SaErrors { replayed, icv_wrong, length, trailer, selector, expired } = self.errors;
         [
             ("packets", self.packets),
             ("bytes", self.bytes),
@@ -86,6 +89,7 @@ impl SaView {
             ("icv-wrong", icv_wrong),
             ("length", length),
             ("trailer", trailer),
+            ("selector", selector),
             ("expired", expired),
         ]
     }

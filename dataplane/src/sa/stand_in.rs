@@ -44,6 +44,7 @@ impl Shard {
                 spi,
                 esn: Esn::Off,
                 window: tunnel.out.window,
+                selectors: Arc::clone(&tunnel.selectors),
                 soft: Lifetime::UNBOUNDED,
                 hard: Lifetime::UNBOUNDED,
                 transform: Arc::from(esp::locked(suite)),

@@ -8,13 +8,13 @@
 use esp::format::untrail;
 use esp::{Packet, Place, SPARE};
 use tally::{Op, Region, Tally};
-use wire::esp::{EcnUse, HEADER_LEN, Header, NAT_PORT, Udp};
+use wire::esp::{Direction, EcnUse, HEADER_LEN, Header, NAT_PORT, Udp};
 use wire::header::Protocol;
 use wire::meta::Fields;
 use wire::{Family, Frame, Part, PortId, ipv4, ipv6, link_kind, udp};
 
 use super::route::is_link_local;
-use super::{About, Cx, Packets, Stage, Step, cipher, handoff, header, parse};
+use super::{About, Cx, Packets, Stage, Step, cipher, handoff, header, parse, selector};
 use crate::flag;
 use crate::sa::{Expired, Peer, SA_BYTES};
 use crate::tables::{Address, Tables};
@@ -178,6 +178,8 @@ struct Opened {
     ds_field: u8,
     /// Congestion notification across the tunnel.
     ecn: EcnUse,
+    /// SPI and destination of a security association that has selectors.
+    selective: Option<(u32, Address)>,
 }
 
 /// Verifies and decrypts a packet for an end of a tunnel.
@@ -199,6 +201,7 @@ fn open<T: Tally>(frame: &mut Frame, carried: Carried, cx: &mut Cx<'_, T>) -> Re
     if udp != tunnel.udp {
         return Err(Reason::TunnelEncapsulation);
     }
+    let selective = (!sa.selectors.is_empty()).then_some((spi, destination));
     let suite = sa.transform.suite();
     let around = HEADER_LEN + usize::from(suite.iv) + usize::from(suite.icv);
     let text_len = payload.len().saturating_sub(around);
@@ -231,7 +234,7 @@ fn open<T: Tally>(frame: &mut Frame, carried: Carried, cx: &mut Cx<'_, T>) -> Re
         _ => return Err(Reason::EspTrailer),
     };
     let (interface, ecn) = (tunnel.interface, tunnel.ecn);
-    Ok(Opened { interface, start: text, end: text + trailer.before, family, ds_field, ecn })
+    Ok(Opened { interface, start: text, end: text + trailer.before, family, ds_field, ecn, selective })
 }
 
 /// True for an end that packets can be sent to.
@@ -247,7 +250,7 @@ fn enter<T: Tally>(frame: &mut Frame, opened: Opened, cx: &mut Cx<'_, T>) -> Res
     cx.tally.execute(Op::Branch, 6);
     cx.tally.write(Region::Frame, 0, 32);
     cx.tally.write(Region::Meta, 0, 32);
-    let Opened { interface, start, end, family, ds_field, ecn } = opened;
+    let Opened { interface, start, end, family, ds_field, ecn, selective } = opened;
     frame.truncate(end);
     frame.pull_front(start);
     let link = link_kind::received(frame.bytes()).ok_or(Reason::EspTrailer)?;
@@ -262,6 +265,13 @@ fn enter<T: Tally>(frame: &mut Frame, opened: Opened, cx: &mut Cx<'_, T>) -> Res
     frame.meta.tunnel = tunnel::IN;
     if frame.meta.protocol == Protocol::ESP.0 && cx.tables.tunnels.is_local(header::addresses(frame).1) {
         return Err(Reason::TunnelNested);
+    }
+    if let Some((spi, destination)) = selective {
+        // RFC 4301, section 5.2, step 4.
+        let sa = cx.shard.sas.inbound(spi, destination).ok_or(Reason::SpiUnknown)?;
+        if !selector::admits(&sa.selectors, frame, Direction::In, cx.tables.mode, cx.tally) {
+            return Err(Reason::TunnelSelector);
+        }
     }
     congestion(frame, ds_field, ecn)
 }

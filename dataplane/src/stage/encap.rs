@@ -19,7 +19,7 @@ use wire::meta::Fields;
 use wire::{Family, Frame, Part, PortId, ipv4, ipv6, udp};
 
 use super::queue::ANSWERED;
-use super::{About, Cx, Packets, Stage, Step, cipher, fragment, header, link, take, underlay};
+use super::{About, Cx, Packets, Stage, Step, cipher, fragment, header, link, selector, take, underlay};
 use crate::flag;
 use crate::hop::Hop;
 use crate::sa::{Expired, Peer, SA_BYTES, UsedUp, Way};
@@ -150,7 +150,8 @@ fn seal<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Reason> {
     let Hop { interface, mtu: way_mtu, .. } = *cx.shard.hops.get(hop).ok_or(Reason::NeighbourUnknown)?;
     let number = tables.tunnel_of(egress).ok_or(Reason::RouteMissing)?;
     let tunnel = tables.tunnels.list.get(usize::from(number)).ok_or(Reason::RouteMissing)?;
-    let sa = cx.shard.sas.outbound_mut(number).ok_or(Reason::RouteMissing)?;
+    let place = selector::carrier(frame, number, cx)?;
+    let sa = cx.shard.sas.outbound_mut(number, place).ok_or(Reason::RouteMissing)?;
     let suite = sa.transform.suite();
     let (esn, family, now) = (sa.esn, frame.meta.family, frame.meta.received);
     let ds_field = esp::ecn::outer(header::ds_field(frame), tunnel.dscp, tunnel.ecn);
@@ -165,7 +166,7 @@ fn seal<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Reason> {
     let news = sa.news(now);
     cx.shard.sas.note_bound(news);
     spent.map_err(|Expired| Reason::SaExpired)?;
-    let sa = cx.shard.sas.outbound(number).ok_or(Reason::RouteMissing)?;
+    let sa = cx.shard.sas.outbounds(number).get(place).ok_or(Reason::RouteMissing)?;
     let sequence = sa.number().map_err(|UsedUp| Reason::EspSequence)?;
     frame.truncate(usize::from(frame.meta.end));
     frame.pull_front(usize::from(frame.meta.network));

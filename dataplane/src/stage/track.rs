@@ -459,7 +459,7 @@ fn find_related<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
 
 /// The key of a packet quoted in an ICMP error: its header, and at least the first eight bytes behind it. Of TCP, its
 /// sequence number.
-fn quoted_key(quoted: &[u8], family: Family) -> Option<(Key, Option<u32>)> {
+pub(super) fn quoted_key(quoted: &[u8], family: Family) -> Option<(Key, Option<u32>)> {
     let seq = |protocol, payload: &[u8]| {
         let bytes = payload.get(4..8).filter(|_| protocol == Protocol::TCP)?.first_chunk()?;
         Some(u32::from_be_bytes(*bytes))

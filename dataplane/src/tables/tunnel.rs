@@ -8,7 +8,7 @@ use wire::Dscp;
 use wire::PortId;
 use wire::esp::{Direction, EcnUse, Esn, Mode, Tfc, Udp};
 
-use super::{Address, Tables};
+use super::{Address, Selectors, Tables};
 use crate::sa::{Sequence, Sequences};
 
 /// All tunnels, in the order of their interfaces.
@@ -44,6 +44,8 @@ pub struct Tunnel {
     pub ecn: EcnUse,
     /// Padding against traffic analysis.
     pub tfc: Tfc,
+    /// Packets that it protects, wherever routes lead; none of a tunnel that routes lead into.
+    pub selectors: Arc<Selectors>,
     /// Security association of packets that leave.
     pub out: SaSpec,
     /// Security associations of packets that come in.
@@ -76,6 +78,8 @@ pub struct SaSpec {
     pub esn: Esn,
     /// Size of the window against replay; 0 if numbers are not looked at.
     pub window: u32,
+    /// Packets that it may carry; all if there are none.
+    pub selectors: Arc<Selectors>,
     /// Bounds at which a new one is due.
     pub soft: Lifetime,
     /// Bounds at which it ends.

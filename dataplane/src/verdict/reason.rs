@@ -184,6 +184,8 @@ pub enum Reason {
     TunnelReassembly,
     /// The route to a tunnel's peer leads into a tunnel.
     TunnelLoop,
+    /// No security association of the tunnel may carry the packet.
+    TunnelSelector,
 }
 
 /// Description of a reason, for operators.
@@ -201,7 +203,7 @@ pub struct Entry {
 
 impl Reason {
     /// Every reason with its name, cause and remedy, in the order of the enum.
-    pub const ALL: [Entry; 88] = [
+    pub const ALL: [Entry; 89] = [
         Entry {
             reason: Reason::LinkTruncated,
             name: "link-truncated",
@@ -729,6 +731,12 @@ impl Reason {
             name: "tunnel-loop",
             cause: "The route to a tunnel's peer, who has moved there, leads into a tunnel.",
             remedy: "A route to the peer by an interface that is no tunnel, or `follow = false`.",
+        },
+        Entry {
+            reason: Reason::TunnelSelector,
+            name: "tunnel-selector",
+            cause: "No selector of a tunnel's security associations lets them carry the packet that came out of the tunnel, or was to leave by it: translated, perhaps, to what they do not carry.",
+            remedy: "`local-net` and `remote-net` must be the same at both ends, each from its own side; exempt the tunnel's traffic from [[nat]].",
         },
     ];
 

@@ -124,7 +124,7 @@ impl Supervisor {
         let tables = self.reload.tables.clone();
         let sa = SaAddition::new(
             &tables,
-            &SaRequest { tunnel: &tunnel, direction, spi, esn, suite, keys: &keys },
+            &SaRequest { tunnel: &tunnel, direction, spi, esn, suite, keys: &keys, selectors: &[] },
         )?;
         if self.added.list.iter().any(|other| sa.has_key_of(other)) {
             return Err(SaError::SameKey.into());
