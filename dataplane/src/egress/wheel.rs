@@ -28,8 +28,10 @@ pub(super) struct Wheel {
     /// Number of the slot of the shortest length up to which timers are in the heap.
     cursor: u64,
     slots: Box<[[u32; SLOTS]; LEVELS]>,
-    /// A bit for each slot that is not empty.
-    taken: [[u64; SLOTS / 64]; LEVELS],
+    /// Slots of each level that are not empty.
+    taken: [Taken; LEVELS],
+    /// A bit for each level that has one.
+    levels: u8,
     timers: Vec<Timer>,
     /// Timers up to the end of the slot at `cursor`.
     due: BinaryHeap<Reverse<(u64, u32)>>,
@@ -37,6 +39,36 @@ pub(super) struct Wheel {
     set: usize,
     /// Moment that is not after that of the first timer.
     bound: u64,
+}
+
+/// Slots of a level that are not empty: all behind the cursor's, whose timers have gone to shorter ones or off.
+#[derive(Clone, Copy, Debug, Default)]
+struct Taken {
+    /// A bit for each slot.
+    slots: [u64; SLOTS / 64],
+    /// A bit for each of these that is not zero.
+    words: u8,
+}
+
+impl Taken {
+    #[inline]
+    fn insert(&mut self, slot: usize) {
+        self.slots[slot / 64] |= 1 << (slot % 64);
+        self.words |= 1 << (slot / 64);
+    }
+
+    #[inline]
+    fn remove(&mut self, slot: usize) {
+        let word = &mut self.slots[slot / 64];
+        *word &= !(1 << (slot % 64));
+        self.words &= !(u8::from(*word == 0) << (slot / 64));
+    }
+
+    #[inline]
+    fn first(&self) -> Option<usize> {
+        let word = self.words.trailing_zeros() as usize;
+        self.slots.get(word).map(|slots| word * 64 + slots.trailing_zeros() as usize)
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +83,8 @@ impl Wheel {
         Wheel {
             cursor: 0,
             slots: Box::new([[NONE; SLOTS]; LEVELS]),
-            taken: [[0; SLOTS / 64]; LEVELS],
+            taken: [Taken::default(); LEVELS],
+            levels: 0,
             timers: vec![Timer { at: 0, next: NONE }; timers],
             due: BinaryHeap::with_capacity(timers),
             set: 0,
@@ -103,7 +136,8 @@ impl Wheel {
                 return None;
             }
             self.cursor = start;
-            self.taken[level][slot / 64] &= !(1 << (slot % 64));
+            self.taken[level].remove(slot);
+            self.levels &= !(u8::from(self.taken[level].words == 0) << level);
             let mut timer = std::mem::replace(&mut self.slots[level][slot], NONE);
             while let Some(Timer { at, next }) = self.timers.get(timer as usize).copied() {
                 self.place(timer, at);
@@ -124,7 +158,7 @@ impl Wheel {
                 }
             }
         }
-        self.taken = [[0; SLOTS / 64]; LEVELS];
+        (self.taken, self.levels) = ([Taken::default(); LEVELS], 0);
         self.cursor = 0;
         for (timer, at) in all {
             self.place(timer, at.saturating_sub(span.0));
@@ -150,33 +184,20 @@ impl Wheel {
         let Some(entry) = self.timers.get_mut(timer as usize) else { return };
         *entry = Timer { at, next: self.slots[level][slot] };
         self.slots[level][slot] = timer;
-        self.taken[level][slot / 64] |= 1 << (slot % 64);
+        self.taken[level].insert(slot);
+        self.levels |= 1 << level;
     }
 
     /// Level, place and beginning of the first slot that is not empty; all of a level come before those of the next.
+    #[inline]
     fn next_slot(&self) -> Option<(usize, usize, u64)> {
-        for level in 0..LEVELS {
-            let shift = level as u32 * BITS;
-            let from = (self.cursor >> shift) as usize % SLOTS;
-            if let Some(slot) = first_from(&self.taken[level], from) {
-                // The digits above are those of the cursor, the ones below zero.
-                let above =
-                    if shift + BITS >= 64 { 0 } else { self.cursor >> (shift + BITS) << (shift + BITS) };
-                return Some((level, slot, above | (slot as u64) << shift));
-            }
-        }
-        None
+        let level = self.levels.trailing_zeros() as usize;
+        let slot = self.taken.get(level)?.first()?;
+        let shift = level as u32 * BITS;
+        // The digits above are those of the cursor, the ones below zero.
+        let above = if shift + BITS >= 64 { 0 } else { self.cursor >> (shift + BITS) << (shift + BITS) };
+        Some((level, slot, above | (slot as u64) << shift))
     }
-}
-
-/// Place of the first bit from `from` on.
-#[inline]
-fn first_from(bits: &[u64; SLOTS / 64], from: usize) -> Option<usize> {
-    let mut mask = u64::MAX << (from % 64);
-    bits.iter().enumerate().skip(from / 64).find_map(|(word, bits)| {
-        let found = bits & std::mem::replace(&mut mask, u64::MAX);
-        (found != 0).then(|| word * 64 + found.trailing_zeros() as usize)
-    })
 }
 
 #[cfg(test)]
