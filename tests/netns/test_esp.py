@@ -1,5 +1,6 @@
 """Tunnels with keys in files, between two live gateways: what is behind them reaches one another, and no number is ever used twice."""
 
+import errno
 import ipaddress
 import itertools
 import json
@@ -17,6 +18,9 @@ from transfer import exchange, transfer
 _runs = itertools.count(1)
 
 CLIENTS, CLIENTS6 = ["10.1.0.10", "10.2.0.10"], ["2001:db8:1::10", "2001:db8:2::10"]
+
+# Not in Python's socket.
+IP_MTU_DISCOVER, IP_PMTUDISC_DO = 10, 2
 
 # Driver, workers, and IP version outside.
 GATEWAYS = [("packet", 1, "v4"), ("xdp", 1, "v4"), ("packet", 2, "v6"), ("xdp", 2, "v6")]
@@ -345,8 +349,19 @@ def test_what_one_worker_learns_all_do(sites):
         router.sendto(error, (f"{prefix}1", 0))
     log = sites.running[0].process.log
     wait.until(lambda: "path MTU" in log.read_text(), "the path MTU in the log")
-    # Each ping is a flow of its own, of whichever worker.
-    for _ in range(8):
-        assert not one.client.ping(CLIENTS[1], "-M", "do", "-s", 1300)
+    # Some of these hosts are one worker's, some the other's.
+    for host in range(20, 28):
+        one.client.ip(f"addr add 10.1.0.{host}/16 dev eth0")
+        wait.until(lambda: one.client.ping(CLIENTS[1], "-I", f"10.1.0.{host}"), "a ping")
         one.client.forget_paths()
+        with one.client.open(socket.AF_INET, socket.SOCK_DGRAM, 0) as sender:
+            sender.settimeout(5)
+            sender.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO)
+            sender.bind((f"10.1.0.{host}", 0))
+            sender.connect((CLIENTS[1], 40_000))
+            sender.send(bytes(1300))
+            with pytest.raises(OSError) as told:
+                sender.recv(1)
+            assert told.value.errno == errno.EMSGSIZE, told.value
+    one.client.forget_paths()
     works(sites)
