@@ -5,6 +5,7 @@
 //! The window of packets received is one shard's; a shard that begins anew takes nothing up to the highest number received.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use esp::{Transform, Window};
@@ -182,12 +183,29 @@ impl Inbound {
         self.window.top() == number
     }
 
-    /// Takes a packet in whose ICV is right, with so many bytes of text.
+    /// True if there is a bound of its use, which any packet may reach.
     #[inline]
-    pub(crate) fn accept(&mut self, number: u64, bytes: usize, now: Nanos) -> Result<(), Expired> {
+    pub(crate) fn is_bound(&self) -> bool {
+        self.life.is_bound()
+    }
+
+    /// Takes the number of a packet in whose ICV is right.
+    #[inline]
+    pub(crate) fn accept(&mut self, number: u64) {
         self.window.accept(number);
         self.sequence.note(self.window.top());
+    }
+
+    /// Takes a packet into account, with so many bytes of text.
+    #[inline]
+    pub(crate) fn spend(&mut self, bytes: usize, now: Nanos) -> Result<(), Expired> {
         self.life.spend(&self.sequence.used, bytes, now)
+    }
+
+    /// The same for several packets, where there is [no bound](Inbound::is_bound).
+    #[inline]
+    pub(crate) fn spend_all(&self, packets: u64, bytes: u64) {
+        self.sequence.used.add(packets, bytes);
     }
 
     /// A bound that has been reached, once.
@@ -231,26 +249,26 @@ impl Outbound {
         self.way.filter(|way| way.remote == self.peer.address)
     }
 
-    /// Takes the next sequence number. Without extended numbers there are 2^32 - 1 (RFC 4303, section 3.3.3).
-    #[inline]
-    pub(crate) fn number(&self) -> Result<u64, UsedUp> {
-        self.sequence.take(match self.esn {
+    /// Largest number: without extended numbers there are 2^32 - 1 (RFC 4303, section 3.3.3).
+    fn most(&self) -> u64 {
+        match self.esn {
             Esn::Off => u32::MAX.into(),
             Esn::On => u64::MAX,
-        })
+        }
     }
 
-    /// Takes a packet with so many bytes of text into account.
-    #[inline]
-    pub(crate) fn spend(&mut self, bytes: usize, now: Nanos) -> Result<(), Expired> {
-        self.life
-            .spend(&self.sequence.used, bytes, now)
-            .inspect_err(|Expired| self.errors.note(Reason::SaExpired))
+    /// Takes a packet with so many bytes of text into account, and the next number for it.
+    fn admit(&mut self, bytes: usize, now: Nanos) -> Result<u64, Reason> {
+        if let Err(Expired) = self.life.spend(&self.sequence.used, bytes, now) {
+            self.errors.note(Reason::SaExpired);
+            return Err(Reason::SaExpired);
+        }
+        self.sequence.take(self.most()).map_err(|UsedUp| Reason::EspSequence)
     }
 
     /// A bound that has been reached, once.
     #[inline]
-    pub(crate) fn news(&mut self, now: Nanos) -> Option<SaEvent> {
+    fn news(&mut self, now: Nanos) -> Option<SaEvent> {
         let bound = self.life.news(&self.sequence.used, now)?;
         let news = SaNews::Bound { direction: Direction::Out, spi: self.spi, bound };
         Some(SaEvent { at: now, tunnel: self.tunnel, news })
@@ -299,10 +317,20 @@ impl Sas {
     }
 
     /// The security association of packets that come in with this SPI for this destination.
-    #[inline]
     pub fn inbound(&mut self, spi: u32, destination: Address) -> Option<&mut Inbound> {
-        let place = self.index.get(&(spi, destination))?;
-        self.inbound.get_mut(*place as usize)
+        self.inbound_at(self.place_of_inbound(spi, destination)?)
+    }
+
+    /// Place of the security association of packets that come in with this SPI for this destination.
+    #[inline]
+    pub(crate) fn place_of_inbound(&self, spi: u32, destination: Address) -> Option<u32> {
+        self.index.get(&(spi, destination)).copied()
+    }
+
+    /// The security association of packets that come in, of that place.
+    #[inline]
+    pub(crate) fn inbound_at(&mut self, place: u32) -> Option<&mut Inbound> {
+        self.inbound.get_mut(place as usize)
     }
 
     /// The newest security association of packets that leave by the tunnel of that number.
@@ -320,8 +348,38 @@ impl Sas {
 
     /// The one at that place among them, to count a packet.
     #[inline]
-    pub(crate) fn outbound_mut(&mut self, tunnel: u16, place: usize) -> Option<&mut Outbound> {
+    fn outbound_mut(&mut self, tunnel: u16, place: usize) -> Option<&mut Outbound> {
         self.outbound.get_mut(usize::from(tunnel))?.get_mut(place)
+    }
+
+    /// Takes a packet that leaves under the security association at that place among those of the tunnel of that number into account, with
+    /// so many bytes of text, and the next number for it.
+    #[inline]
+    pub(crate) fn admit(
+        &mut self,
+        (tunnel, place): (u16, usize),
+        bytes: usize,
+        now: Nanos,
+    ) -> Result<u64, Reason> {
+        let sa = self.outbound_mut(tunnel, place).ok_or(Reason::RouteMissing)?;
+        let (admitted, news) = (sa.admit(bytes, now), sa.news(now));
+        self.note_bound(news);
+        admitted
+    }
+
+    /// The same for several packets at once, with as many bytes of text each; `None`, and nothing has happened, if one of them might be
+    /// refused, or reach a bound.
+    #[inline]
+    pub(crate) fn admit_all(
+        &mut self,
+        (tunnel, place): (u16, usize),
+        texts: impl Iterator<Item = u64>,
+    ) -> Option<RangeInclusive<u64>> {
+        let sa = self.outbound_mut(tunnel, place).filter(|sa| !sa.life.is_bound())?;
+        let (packets, bytes) = texts.fold((0, 0), |(packets, bytes), text| (packets + 1, bytes + text));
+        let numbers = sa.sequence.take_all(packets, sa.most())?;
+        sa.sequence.used.add(packets, bytes);
+        Some(numbers)
     }
 
     /// Notes the way of packets that leave by the tunnel of that number, under the newest association.

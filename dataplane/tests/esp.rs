@@ -1,6 +1,7 @@
 //! Two gateways back to back, with a tunnel between them: packets go into one and come out of the other as they were, but for
 //! their time to live.
 
+use std::collections::HashSet;
 use std::rc::Rc;
 
 use dataplane::hop::Wanted;
@@ -256,6 +257,84 @@ fn packets_follow_the_peer_whatever_becomes_of_the_numbers_of_neighbours() {
     (0..1_000).for_each(|host| near.learn(another(host), on_link(6)));
     let out = through(&mut near, LAN, &frame);
     assert!(out.sent.is_empty() && out.ended.is_empty(), "sent by the number of before the reload: {out:?}");
+}
+
+/// Packets that are out of order, twice, forged, beyond a window or a lifetime, and of two security associations by turns, in batches of
+/// all sizes.
+#[test]
+fn what_is_sealed_and_opened_together_is_as_one_after_another() {
+    let mut random = Random::new(31);
+    let mut met = HashSet::new();
+    for round in 0..72 {
+        let (esn, window) = [(true, "32"), (true, "70"), (false, "32"), (false, "\"off\"")][round % 4];
+        let hard = round % 5 == 0;
+        let more = |text: String| {
+            let sa = format!("esn = {esn}\n{}", if hard { "hard = { packets = 40 }\n" } else { "" });
+            text.replace("udp = \"no\"\n", &format!("udp = \"no\"\nwindow = {window}\n"))
+                .replace("algorithm = \"aes128-gcm\"\n", &format!("algorithm = \"aes128-gcm\"\n{sa}"))
+        };
+        let sites = [(1, 2), (2, 1)].map(|(own, other)| more(site(own, other, Outer::V4, "")));
+        // Two security associations, each with numbers of its own.
+        let mut frames = Vec::new();
+        for is_added in [false, true] {
+            let mut nears = [Way::Run, Way::Step].map(|way| Gateway::new(&sites[0], way));
+            for near in &mut nears {
+                if is_added {
+                    let out = addition(near, Direction::Out, 0x3000, 7);
+                    change(near, out.prepare()).unwrap();
+                }
+                let begin = if esn && !is_added { u64::from(u32::MAX) - 30 } else { 0 };
+                near.shard.sas.outbound(0).unwrap().sequence.raise(begin);
+            }
+            for _ in 0..12 {
+                let clear: Vec<Vec<u8>> = (0..random.below(20))
+                    .map(|_| packet(1, 2, random.below(200) as usize, &mut random))
+                    .collect();
+                let [run, step] = nears.each_mut().map(|near| through(near, LAN, &clear));
+                assert_eq!(run, step);
+                frames.extend(run.sent.into_iter().map(|sent| sent.bytes));
+                let jump = [0, 0, 3, 31, 70, 1_000][random.below(6) as usize];
+                for near in &nears {
+                    let sequence = &near.shard.sas.outbound(0).unwrap().sequence;
+                    sequence.raise(sequence.last() + jump);
+                }
+            }
+            let [run, step] = nears.each_ref().map(|near| near.shard.sas.views(START));
+            assert_eq!(run, step);
+        }
+        let mut fars = [Way::Run, Way::Step].map(|way| Gateway::new(&sites[1], way));
+        for far in &mut fars {
+            let inward = addition(far, Direction::In, 0x3000, 7);
+            change(far, inward.prepare()).unwrap();
+        }
+        let half = frames.len() / 2;
+        for at in 0..60 {
+            let batch: Vec<Vec<u8>> = (0..random.below(64) + 1)
+                .map(|number| {
+                    let near_by = (at * half / 60 + (number + random.below(9)) as usize / 3) % half;
+                    let mut frame = frames[near_by + half * random.below(2) as usize].clone();
+                    match random.below(16) {
+                        0 => {
+                            let place = 34 + random.below(frame.len() as u64 - 34) as usize;
+                            frame[place] ^= 1 << random.below(8);
+                        }
+                        1 => frame = packet(2, 1, 20, &mut random),
+                        _ => {}
+                    }
+                    frame
+                })
+                .collect();
+            let [run, step] = fars.each_mut().map(|far| through(far, WAN, &batch));
+            assert_eq!(run, step, "window {window}, esn {esn}");
+            met.extend(run.ended.into_iter().map(|(_, verdict)| verdict.to_string()));
+        }
+        assert_eq!(fars[0].shard.counters, fars[1].shard.counters);
+        let [run, step] = fars.each_ref().map(|far| far.shard.sas.views(START));
+        assert_eq!(run, step);
+    }
+    for reason in [Reason::Replayed, Reason::IcvWrong, Reason::SaExpired] {
+        assert!(met.contains(&Verdict::Dropped(reason).to_string()), "{met:?}");
+    }
 }
 
 /// A number used twice under one key would give the key's stream away.

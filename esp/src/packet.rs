@@ -27,7 +27,19 @@ pub(crate) struct Parts<'a> {
     pub(crate) icv: &'a mut [u8],
 }
 
+impl Default for Packet<'_> {
+    /// No bytes: no packet of any suite.
+    fn default() -> Self {
+        Packet { bytes: &mut [], number: 0, esn: Esn::Off }
+    }
+}
+
 impl<'a> Packet<'a> {
+    /// The same packet, for a while.
+    pub(crate) fn again(&mut self) -> Packet<'_> {
+        Packet { bytes: self.bytes, number: self.number, esn: self.esn }
+    }
+
     /// Splits the packet by the lengths of `suite`. Returns its bytes undivided where they cannot be a packet of that suite: too
     /// short, or the text no multiple of the alignment.
     pub(crate) fn parts(self, suite: &Suite) -> Result<Parts<'a>, &'a mut [u8]> {

@@ -21,6 +21,18 @@ pub trait Transform: Send + Sync {
 
     /// Verifies the packet and decrypts its text in place. On `Err` the bytes of text are unspecified; the frame is dropped.
     fn open(&self, packet: Packet<'_>) -> Result<(), Forged>;
+
+    /// Seals packets as [`Transform::seal`] would one after another; a library may work on several at a time.
+    fn seal_many(&self, packets: &mut [Packet<'_>]) {
+        packets.iter_mut().for_each(|packet| self.seal(packet.again()));
+    }
+
+    /// Opens packets as [`Transform::open`] would one after another.
+    fn open_many(&self, packets: &mut [Packet<'_>], outcomes: &mut [Result<(), Forged>]) {
+        for (packet, outcome) in packets.iter_mut().zip(outcomes) {
+            *outcome = self.open(packet.again());
+        }
+    }
 }
 
 /// A packet that is not the sender's, or has been changed. Carries no reason, so that no answer can tell one.

@@ -62,10 +62,7 @@ impl Window {
     /// The place of the number whose lower half a packet carries. Changes nothing: the packet may be forged.
     #[inline]
     pub fn place(&self, low: u32, esn: Esn) -> Place {
-        let full = match esn {
-            Esn::Off => u64::from(low),
-            Esn::On => infer(low, self.top, self.size),
-        };
+        let full = self.full(low, esn, self.top);
         // The first packet has number 1 (RFC 4303, section 3.3.3).
         if full == 0 {
             Place::Old(full)
@@ -77,6 +74,22 @@ impl Window {
             Place::Seen(full)
         } else {
             Place::Fresh(full)
+        }
+    }
+
+    /// The whole number of a packet, if it stays the same, and does not leave the window, while that moves up to `top`.
+    pub fn settled(&self, low: u32, esn: Esn, top: u64) -> Option<u64> {
+        let top = top.max(self.top);
+        let full = self.full(low, esn, self.top);
+        let leaves = self.size > 0 && top.saturating_sub(full) >= u64::from(self.size);
+        (self.full(low, esn, top) == full && !leaves).then_some(full)
+    }
+
+    /// The whole number of a packet in a window with this top.
+    fn full(&self, low: u32, esn: Esn, top: u64) -> u64 {
+        match esn {
+            Esn::Off => u64::from(low),
+            Esn::On => infer(low, top, self.size),
         }
     }
 

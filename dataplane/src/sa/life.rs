@@ -35,6 +35,14 @@ impl Used {
         self.bytes.load(Ordering::Relaxed)
     }
 
+    /// Counts packets and their bytes.
+    #[inline]
+    pub(super) fn add(&self, packets: u64, bytes: u64) {
+        // Relaxed: these are counters, and order nothing else.
+        self.packets.fetch_add(packets, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     /// Begins its time, unless that has begun.
     pub(crate) fn begin(&self, now: Nanos) {
         let _ = self.since.compare_exchange(u64::MAX, now.0, Ordering::Relaxed, Ordering::Relaxed);
@@ -108,9 +116,7 @@ impl Life {
             self.is_spent = true;
             return Err(Expired);
         }
-        // Relaxed: these are counters, and order nothing else.
-        used.packets.fetch_add(1, Ordering::Relaxed);
-        used.bytes.fetch_add(bytes, Ordering::Relaxed);
+        used.add(1, bytes);
         Ok(())
     }
 
@@ -143,7 +149,8 @@ impl Life {
         reached
     }
 
-    fn is_bound(&self) -> bool {
+    /// True if there is a bound of any kind.
+    pub(super) fn is_bound(&self) -> bool {
         (self.soft, self.hard) != (Lifetime::UNBOUNDED, Lifetime::UNBOUNDED)
     }
 }

@@ -1,6 +1,7 @@
 //! Sequence numbers under one key, which all workers count together, and the memory of keys that were used before.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -49,6 +50,17 @@ impl Sequence {
         }
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         if number > most { Err(UsedUp) } else { Ok(number) }
+    }
+
+    /// Takes the next `count` numbers, at least one, `most` at most: all, or none.
+    #[inline]
+    pub(crate) fn take_all(&self, count: u64, most: u64) -> Option<RangeInclusive<u64>> {
+        let most = most.min(self.ceiling.load(Ordering::Relaxed));
+        let fits = |last: u64| last.checked_add(count).filter(|end| *end <= most);
+        fits(self.last.load(Ordering::Relaxed))?;
+        let last = self.last.fetch_add(count, Ordering::Relaxed);
+        // Other workers have taken some meanwhile: these are taken by nobody.
+        fits(last).map(|end| last + 1..=end)
     }
 
     /// Notes the highest number accepted. The owner of the SA alone does so.

@@ -6,9 +6,9 @@
 //! before and a forged packet change nothing. ESP for other addresses goes on as it is. No answer is ever given to an outer packet.
 
 use esp::format::untrail;
-use esp::{Packet, Place, SPARE};
+use esp::{Forged, Packet, Place, SPARE};
 use tally::{Op, Region, Tally};
-use wire::esp::{Direction, EcnUse, HEADER_LEN, Header, NAT_PORT, Udp};
+use wire::esp::{Direction, EcnUse, Esn, HEADER_LEN, Header, NAT_PORT, Udp};
 use wire::header::Protocol;
 use wire::meta::Fields;
 use wire::{Family, Frame, Part, PortId, ipv4, ipv6, link_kind, udp};
@@ -23,6 +23,7 @@ use crate::verdict::Reason;
 
 mod fragments;
 mod path_mtu;
+mod together;
 
 pub(crate) use path_mtu::Quote;
 
@@ -62,43 +63,14 @@ impl Stage for Decap {
 
     #[inline(never)]
     fn step<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
-        // What Linux itself sends is no packet from a peer.
-        if frame.meta.flags & flag::OWN != 0 {
-            return Step::Next;
+        match claim(frame, cx) {
+            Ok(carried) => open(frame, &carried, cx),
+            Err(step) => step,
         }
-        let (source, destination) = header::addresses(frame);
-        if !cx.tables.tunnels.is_local(destination) {
-            return Step::Next;
-        }
-        if frame.meta.flags & flag::ERROR != 0 {
-            return match path_mtu::learn(frame, destination, cx) {
-                Some(()) => Step::Drop(Reason::TunnelPathMtu),
-                None => Step::Next,
-            };
-        }
-        if frame.meta.part != Part::Whole {
-            if let Err(step) = fragments::take(frame, cx) {
-                return step;
-            }
-        }
-        let carried = match carried(frame, source) {
-            Ok(Some(carried)) => carried,
-            Ok(None) => return Step::Next,
-            Err(reason) => return Step::Drop(reason),
-        };
-        let spi = carried.spi(frame);
-        if let Some(step) = spi.and_then(|spi| handoff::to_sa(frame, spi, cx)) {
-            return step;
-        }
-        match open(frame, carried, cx).and_then(|opened| enter(frame, opened, cx)) {
-            Ok(()) => Step::Next,
-            Err(reason) => {
-                if let Some(sa) = spi.and_then(|spi| cx.shard.sas.inbound(spi, destination)) {
-                    sa.note(reason);
-                }
-                Step::Drop(reason)
-            }
-        }
+    }
+
+    fn run<T: Tally>(frames: &mut [Frame], cx: &mut Cx<'_, T>) {
+        together::run(frames, cx);
     }
 
     fn program(tables: &Tables) -> u32 {
@@ -115,6 +87,10 @@ struct Carried {
     /// Its bytes within the frame.
     start: usize,
     end: usize,
+    /// Lower half of its number, if there is a header.
+    number: Option<u32>,
+    /// Place of its security association, if there is one.
+    sa: Option<u32>,
 }
 
 /// Bytes in the place of an SPI that say that IKE follows (RFC 3948, section 2.2).
@@ -123,11 +99,38 @@ const IKE: [u8; 4] = [0; 4];
 /// The byte that keeps a NAT open (RFC 3948, section 2.3).
 const KEEPALIVE: [u8; 1] = [0xff];
 
-impl Carried {
-    /// Index of its security association.
-    fn spi(&self, frame: &Frame) -> Option<u32> {
-        frame.bytes().get(self.start..self.end).and_then(Header::of).map(|header| header.spi())
+/// Finds the ESP in a packet that is this worker's to open.
+///
+/// # Errors
+/// There is none: the packet goes on, or ends here.
+fn claim<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<Carried, Step> {
+    // What Linux itself sends is no packet from a peer.
+    if frame.meta.flags & flag::OWN != 0 {
+        return Err(Step::Next);
     }
+    let (source, destination) = header::addresses(frame);
+    if !cx.tables.tunnels.is_local(destination) {
+        return Err(Step::Next);
+    }
+    if frame.meta.flags & flag::ERROR != 0 {
+        return Err(match path_mtu::learn(frame, destination, cx) {
+            Some(()) => Step::Drop(Reason::TunnelPathMtu),
+            None => Step::Next,
+        });
+    }
+    if frame.meta.part != Part::Whole {
+        fragments::take(frame, cx)?;
+    }
+    let mut carried = carried(frame, source).map_err(Step::Drop)?.ok_or(Step::Next)?;
+    if let Some(header) = frame.bytes().get(carried.start..carried.end).and_then(Header::of) {
+        let spi = header.spi();
+        carried.number = Some(header.sequence());
+        if let Some(step) = handoff::to_sa(frame, spi, cx) {
+            return Err(step);
+        }
+        carried.sa = cx.shard.sas.place_of_inbound(spi, destination);
+    }
+    Ok(carried)
 }
 
 /// Finds the ESP in a packet; `None` in one of IKE.
@@ -135,7 +138,7 @@ fn carried(frame: &Frame, source: Address) -> Result<Option<Carried>, Reason> {
     let (start, end) = (usize::from(frame.meta.transport), usize::from(frame.meta.end));
     if frame.meta.protocol == Protocol::ESP.0 {
         let source = Peer { address: source, port: 0 };
-        return Ok(Some(Carried { udp: Udp::No, source, start, end }));
+        return Ok(Some(Carried { udp: Udp::No, source, start, end, number: None, sa: None }));
     }
     let datagram = frame.bytes().get(start..end).unwrap_or_default();
     // The checksum is zero or may be (RFC 3948, section 2.1): the integrity check decides.
@@ -145,7 +148,7 @@ fn carried(frame: &Frame, source: Address) -> Result<Option<Carried>, Reason> {
         Some(payload) if *payload == KEEPALIVE => Err(Reason::NatKeepalive),
         Some(payload) if payload.first_chunk().is_some_and(|spi| *spi != IKE) => {
             let source = Peer { address: source, port: frame.meta.sport };
-            Ok(Some(Carried { udp: Udp::Yes, source, start, end }))
+            Ok(Some(Carried { udp: Udp::Yes, source, start, end, number: None, sa: None }))
         }
         _ => Ok(None),
     }
@@ -178,50 +181,117 @@ struct Opened {
     ds_field: u8,
     /// Congestion notification across the tunnel.
     ecn: EcnUse,
-    /// SPI and destination of a security association that has selectors.
-    selective: Option<(u32, Address)>,
+    /// Place of a security association that has selectors.
+    selective: Option<u32>,
 }
 
-/// Verifies and decrypts a packet for an end of a tunnel.
-fn open<T: Tally>(frame: &mut Frame, carried: Carried, cx: &mut Cx<'_, T>) -> Result<Opened, Reason> {
+/// Verifies and decrypts a packet for an end of a tunnel, and lets what is in it come in.
+fn open<T: Tally>(frame: &mut Frame, carried: &Carried, cx: &mut Cx<'_, T>) -> Step {
+    let sealed = match find(frame, carried, cx) {
+        Ok(sealed) => sealed,
+        Err(reason) => return refuse(carried, reason, cx),
+    };
+    let mut outcome = (Err(Forged), Ok(()));
+    if let (Some(sa), Some(packet)) = (cx.shard.sas.inbound_at(sealed.place), sealed.packet(frame)) {
+        outcome.0 = sa.transform.open(packet);
+        if outcome.0.is_ok() {
+            outcome.1 = sa.spend(sealed.text_len, frame.meta.received);
+        }
+    }
+    match finish(frame, &sealed, outcome.0, outcome.1, cx).and_then(|opened| enter(frame, opened, cx)) {
+        Ok(()) => Step::Next,
+        Err(reason) => refuse(carried, reason, cx),
+    }
+}
+
+/// Counts a packet that does not come in.
+fn refuse<T: Tally>(carried: &Carried, reason: Reason, cx: &mut Cx<'_, T>) -> Step {
+    if let Some(sa) = carried.sa.and_then(|sa| cx.shard.sas.inbound_at(sa)) {
+        sa.note(reason);
+    }
+    Step::Drop(reason)
+}
+
+/// A packet that may be opened.
+struct Sealed {
+    source: Peer,
+    /// Place of its security association.
+    place: u32,
+    /// Its ESP within the frame.
+    start: usize,
+    end: usize,
+    /// Bytes of its text.
+    text_len: usize,
+    /// Its whole number.
+    number: u64,
+    esn: Esn,
+    /// DS field of the outer packet.
+    ds_field: u8,
+}
+
+impl Sealed {
+    /// The packet as the library takes it.
+    fn packet<'f>(&self, frame: &'f mut Frame) -> Option<Packet<'f>> {
+        let bytes = frame.bytes_mut().get_mut(self.start - SPARE..self.end)?;
+        Some(Packet { bytes, number: self.number, esn: self.esn })
+    }
+}
+
+/// Judges a packet by all that is known before its integrity check.
+fn find<T: Tally>(frame: &Frame, carried: &Carried, cx: &mut Cx<'_, T>) -> Result<Sealed, Reason> {
     // Destination among the tunnels' ends, 8; encapsulation, 5; index, 3; its hash and entry, 6; lengths, 8; window, 12; lifetime, 8; trailer and
     // padding, 10; the inner packet's bounds, 6.
     cx.tally.instructions(66);
     cx.tally.execute(Op::Branch, 20);
-    let Carried { udp, source, start, end } = carried;
-    let (_, destination) = header::addresses(frame);
-    let payload = frame.bytes().get(start..end).unwrap_or_default();
-    let header = Header::of(payload).ok_or(Reason::EspLength)?;
-    let (spi, low) = (header.spi(), header.sequence());
-    let ds_field = header::ds_field(frame);
-    let sa = cx.shard.sas.inbound(spi, destination).ok_or(Reason::SpiUnknown)?;
+    let Carried { udp, source, start, end, .. } = *carried;
+    let low = carried.number.ok_or(Reason::EspLength)?;
+    let place = carried.sa.ok_or(Reason::SpiUnknown)?;
+    let sa = cx.shard.sas.inbound_at(place).ok_or(Reason::SpiUnknown)?;
     cx.tally.hash(8);
-    cx.tally.read(Region::CipherKey, spi as usize % 64 * SA_BYTES, 64);
+    cx.tally.read(Region::CipherKey, sa.spi as usize % 64 * SA_BYTES, 64);
     let tunnel = cx.tables.tunnels.list.get(usize::from(sa.tunnel)).ok_or(Reason::SpiUnknown)?;
     if udp != tunnel.udp {
         return Err(Reason::TunnelEncapsulation);
     }
-    let selective = (!sa.selectors.is_empty()).then_some((spi, destination));
     let suite = sa.transform.suite();
     let around = HEADER_LEN + usize::from(suite.iv) + usize::from(suite.icv);
-    let text_len = payload.len().saturating_sub(around);
+    let text_len = (end - start).saturating_sub(around);
     if text_len == 0 || text_len % usize::from(suite.align) != 0 {
         return Err(Reason::EspLength);
     }
-    let (esn, now) = (sa.esn, frame.meta.received);
-    sa.check(now).map_err(|Expired| Reason::SaExpired)?;
+    sa.check(frame.meta.received).map_err(|Expired| Reason::SaExpired)?;
+    let esn = sa.esn;
     let Place::Fresh(number) = sa.window.place(low, esn) else { return Err(Reason::Replayed) };
-    cipher::tell(suite, spi, text_len, start, cx.tally);
-    let bytes = frame.bytes_mut().get_mut(start - SPARE..end).ok_or(Reason::EspLength)?;
-    sa.transform.open(Packet { bytes, number, esn }).map_err(|_| Reason::IcvWrong)?;
-    let accepted = sa.accept(number, text_len, now);
-    let (is_latest, of, news) = (sa.is_latest(number), sa.tunnel, sa.news(now));
+    cipher::tell(suite, sa.spi, text_len, start, cx.tally);
+    if end > frame.len() {
+        return Err(Reason::EspLength);
+    }
+    Ok(Sealed { source, place, start, end, text_len, number, esn, ds_field: header::ds_field(frame) })
+}
+
+/// Takes a packet that has been opened into account, and finds the inner packet in it. `spent`: its lifetime has been asked for it.
+fn finish<T: Tally>(
+    frame: &Frame,
+    sealed: &Sealed,
+    opened: Result<(), Forged>,
+    spent: Result<(), Expired>,
+    cx: &mut Cx<'_, T>,
+) -> Result<Opened, Reason> {
+    opened.map_err(|Forged| Reason::IcvWrong)?;
+    let Sealed { source, start, text_len, number, ds_field, .. } = *sealed;
+    let now = frame.meta.received;
+    let sa = cx.shard.sas.inbound_at(sealed.place).ok_or(Reason::SpiUnknown)?;
+    sa.accept(number);
+    let suite = sa.transform.suite();
+    let selective = (!sa.selectors.is_empty()).then_some(sealed.place);
+    let (is_latest, of, news, spi) = (sa.is_latest(number), sa.tunnel, sa.news(now), sa.spi);
+    let tunnel = cx.tables.tunnels.list.get(usize::from(of)).ok_or(Reason::SpiUnknown)?;
     cx.shard.sas.note_bound(news);
     // What is late, or was delayed by somebody, does not tell where the peer is (RFC 7296, section 2.23).
-    if is_latest && cx.shard.sas.is_elsewhere(of, source) && is_end(source, udp, cx.tables) {
+    if is_latest && cx.shard.sas.is_elsewhere(of, source) && is_end(source, tunnel.udp, cx.tables) {
         cx.shard.sas.follow(of, source, now);
     }
-    accepted.map_err(|Expired| Reason::SaExpired)?;
+    spent.map_err(|Expired| Reason::SaExpired)?;
     cx.tally.write(Region::CipherKey, spi as usize % 64 * SA_BYTES, 16);
     let text = start + HEADER_LEN + usize::from(suite.iv);
     let inner = frame.bytes().get(text..text + text_len).unwrap_or_default();
@@ -266,9 +336,9 @@ fn enter<T: Tally>(frame: &mut Frame, opened: Opened, cx: &mut Cx<'_, T>) -> Res
     if frame.meta.protocol == Protocol::ESP.0 && cx.tables.tunnels.is_local(header::addresses(frame).1) {
         return Err(Reason::TunnelNested);
     }
-    if let Some((spi, destination)) = selective {
+    if let Some(place) = selective {
         // RFC 4301, section 5.2, step 4.
-        let sa = cx.shard.sas.inbound(spi, destination).ok_or(Reason::SpiUnknown)?;
+        let sa = cx.shard.sas.inbound_at(place).ok_or(Reason::SpiUnknown)?;
         if !selector::admits(&sa.selectors, frame, Direction::In, cx.tables.mode, cx.tally) {
             return Err(Reason::TunnelSelector);
         }

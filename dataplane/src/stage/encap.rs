@@ -5,27 +5,31 @@
 //! fragmented, is fragmented before it is encrypted. Answers are encrypted as packets are.
 //!
 //! Sequence numbers go in the order of frames. So `run` seals up to the first packet that may take numbers as it leaves (one to be
-//! answered or fragmented, or with another beside it), and leaves those behind it for then.
+//! answered or fragmented, or with another beside it), and leaves those behind it for then. It plans several packets, numbers them, makes
+//! room around them, has the library seal them together, and completes them.
 
-use esp::format::{self, DontFragment, Outer};
+use esp::format::{self, DontFragment, Layout};
 use esp::{Packet, SPARE};
 use policy::model::{DfBit, FragmentWhen};
 use tally::{Op, Region, Tally};
-use wire::checksum::Sum;
-use wire::esp::{HEADER_LEN, HeaderMut, NAT_PORT, Udp};
-use wire::ethernet::{self, EtherType};
+use wire::esp::{Esn, HEADER_LEN, HeaderMut, Udp};
+use wire::ethernet;
 use wire::header::Protocol;
 use wire::meta::Fields;
-use wire::{Family, Frame, Part, PortId, ipv4, ipv6, udp};
+use wire::{Family, Frame, PortId};
 
 use super::queue::ANSWERED;
-use super::{About, Cx, Packets, Stage, Step, cipher, fragment, header, link, selector, take, underlay};
+use super::{About, Cx, Packets, Stage, Step, cipher, fragment, header, link, selector, underlay};
 use crate::flag;
 use crate::hop::Hop;
-use crate::sa::{Expired, Peer, SA_BYTES, UsedUp, Way};
-use crate::tables::{Address, Tables, Tunnel};
+use crate::sa::{Outbound, SA_BYTES, Way};
+use crate::tables::{Tables, Tunnel};
 use crate::tunnel;
 use crate::verdict::{Reason, Verdict};
+
+mod head;
+
+use head::{Head, Varying};
 
 /// The stage.
 #[derive(Clone, Copy, Debug, Default)]
@@ -81,13 +85,13 @@ impl Stage for Encap {
     }
 
     fn run<T: Tally>(frames: &mut [Frame], cx: &mut Cx<'_, T>) {
-        for frame in frames {
-            let is_answered = frame.meta.fate >> 8 == ANSWERED;
+        let leaves_first = |frame: &Frame| {
             let has_parts = frame.meta.parts > 0 || frame.meta.flags & flag::CUT != 0;
-            if is_answered || Encap::takes(frame) && has_parts {
-                return;
-            }
-            take::<Encap, T>(frame, cx);
+            frame.meta.fate >> 8 == ANSWERED || Encap::takes(frame) && has_parts
+        };
+        let end = frames.iter().position(leaves_first).unwrap_or(frames.len());
+        for group in frames[..end].chunks_mut(GROUP) {
+            seal_together(group, cx);
         }
     }
 
@@ -139,82 +143,212 @@ fn parts<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
     Step::Next
 }
 
+/// Packets that are sealed together, at most.
+const GROUP: usize = 16;
+
 /// Encrypts the frame's packet, and puts the outer header and that of the link in front.
 fn seal<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Reason> {
-    // Tunnel and security association, 6; lengths and padding, 14; number, 3; lifetime, 8; the outer header and its sum, 40.
-    cx.tally.instructions(71);
-    cx.tally.execute(Op::Branch, 14);
-    let tables = cx.tables;
-    let egress = frame.meta.egress;
-    let hop = hop(egress, frame, cx)?;
-    let Hop { interface, mtu: way_mtu, .. } = *cx.shard.hops.get(hop).ok_or(Reason::NeighbourUnknown)?;
-    let number = tables.tunnel_of(egress).ok_or(Reason::RouteMissing)?;
-    let tunnel = tables.tunnels.list.get(usize::from(number)).ok_or(Reason::RouteMissing)?;
-    let place = selector::carrier(frame, number, cx)?;
-    let sa = cx.shard.sas.outbound_mut(number, place).ok_or(Reason::RouteMissing)?;
-    let suite = sa.transform.suite();
-    let (esn, family, now) = (sa.esn, frame.meta.family, frame.meta.received);
-    let ds_field = esp::ecn::outer(header::ds_field(frame), tunnel.dscp, tunnel.ecn);
-    let mtu = cx.shard.hops.get(frame.meta.hop).map_or(0, |own| own.mtu);
-    let inner = usize::from(frame.meta.end.saturating_sub(frame.meta.network));
-    let layout = format::layout(inner, suite, tunnel.tfc, mtu).ok_or(Reason::SlotTooSmall)?;
-    let head = Head { local: tunnel.local, peer: sa.peer, udp: tunnel.udp };
-    let esp_at = ethernet::HEADER_LEN + head.len();
-    let text_at = esp_at + HEADER_LEN + usize::from(suite.iv);
-    // A packet that is refused stays as it is.
-    let spent = sa.spend(layout.text.into(), now);
-    let news = sa.news(now);
-    cx.shard.sas.note_bound(news);
-    spent.map_err(|Expired| Reason::SaExpired)?;
-    let sa = cx.shard.sas.outbounds(number).get(place).ok_or(Reason::RouteMissing)?;
-    let sequence = sa.number().map_err(|UsedUp| Reason::EspSequence)?;
-    frame.truncate(usize::from(frame.meta.end));
-    frame.pull_front(usize::from(frame.meta.network));
-    make_room(frame, text_at, usize::from(layout.text) - inner + usize::from(suite.icv))?;
-    cipher::tell(suite, sa.spi, layout.text.into(), esp_at, cx.tally);
-    cx.tally.atomic(Region::CipherKey, sa.spi as usize % 64 * SA_BYTES, 8);
-    cx.tally.write(Region::Frame, 0, text_at as u32);
-    let bytes = frame.bytes_mut();
-    if let Some(text) = bytes.get_mut(text_at..text_at + usize::from(layout.text)) {
-        let next = if family == Family::V4 { Protocol::IPV4 } else { Protocol::IPV6 };
-        format::trailer(text, &layout, next);
+    let mut job = Job::plan(frame, cx)?;
+    job.sequence = cx.shard.sas.admit(job.sa, job.layout.text.into(), frame.meta.received)?;
+    job.lay_out(frame, cx)?;
+    if let (Some(sa), Some(packet)) = (job.sa(cx), job.packet(frame)) {
+        sa.transform.seal(packet);
     }
-    if let Some(mut header) = bytes.get_mut(esp_at..).and_then(HeaderMut::of) {
-        header.set_spi(sa.spi);
-        header.set_sequence(sequence as u32);
-    }
-    if let Some(bytes) = bytes.get_mut(esp_at - SPARE..) {
-        sa.transform.seal(Packet { bytes, number: sequence, esn });
-    }
-    let df = match tunnel.df {
-        DfBit::Copy if frame.meta.flags & flag::DONT_FRAGMENT == 0 => DontFragment::Clear,
-        DfBit::Copy | DfBit::Set => DontFragment::Set,
-        DfBit::Clear => DontFragment::Clear,
-    };
-    let df = if tunnel.fragment == FragmentWhen::After { DontFragment::Clear } else { df };
-    let fields = Varying {
-        ds_field,
-        df,
-        // Unique for as long as one may be under way, where routers may fragment it (RFC 6864).
-        id: if df == DontFragment::Clear { (sequence as u32 ^ sa.spi) as u16 } else { 0 },
-        payload_len: layout.total,
-    };
-    head.write(frame.bytes_mut(), &fields);
-    if tunnel.udp == Udp::Yes && tunnel.local.v6 {
-        // Across IPv6 there must be a checksum (RFC 8200, section 8.1): an add for every four bytes, and a fold.
-        cx.tally.instructions(u32::from(layout.total) / 4 + 24);
-        cx.tally.read(Region::Frame, esp_at, layout.total.into());
-    }
-    head.describe(frame, ds_field);
-    if frame.meta.end - frame.meta.network > way_mtu {
-        // The way leads by a smaller link than it did when the tunnel's MTU was made known.
-        if tunnel.local.v6 || df == DontFragment::Set {
-            return Err(Reason::PacketTooBig);
+    job.finish(frame, cx)
+}
+
+/// Encrypts many frames' packets as [`seal`] would one after another: numbers of consecutive ones under one key are taken at once, and the
+/// library has them all before it.
+fn seal_together<T: Tally>(frames: &mut [Frame], cx: &mut Cx<'_, T>) {
+    let mut jobs = [const { None::<Job> }; GROUP];
+    for (frame, job) in frames.iter_mut().zip(&mut jobs) {
+        if Encap::takes(frame) {
+            *job = keep(Job::plan(frame, cx), frame);
         }
-        frame.meta.flags |= flag::CUT;
     }
-    (frame.meta.egress, frame.meta.hop) = (interface, hop);
-    if link::replace(frame, cx) { Ok(()) } else { Err(Reason::NeighbourUnknown) }
+    admit(frames, &mut jobs, cx);
+    for (frame, job) in frames.iter_mut().zip(&mut jobs) {
+        if let Some(planned) = job {
+            *job = keep(planned.lay_out(frame, cx), frame).and(*job);
+        }
+    }
+    encrypt(frames, &jobs, cx);
+    for (frame, job) in frames.iter_mut().zip(&jobs) {
+        if let Some(job) = job {
+            keep(job.finish(frame, cx), frame);
+        }
+    }
+}
+
+/// Drops the frame if something is in its way.
+#[inline(always)]
+fn keep<R>(result: Result<R, Reason>, frame: &mut Frame) -> Option<R> {
+    result.map_err(|reason| Step::Drop(reason).settle(frame)).ok()
+}
+
+/// Takes packets into account, and gives them numbers in their order: all under one key at once, where none of them can be refused.
+fn admit<T: Tally>(frames: &mut [Frame], jobs: &mut [Option<Job>; GROUP], cx: &mut Cx<'_, T>) {
+    let sas = &mut cx.shard.sas;
+    let mut rest = jobs.as_mut_slice();
+    let mut frames = frames;
+    while let Some(sa) = rest.iter().flatten().map(|job| job.sa).next() {
+        let is_same = |job: &&Option<Job>| job.as_ref().is_none_or(|job| job.sa == sa);
+        let end = rest.iter().take_while(is_same).count();
+        let (now, later) = rest.split_at_mut(end);
+        let (with, without) = frames.split_at_mut(end.min(frames.len()));
+        let texts = now.iter().flatten().map(|job| u64::from(job.layout.text));
+        if let Some(numbers) = sas.admit_all(sa, texts) {
+            now.iter_mut().flatten().zip(numbers).for_each(|(job, number)| job.sequence = number);
+        } else {
+            for (frame, job) in with.iter_mut().zip(now) {
+                if let Some(planned) = job {
+                    let admitted = sas.admit(sa, planned.layout.text.into(), frame.meta.received);
+                    *job = keep(admitted, frame).map(|sequence| Job { sequence, ..*planned });
+                }
+            }
+        }
+        (rest, frames) = (later, without);
+    }
+}
+
+/// Has the library seal all packets, those under one key at once.
+fn encrypt<T: Tally>(frames: &mut [Frame], jobs: &[Option<Job>; GROUP], cx: &Cx<'_, T>) {
+    let mut packets: [Packet<'_>; GROUP] = std::array::from_fn(|_| Packet::default());
+    let (mut count, mut of) = (0, None::<&Job>);
+    let seal = |of: Option<&Job>, packets: &mut [Packet<'_>]| {
+        if let Some(sa) = of.and_then(|job| job.sa(cx)) {
+            sa.transform.seal_many(packets);
+        }
+    };
+    for (frame, job) in frames.iter_mut().zip(jobs) {
+        let Some(job) = job else { continue };
+        if of.is_none_or(|of| of.sa != job.sa) {
+            seal(of, &mut packets[..count]);
+            (count, of) = (0, Some(job));
+        }
+        if let Some(packet) = job.packet(frame) {
+            packets[count] = packet;
+            count += 1;
+        }
+    }
+    seal(of, &mut packets[..count]);
+}
+
+/// Packet that is about to be sealed.
+#[derive(Clone, Copy)]
+struct Job {
+    /// Number of its tunnel, and place of its security association among those of the tunnel.
+    sa: (u16, usize),
+    /// Extended sequence numbers.
+    esn: Esn,
+    /// Hop of the outer packet.
+    hop: u32,
+    layout: Layout,
+    /// Place of the ESP header in the frame.
+    esp_at: u16,
+    /// DS field of the outer packet.
+    ds_field: u8,
+    /// Its number, once it has one.
+    sequence: u64,
+}
+
+impl Job {
+    /// Plans the outer packet. One that cannot be made stays as it is.
+    fn plan<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Result<Job, Reason> {
+        // Tunnel and security association, 6; lengths and padding, 14; number, 3; lifetime, 8; the outer header and its sum, 40.
+        cx.tally.instructions(71);
+        cx.tally.execute(Op::Branch, 14);
+        let tables = cx.tables;
+        let egress = frame.meta.egress;
+        let hop = hop(egress, frame, cx)?;
+        let number = tables.tunnel_of(egress).ok_or(Reason::RouteMissing)?;
+        let tunnel = tables.tunnels.list.get(usize::from(number)).ok_or(Reason::RouteMissing)?;
+        let place = selector::carrier(frame, number, cx)?;
+        let sa = cx.shard.sas.outbounds(number).get(place).ok_or(Reason::RouteMissing)?;
+        let ds_field = esp::ecn::outer(header::ds_field(frame), tunnel.dscp, tunnel.ecn);
+        let mtu = cx.shard.hops.get(frame.meta.hop).map_or(0, |own| own.mtu);
+        let inner = usize::from(frame.meta.end.saturating_sub(frame.meta.network));
+        let layout =
+            format::layout(inner, sa.transform.suite(), tunnel.tfc, mtu).ok_or(Reason::SlotTooSmall)?;
+        let esp_at = (ethernet::HEADER_LEN + Head::of(tunnel, sa).len()) as u16;
+        Ok(Job { sa: (number, place), esn: sa.esn, hop, layout, esp_at, ds_field, sequence: 0 })
+    }
+
+    /// Makes room around the inner packet, and writes the trailer and the ESP header.
+    fn lay_out<T: Tally>(&self, frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Reason> {
+        let sa = cx.shard.sas.outbounds(self.sa.0).get(self.sa.1).ok_or(Reason::RouteMissing)?;
+        let suite = sa.transform.suite();
+        let (esp_at, text_len) = (usize::from(self.esp_at), usize::from(self.layout.text));
+        let text_at = esp_at + HEADER_LEN + usize::from(suite.iv);
+        let inner = usize::from(frame.meta.end.saturating_sub(frame.meta.network));
+        frame.truncate(usize::from(frame.meta.end));
+        frame.pull_front(usize::from(frame.meta.network));
+        make_room(frame, text_at, text_len - inner + usize::from(suite.icv))?;
+        cipher::tell(suite, sa.spi, text_len, esp_at, cx.tally);
+        cx.tally.atomic(Region::CipherKey, sa.spi as usize % 64 * SA_BYTES, 8);
+        cx.tally.write(Region::Frame, 0, text_at as u32);
+        let next = if frame.meta.family == Family::V4 { Protocol::IPV4 } else { Protocol::IPV6 };
+        let bytes = frame.bytes_mut();
+        if let Some(text) = bytes.get_mut(text_at..text_at + text_len) {
+            format::trailer(text, &self.layout, next);
+        }
+        if let Some(mut header) = bytes.get_mut(esp_at..).and_then(HeaderMut::of) {
+            header.set_spi(sa.spi);
+            header.set_sequence(self.sequence as u32);
+        }
+        Ok(())
+    }
+
+    /// Its security association.
+    fn sa<'s, T: Tally>(&self, cx: &'s Cx<'_, T>) -> Option<&'s Outbound> {
+        let (tunnel, place) = self.sa;
+        cx.shard.sas.outbounds(tunnel).get(place)
+    }
+
+    /// The packet as the library takes it.
+    fn packet<'f>(&self, frame: &'f mut Frame) -> Option<Packet<'f>> {
+        let bytes = frame.bytes_mut().get_mut(usize::from(self.esp_at) - SPARE..)?;
+        Some(Packet { bytes, number: self.sequence, esn: self.esn })
+    }
+
+    /// Puts the outer header and that of the link in front.
+    fn finish<T: Tally>(&self, frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Reason> {
+        let Job { hop, ds_field, sequence, .. } = *self;
+        let Hop { interface, mtu, .. } = *cx.shard.hops.get(hop).ok_or(Reason::NeighbourUnknown)?;
+        let tunnel = cx.tables.tunnels.list.get(usize::from(self.sa.0)).ok_or(Reason::RouteMissing)?;
+        let sa = self.sa(cx).ok_or(Reason::RouteMissing)?;
+        let df = match tunnel.df {
+            DfBit::Copy if frame.meta.flags & flag::DONT_FRAGMENT == 0 => DontFragment::Clear,
+            DfBit::Copy | DfBit::Set => DontFragment::Set,
+            DfBit::Clear => DontFragment::Clear,
+        };
+        let df = if tunnel.fragment == FragmentWhen::After { DontFragment::Clear } else { df };
+        let payload_len = self.layout.total;
+        let fields = Varying {
+            ds_field,
+            df,
+            // Unique for as long as one may be under way, where routers may fragment it (RFC 6864).
+            id: if df == DontFragment::Clear { (sequence as u32 ^ sa.spi) as u16 } else { 0 },
+            payload_len,
+        };
+        let head = Head::of(tunnel, sa);
+        head.write(frame.bytes_mut(), &fields);
+        if tunnel.udp == Udp::Yes && tunnel.local.v6 {
+            // Across IPv6 there must be a checksum (RFC 8200, section 8.1): an add for every four bytes, and a fold.
+            cx.tally.instructions(u32::from(payload_len) / 4 + 24);
+            cx.tally.read(Region::Frame, self.esp_at.into(), payload_len.into());
+        }
+        head.describe(frame, ds_field);
+        if frame.meta.end - frame.meta.network > mtu {
+            // The way leads by a smaller link than it did when the tunnel's MTU was made known.
+            if tunnel.local.v6 || df == DontFragment::Set {
+                return Err(Reason::PacketTooBig);
+            }
+            frame.meta.flags |= flag::CUT;
+        }
+        (frame.meta.egress, frame.meta.hop) = (interface, hop);
+        if link::replace(frame, cx) { Ok(()) } else { Err(Reason::NeighbourUnknown) }
+    }
 }
 
 /// Hop of the outer packet. The way has been looked up before a packet was changed, and is the same now; that of an answer is looked up
@@ -251,96 +385,4 @@ fn make_room(frame: &mut Frame, front: usize, behind: usize) -> Result<(), Reaso
     frame.push_back(behind).ok_or(Reason::SlotTooSmall)?;
     frame.push_front(front).ok_or(Reason::SlotTooSmall)?;
     Ok(())
-}
-
-/// Outer header of a tunnel's packets: IP, and UDP where the tunnel has it.
-struct Head {
-    local: Address,
-    peer: Peer,
-    udp: Udp,
-}
-
-/// Fields of an outer header that differ between the packets of a tunnel.
-struct Varying {
-    ds_field: u8,
-    df: DontFragment,
-    id: u16,
-    /// Bytes of ESP.
-    payload_len: u16,
-}
-
-impl Head {
-    /// Bytes of the IP header.
-    fn ip_len(&self) -> usize {
-        if self.local.v6 { ipv6::HEADER_LEN } else { ipv4::MIN_HEADER_LEN }
-    }
-
-    /// Bytes of all headers before that of ESP.
-    fn len(&self) -> usize {
-        match self.udp {
-            Udp::No => self.ip_len(),
-            Udp::Yes => self.ip_len() + udp::HEADER_LEN,
-        }
-    }
-
-    /// Writes the header in front of a packet of ESP, and the type of what follows into the header of the link in front of that.
-    fn write(&self, frame: &mut [u8], fields: &Varying) {
-        let Varying { ds_field, df, id, payload_len } = *fields;
-        let (protocol, payload_len) = match self.udp {
-            Udp::No => (Protocol::ESP, payload_len),
-            Udp::Yes => (Protocol::UDP, payload_len + udp::HEADER_LEN as u16),
-        };
-        let Some((link, packet)) = frame.split_first_chunk_mut::<{ ethernet::HEADER_LEN }>() else { return };
-        let (local, remote) = (self.local.bits, self.peer.address.bits);
-        let EtherType(kind) = if self.local.v6 {
-            if let Some((header, payload)) = packet.split_first_chunk_mut() {
-                let (local, remote) = (local.into(), remote.into());
-                format::outer_v6(header, &Outer { local, remote, ds_field, df, id, protocol, payload_len });
-                self.write_udp(payload, || Sum::pseudo_v6(local, remote, protocol, payload_len.into()));
-            }
-            EtherType::IPV6
-        } else {
-            if let Some((header, payload)) = packet.split_first_chunk_mut() {
-                let (local, remote) = ((local as u32).into(), (remote as u32).into());
-                format::outer_v4(header, &Outer { local, remote, ds_field, df, id, protocol, payload_len });
-                self.write_udp(payload, || Sum::ZERO);
-            }
-            EtherType::IPV4
-        };
-        link[12..].copy_from_slice(&kind.to_be_bytes());
-    }
-
-    /// Writes the UDP header, if there is one, at the start of what it covers.
-    fn write_udp(&self, datagram: &mut [u8], pseudo: impl FnOnce() -> Sum) {
-        let length = datagram.len() as u16;
-        let Some(mut header) = udp::HeaderMut::of(datagram).filter(|_| self.udp == Udp::Yes) else { return };
-        header.set_sport(NAT_PORT);
-        header.set_dport(self.peer.port);
-        header.set_length(length);
-        header.set_checksum(0);
-        if self.local.v6 {
-            let checksum = pseudo().and(datagram).udp_checksum();
-            if let Some(mut header) = udp::HeaderMut::of(datagram) {
-                header.set_checksum(checksum);
-            }
-        }
-    }
-
-    /// Describes the outer packet as `parse` would. Flow, class and colour stay those of the inner packet.
-    fn describe(&self, frame: &mut Frame, ds_field: u8) {
-        let end = frame.len() as u16;
-        let meta = &mut frame.meta;
-        meta.network = ethernet::HEADER_LEN as u16;
-        meta.transport = (ethernet::HEADER_LEN + self.ip_len()) as u16;
-        meta.end = end;
-        meta.family = self.local.family();
-        (meta.protocol, meta.sport, meta.dport) = match self.udp {
-            Udp::No => (Protocol::ESP.0, 0, 0),
-            Udp::Yes => (Protocol::UDP.0, NAT_PORT, self.peer.port),
-        };
-        meta.part = Part::Whole;
-        (meta.tcp_flags, meta.ds_field) = (0, ds_field);
-        meta.flags &= !flag::CUT;
-        meta.tunnel = meta.tunnel & tunnel::IN | tunnel::OUTER;
-    }
 }

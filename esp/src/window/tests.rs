@@ -64,6 +64,37 @@ fn step() -> impl Strategy<Value = i64> {
 }
 
 proptest! {
+    /// What has been judged before the window moves is judged the same afterwards, if that was said.
+    #[test]
+    fn what_is_settled_stays(
+        size in prop_oneof![size(), Just(0)],
+        begin in prop_oneof![0..500_u64, (1 << 32) - 300..(1_u64 << 32) + 300],
+        steps in prop::collection::vec(step(), 0..20),
+        next in step(),
+        top in 0..400_u64,
+        esn in prop_oneof![Just(Esn::Off), Just(Esn::On)],
+    ) {
+        let mut window = Window::closed_at(size, begin);
+        for step in steps {
+            if let Place::Fresh(number) = window.place(begin.saturating_add_signed(step) as u32, esn) {
+                window.accept(number);
+            }
+        }
+        let (low, top) = (window.top().saturating_add_signed(next) as u32, window.top() + top);
+        let before = window.place(low, esn);
+        let settled = window.settled(low, esn, top);
+        if top > window.top() && settled != Some(top) {
+            window.accept(top);
+        }
+        if let Some(number) = settled {
+            prop_assert_eq!(window.place(low, esn), before);
+            prop_assert!([Place::Fresh(number), Place::Seen(number), Place::Old(number)].contains(&before));
+        } else {
+            let is_old = matches!(window.place(low, esn), Place::Old(_));
+            prop_assert!(is_old || window.place(low, esn) != before || matches!(before, Place::Old(_)));
+        }
+    }
+
     #[test]
     fn equal_to_a_set(size in size(), floor in prop_oneof![Just(0), 0..500_u64], steps in prop::collection::vec(step(), 1..400)) {
         let mut naive = Naive { size: u64::from(size), floor, ..Naive::default() };
