@@ -318,6 +318,19 @@ impl Renderer<'_> {
         if let Some(opening) = &visit.opening {
             destination = Some(opening.destination().to_ip());
         }
+        let required = after.fate == Verdict::Dropped(Reason::TunnelRequired).to_fate();
+        if required {
+            says.push("it came in clear, and selectors say that it must come through a tunnel".to_owned());
+            return;
+        }
+        let tunnel = self.tables.tunnel_at(after.egress).filter(|tunnel| !tunnel.selectors.is_empty());
+        if let Some(tunnel) = tunnel.filter(|_| !hit && after.tunnel & dataplane::tunnel::OUT != 0) {
+            let name = self.interface(tunnel.interface);
+            says.push(format!(
+                "selectors of the tunnel {name} match: it goes into the tunnel, wherever routes lead"
+            ));
+            destination = None;
+        }
         if let (Some(destination), false) = (destination, hit) {
             match self.best_route(destination) {
                 Some(route) => says.push(format!("{route} is the best for {destination}")),

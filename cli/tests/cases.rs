@@ -17,10 +17,6 @@ const WITHOUT_CASE: &[(Reason, &str)] = &[
         Reason::EspSequence,
         "a security association has 2^32 numbers: unit test of dataplane/src/sa/sequence.rs",
     ),
-    (
-        Reason::TunnelSelector,
-        "an association with selectors is added at run time: dataplane/tests/selector.rs",
-    ),
     (Reason::FramePoolEmpty, "more than 65,536 frames have to wait: dataplane/tests/departure.rs"),
 ];
 

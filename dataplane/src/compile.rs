@@ -23,6 +23,7 @@ mod nat;
 mod pattern;
 mod queue;
 mod route;
+mod selector;
 mod tunnel;
 
 pub(crate) use tunnel::keyless;
@@ -169,7 +170,11 @@ fn interfaces(policy: &Policy, names: &Names, ct_zones: &[u16]) -> Result<Vec<In
             mtu,
             egress: link(interface),
             ct_zone: ct_zones.get(place).copied().unwrap_or(0),
-            source_check: interface.source_check,
+            source_check: match &interface.esp {
+                // Selectors say which sources come out of it: no route leads back.
+                Some(tunnel) if tunnel.is_by_policy() => SourceCheck::Off,
+                _ => interface.source_check,
+            },
             mss4: clamp(40),
             mss6: clamp(60),
             networks: interface.addresses.clone(),

@@ -28,6 +28,7 @@ mod option;
 mod own;
 pub mod parse;
 pub mod police;
+mod protect;
 pub mod proxy;
 pub mod queue;
 mod revalidate;

@@ -21,6 +21,7 @@ mod queue;
 mod renumbering;
 pub(crate) mod selection;
 mod selector;
+mod spd;
 mod tunnel;
 
 pub use class::{ClassEntry, Classes};
@@ -41,6 +42,7 @@ pub use queue::{FqSettings, LeafSettings, NO_NODE, NodeKind, QueueNode, QueueTre
 pub(crate) use renumbering::Renumbering;
 use selection::Selection;
 pub use selector::{Ends, Fit, Ports, Selector, Selectors};
+pub use spd::{Protection, Spd};
 pub use tunnel::{SaSpec, Tunnel, Tunnels};
 
 /// The zone of the gateway itself.

@@ -169,3 +169,132 @@ fn the_search_finds_what_the_first_of_the_selectors_matches() {
     }
     assert!(found.iter().all(|count| *count > 300), "{found:?}");
 }
+
+/// Protocol and ports that a selector asks for.
+type Asked = Option<(u8, u16, u16)>;
+
+/// Policy of a tunnel, as its text says it: prefixes as address and length, with protocol number and ports.
+struct Written {
+    local: Vec<(u32, u32)>,
+    remote: Vec<(u32, u32, Asked)>,
+    direct: Vec<(u32, u32)>,
+}
+
+fn is_in(address: u32, (net, length): (u32, u32)) -> bool {
+    length == 0 || address >> (32 - length) == net >> (32 - length)
+}
+
+fn some_net(random: &mut Random) -> (u32, u32) {
+    let length = [8, 14, 15, 16, 24, 32][random.below(6) as usize];
+    let address = 0x0a00_0000 | (random.next_u64() as u32 & 0x0003_0103);
+    (address >> (32 - length) << (32 - length), length)
+}
+
+fn toml((address, length): (u32, u32)) -> String {
+    format!("{}/{length}", std::net::Ipv4Addr::from(address))
+}
+
+impl Written {
+    fn some(random: &mut Random, most: u64) -> Written {
+        let ports = |random: &mut Random| {
+            let first = random.below(4) as u16;
+            [None, None, Some(([6, 17][random.below(2) as usize], first, first + 1))]
+                [random.below(3) as usize]
+        };
+        let count = |random: &mut Random| 1 + random.below(most);
+        Written {
+            local: (0..count(random)).map(|_| some_net(random)).collect(),
+            remote: (0..count(random))
+                .map(|_| {
+                    let (address, length) = some_net(random);
+                    (address, length, ports(random))
+                })
+                .collect(),
+            direct: (0..random.below(3)).map(|_| some_net(random)).collect(),
+        }
+    }
+
+    fn text(&self, number: usize) -> String {
+        let listed = |items: Vec<String>| format!("[{}]", items.join(", "));
+        let plain = |net: &(u32, u32)| format!("\"{}\"", toml(*net));
+        let remote = self.remote.iter().map(|(address, length, of)| match of {
+            None => plain(&(*address, *length)),
+            Some((protocol, first, last)) => format!(
+                "{{ net = \"{}\", protocol = {protocol}, port = \"{first}-{last}\" }}",
+                toml((*address, *length))
+            ),
+        });
+        let direct = match self.direct.is_empty() {
+            true => String::new(),
+            false => format!("direct = {}\n", listed(self.direct.iter().map(plain).collect())),
+        };
+        let mut text = format!(
+            "[interface.t{number}]\nzone = \"vpn\"\n[interface.t{number}.esp]\nlocal = \"192.0.2.1\"\nremote = \"192.0.2.9\"\n\
+             local-net = {}\nremote-net = {}\n{direct}",
+            listed(self.local.iter().map(plain).collect()),
+            listed(remote.collect()),
+        );
+        for (direction, spi) in [("out", 0x1000 + number), ("in", 0x2000 + number)] {
+            text += &format!(
+                "[[interface.t{number}.esp.sa]]\ndirection = \"{direction}\"\nspi = {spi}\nalgorithm = \"aes128-gcm\"\nkey = \"{spi:040x}\"\n"
+            );
+        }
+        text
+    }
+
+    /// True if a packet of this protocol is to be protected, going from `local` to `remote`.
+    fn matches(&self, local: u32, remote: u32, protocol: u8, port: u16) -> bool {
+        !self.direct.iter().any(|net| is_in(remote, *net))
+            && self.local.iter().any(|net| is_in(local, *net))
+            && self.remote.iter().any(|(address, length, of)| {
+                is_in(remote, (*address, *length))
+                    && of.is_none_or(|(of, first, last)| protocol == of && (first..=last).contains(&port))
+            })
+    }
+}
+
+/// A gateway does with packets what its policy says, tunnel after tunnel and prefix after prefix.
+#[test]
+fn packets_go_where_the_policy_read_aloud_says() {
+    let mut random = Random::new(521);
+    let mut seen = [0; 3];
+    for round in 0..24 {
+        // Of many selectors the search is another one.
+        let most = if round % 2 == 0 { 3 } else { 14 };
+        let tunnels: Vec<Written> = (0..3).map(|_| Written::some(&mut random, most)).collect();
+        let mut text = String::from(if round % 3 == 0 { "mode = \"stateless\"\n" } else { "" });
+        text += "[interface.lan]\nzone = \"lan\"\naddresses = [\"172.16.0.1/24\"]\nsource-check = \"off\"\n\
+                 [interface.wan]\nzone = \"wan\"\naddresses = [\"192.0.2.1/24\"]\n\
+                 [default]\n\"any > any\" = \"accept\"\n[[route]]\nto = \"0.0.0.0/0\"\nvia = \"192.0.2.2\"\n";
+        for (number, tunnel) in tunnels.iter().enumerate() {
+            text += &tunnel.text(number);
+        }
+        let mut gateway = Gateway::new(&text, if round % 4 < 2 { Way::Run } else { Way::Step });
+        for number in 0..300_u16 {
+            let address = |random: &mut Random| 0x0a00_0000 | (random.next_u64() as u32 & 0x0003_0103);
+            let (source, destination) = (address(&mut random), address(&mut random));
+            if source == destination {
+                continue;
+            }
+            let link = build::ethernet(Mac([2, 0, 0, 0, 0, 9]), Mac([2, 0, 0, 0, 0, 10]));
+            let (sport, dport) = (1_000 + number, random.below(5) as u16);
+            let packet =
+                link.ipv4(source.into(), destination.into()).udp(sport, dport).payload(&[7]).to_vec();
+            let required = tunnels.iter().any(|of| of.matches(destination, source, 17, sport));
+            let by = tunnels.iter().position(|of| of.matches(source, destination, 17, dport));
+            let out = through(&mut gateway, LAN, &[packet]);
+            let expected = if required { None } else { Some(by.map(|number| 0x1000 + number as u32)) };
+            let found = out.sent.first().map(|sent| {
+                let is_esp = sent.bytes[23] == Protocol::ESP.0;
+                is_esp.then(|| u32::from_be_bytes(sent.bytes[34..38].try_into().unwrap()))
+            });
+            let packet = [source, destination].map(std::net::Ipv4Addr::from);
+            assert_eq!(found, expected, "{packet:?} {sport} > {dport}, {:?}\n{text}", out.ended);
+            if required {
+                assert_eq!(out.ended[0].1, Verdict::Dropped(Reason::TunnelRequired));
+            }
+            seen[if required { 0 } else { 1 + usize::from(by.is_some()) }] += 1;
+        }
+    }
+    assert!(seen.iter().all(|count| *count > 300), "{seen:?}");
+}

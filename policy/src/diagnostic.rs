@@ -162,6 +162,10 @@ pub enum Code {
     TunnelMtu,
     /// Fragmentation of a tunnel's outer packets where no router may do that: across IPv6.
     TunnelFragments,
+    /// Selectors of a tunnel that no packet matches.
+    BadSelector,
+    /// Selectors of a tunnel that another tunnel's match before, or that own hosts match both ways.
+    SelectorOverlap,
     /// A tunnel without a security association each way, or with several out.
     TunnelSas,
     /// A reserved security parameters index, or one of two inbound security associations.
@@ -270,6 +274,8 @@ impl Code {
         (Code::UnusedTunnel, "unused-tunnel", Severity::Warning),
         (Code::TunnelMtu, "tunnel-mtu", Severity::Error),
         (Code::TunnelFragments, "tunnel-fragments", Severity::Error),
+        (Code::BadSelector, "bad-selector", Severity::Error),
+        (Code::SelectorOverlap, "selector-overlap", Severity::Warning),
         (Code::TunnelSas, "tunnel-sas", Severity::Error),
         (Code::BadSpi, "bad-spi", Severity::Error),
         (Code::BadKey, "bad-key", Severity::Error),

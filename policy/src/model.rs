@@ -19,6 +19,7 @@ mod metrics;
 mod nat;
 mod queue;
 mod rule;
+mod selector;
 mod tunnel;
 
 pub use class::{
@@ -38,6 +39,8 @@ pub use rule::{
     Logging, MacRange, Macs, PortRange, Protocol, Rate, RejectWith, Rule, Scope, State, SynAnswer,
     TcpFlagsMatch,
 };
+pub(crate) use selector::overlap;
+pub use selector::{SelectorEnd, SelectorPair};
 pub use tunnel::{
     DfBit, Follow, FragmentWhen, KeyFiles, Legacy, Lifetime, StaticSa, Tunnel, TunnelDscp, WindowSize,
 };

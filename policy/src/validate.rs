@@ -28,6 +28,7 @@ mod queue;
 mod reach;
 mod route;
 mod rule;
+mod selector;
 mod shape;
 mod space;
 mod tunnel;

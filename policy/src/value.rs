@@ -20,6 +20,7 @@ pub(crate) mod address;
 pub(crate) mod meter;
 pub(crate) mod packet;
 pub(crate) mod queue;
+pub(crate) mod selector;
 pub(crate) mod shape;
 pub(crate) mod time;
 pub(crate) mod tunnel;

@@ -187,7 +187,9 @@ pub(super) fn ct_zones(policy: &Policy, routes: &Routes) -> Vec<u16> {
         }
     }
     for (place, interface) in policy.interfaces.iter().enumerate() {
-        if interface.source_check != policy::model::SourceCheck::Strict {
+        // What comes out of a policy-based tunnel comes by no other way.
+        let is_by_policy = interface.esp.as_ref().is_some_and(|tunnel| tunnel.is_by_policy());
+        if interface.source_check != policy::model::SourceCheck::Strict && !is_by_policy {
             let own = ct_zone[place];
             unite(&mut ct_zone, own, 0);
         }

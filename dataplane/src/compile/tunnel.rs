@@ -8,15 +8,19 @@ use policy::model::{self, StaticSa};
 use wire::PortId;
 use wire::esp::{Direction, SUITES};
 
+use super::selector;
 use crate::sa::Sequence;
-use crate::tables::{CompileError, SaSpec, Selectors, Tunnel, Tunnels};
+use crate::tables::{CompileError, SaSpec, Selectors, Spd, Tunnel, Tunnels};
 
 /// Compiles the tunnels of a policy.
 pub(super) fn compile(policy: &Policy) -> Result<Tunnels, CompileError> {
     let mut list = Vec::new();
+    let mut policies = Vec::new();
     for (place, interface) in policy.interfaces.iter().enumerate() {
         let Some(tunnel) = &interface.esp else { continue };
-        let selectors = Arc::new(Selectors::NONE);
+        let selectors = Arc::new(Selectors::new(selector::own(tunnel)));
+        let number = list.len() as u16;
+        policies.extend(selector::policies(tunnel).into_iter().map(|policy| (policy, number)));
         let specs = |direction| {
             let sas = tunnel.sas(direction);
             sas.map(|sa| spec(&interface.name, tunnel, sa, &selectors)).collect::<Result<Vec<_>, _>>()
@@ -41,7 +45,7 @@ pub(super) fn compile(policy: &Policy) -> Result<Tunnels, CompileError> {
             inward: specs(Direction::In)?,
         });
     }
-    Ok(Tunnels::new(list))
+    Ok(Tunnels::new(list, Spd::new(policies)))
 }
 
 fn spec(

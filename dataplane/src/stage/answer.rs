@@ -25,7 +25,7 @@ use super::{About, Cx, Packets, Stage, Step, handshake, header, link, proxy};
 use crate::flag;
 use crate::hop::{LOCAL_HOP, Wanted};
 use crate::limiter::{self, ErrorBounds, ErrorKind};
-use crate::tables::{Address, LOCAL, SELF, Tables};
+use crate::tables::{Address, LOCAL, SELF, Tables, Target};
 use crate::tunnel;
 use crate::verdict::{Reason, Verdict};
 
@@ -112,7 +112,13 @@ fn build<T: Tally>(frame: &mut Frame, reason: Reason, cx: &mut Cx<'_, T>) -> Opt
     if is_bounded && !cx.shard.limiter.admits_error(kind_of(reason), hash, bounds, frame.meta.received) {
         return None;
     }
-    let hop = back(frame, sender, 0, cx).ok().filter(|hop| *hop != LOCAL_HOP)?;
+    // What has come out of a tunnel by its selectors is answered through the tunnel.
+    let ingress = frame.meta.ingress;
+    let protected = |routed, cx: &mut Cx<'_, T>| {
+        let is_by_policy = cx.tables.tunnel_at(ingress).is_some_and(|tunnel| !tunnel.selectors.is_empty());
+        Ok(if is_by_policy { Some(Target::Link(ingress)) } else { routed })
+    };
+    let hop = back(frame, sender, 0, protected, cx).ok().filter(|hop| *hop != LOCAL_HOP)?;
     let known = cx.shard.hops.get(hop).filter(|hop| hop.is_known());
     let Some((interface, by)) = known.map(|hop| (hop.interface, hop.tunnel)) else {
         // Nor does an answer wait; but the next one shall find its way.

@@ -18,6 +18,7 @@ use arrayvec::ArrayVec;
 use lookup::classify::Header;
 use policy::model::{Action, RejectWith};
 use tally::{Op, Region, Tally};
+use wire::esp::Direction as Side;
 use wire::ethernet::Mac;
 use wire::header::Protocol;
 use wire::{Dscp, Family, Frame, PortId};
@@ -25,7 +26,7 @@ use wire::{Dscp, Family, Frame, PortId};
 use super::header::{class_of, sender as sender_of};
 use super::log::note_hit;
 use super::route::{check_source, ct_zone, is_link_local};
-use super::{Cx, Step, dnat, filter, track};
+use super::{Cx, Step, dnat, filter, protect, selector, track};
 use crate::flag;
 use crate::flow::{Classified, Cold, Direction, Flow, FlowId, Hit, Key, State};
 use crate::hop::{ASKED_HOP, LINK_HOP, LOCAL_HOP, NO_HOP};
@@ -183,7 +184,14 @@ fn way<T: Tally>(flow: &Flow, ingress: PortId, cx: &mut Cx<'_, T>) -> Result<Way
     }
     let hash = cx.shard.flows.hash(flow.original(), cx.tally);
     let unknown = Step::Drop(Reason::NeighbourUnknown);
-    let way = match cx.tables.route(destination, cx.tally).ok_or(Step::Answer(Reason::RouteMissing))? {
+    let mut target = cx.tables.route(destination, cx.tally);
+    if !cx.tables.tunnels.spd.is_empty() {
+        if !is_own && cx.tables.tunnel_of(ingress).is_none() {
+            protect::in_clear(&selector::of_key(flow.original(), Side::In), cx)?;
+        }
+        target = protect::of_flow(flow, Direction::Original, target, cx).map_err(Step::Drop)?;
+    }
+    let way = match target.ok_or(Step::Answer(Reason::RouteMissing))? {
         Target::Gateways { first, count } => {
             let hop = cx.tables.way(first, count, (hash >> 32) as u32).ok_or(unknown)?;
             let gateway = cx.tables.gateways.get(hop as usize).ok_or(unknown)?;

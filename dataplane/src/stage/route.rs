@@ -9,7 +9,7 @@ use tally::{Branch, Op, Region, Tally};
 use wire::meta::Fields;
 use wire::{BATCH, Family, Frame, PortId, ipv4, ipv6};
 
-use super::{About, Cx, Stage, Step, header, take, underlay};
+use super::{About, Cx, Stage, Step, header, protect, take, underlay};
 use crate::flag;
 use crate::flow::{Direction, FlowId};
 use crate::hop::{LINK_HOP, LOCAL_HOP, NO_HOP, WAITING, Wanted, leaves, waits};
@@ -53,14 +53,24 @@ impl Stage for Route {
             }
             return;
         }
+        if !cx.tables.tunnels.spd.is_empty() {
+            // Selectors ask for more than the destination.
+            for frame in frames {
+                take_apart(frame, cx);
+            }
+            return;
+        }
         for frames in frames.chunks_mut(BATCH) {
             look_up_together(frames, cx);
         }
     }
 
-    fn program(_: &Tables) -> u32 {
+    fn program(tables: &Tables) -> u32 {
+        let spd = &tables.tunnels.spd;
+        // Security policies: both looks, 76; an error's quote, 60.
+        let policies = if spd.is_empty() { 0 } else { 136 + spd.program() };
         // What is told, of this stage and the tries of both families, 141; targets and groups, 19.
-        160
+        160 + policies
     }
 }
 
@@ -201,7 +211,10 @@ fn find<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
         to_self(frame);
         return Ok(());
     }
-    let target = cx.tables.route(destination, cx.tally);
+    let mut target = cx.tables.route(destination, cx.tally);
+    if !cx.tables.tunnels.spd.is_empty() {
+        target = protect::target(frame, target, cx)?;
+    }
     lead(frame, source, target.as_ref(), hash, cx)
 }
 
@@ -281,14 +294,20 @@ fn destination<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Address {
     }
 }
 
-/// The hop that the packets of a flow which come back leave by: found at the first of them.
+/// The hop that the packets of a flow which come back leave by: found at the first of them. `protected` gives the target in the place of
+/// the route's where there are security policies.
 pub(super) fn back<T: Tally>(
     frame: &mut Frame,
     destination: Address,
     hash: u64,
+    protected: impl FnOnce(Option<Target>, &mut Cx<'_, T>) -> Result<Option<Target>, Reason>,
     cx: &mut Cx<'_, T>,
 ) -> Result<u32, Reason> {
-    match cx.tables.route(destination, cx.tally) {
+    let mut target = cx.tables.route(destination, cx.tally);
+    if !cx.tables.tunnels.spd.is_empty() {
+        target = protected(target, cx)?;
+    }
+    match target {
         Some(Target::Link(link)) => {
             frame.meta.egress = link;
             cx.shard.hops.neighbour(cx.tables, link, destination).ok_or(Reason::NeighbourUnknown)

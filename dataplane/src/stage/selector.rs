@@ -103,7 +103,7 @@ fn of(
 
 /// Those of the packet that an ICMP error quotes, which went the other way.
 #[cold]
-fn quoted(frame: &Frame, direction: Direction) -> Option<Ends> {
+pub(super) fn quoted(frame: &Frame, direction: Direction) -> Option<Ends> {
     let meta = &frame.meta;
     let message = frame.bytes().get(usize::from(meta.transport)..usize::from(meta.end))?;
     let kind = icmpv4::Header::of(message).filter(|_| meta.part != Part::Later)?.kind();

@@ -182,6 +182,20 @@ impl Selectors {
     }
 }
 
+impl Selectors {
+    /// Bytes of the search in the rules' memory of a network processor.
+    pub(crate) fn region_bytes(&self) -> u64 {
+        let Some(Search { whole, without_ports }) = &self.search else { return 0 };
+        let bytes = |choice: &Choice| choice.classifier.region_bytes();
+        bytes(whole) + without_ports.as_ref().map_or(0, bytes)
+    }
+
+    /// Instructions of the search in an engine's control store.
+    pub(crate) fn program(&self) -> u32 {
+        self.search.as_ref().map_or(COMPARE + 8, |search| search.whole.classifier.program())
+    }
+}
+
 impl Selector {
     fn without_ports(&self) -> Selector {
         Selector { local_ports: None, remote_ports: None, ..self.clone() }

@@ -8,7 +8,7 @@ use wire::Dscp;
 use wire::PortId;
 use wire::esp::{Direction, EcnUse, Esn, Mode, Tfc, Udp};
 
-use super::{Address, Selectors, Tables};
+use super::{Address, Selectors, Spd, Tables};
 use crate::sa::{Sequence, Sequences};
 
 /// All tunnels, in the order of their interfaces.
@@ -16,6 +16,8 @@ use crate::sa::{Sequence, Sequences};
 pub struct Tunnels {
     /// Tunnels; [`Interface::tunnel`](super::Interface::tunnel) is a place in this list.
     pub list: Vec<Tunnel>,
+    /// Packets that policy-based tunnels protect.
+    pub spd: Spd,
     /// The gateway's ends: ordered, each once.
     locals: Vec<Address>,
     /// Numbers of all keys, of earlier tables too.
@@ -93,11 +95,11 @@ pub struct SaSpec {
 }
 
 impl Tunnels {
-    pub(crate) fn new(list: Vec<Tunnel>) -> Tunnels {
+    pub(crate) fn new(list: Vec<Tunnel>, spd: Spd) -> Tunnels {
         let mut locals: Vec<Address> = list.iter().map(|tunnel| tunnel.local).collect();
         locals.sort_unstable();
         locals.dedup();
-        let mut tunnels = Tunnels { list, locals, sequences: Sequences::default() };
+        let mut tunnels = Tunnels { list, spd, locals, sequences: Sequences::default() };
         tunnels.go_on(Sequences::default());
         tunnels
     }

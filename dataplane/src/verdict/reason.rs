@@ -186,6 +186,8 @@ pub enum Reason {
     TunnelLoop,
     /// No security association of the tunnel may carry the packet.
     TunnelSelector,
+    /// The packet came in clear, and selectors say that it must come through a tunnel.
+    TunnelRequired,
 }
 
 /// Description of a reason, for operators.
@@ -203,7 +205,7 @@ pub struct Entry {
 
 impl Reason {
     /// Every reason with its name, cause and remedy, in the order of the enum.
-    pub const ALL: [Entry; 89] = [
+    pub const ALL: [Entry; 90] = [
         Entry {
             reason: Reason::LinkTruncated,
             name: "link-truncated",
@@ -737,6 +739,12 @@ impl Reason {
             name: "tunnel-selector",
             cause: "No selector of a tunnel's security associations lets them carry the packet that came out of the tunnel, or was to leave by it: translated, perhaps, to what they do not carry.",
             remedy: "`local-net` and `remote-net` must be the same at both ends, each from its own side; exempt the tunnel's traffic from [[nat]].",
+        },
+        Entry {
+            reason: Reason::TunnelRequired,
+            name: "tunnel-required",
+            cause: "The packet came in clear, and `local-net` and `remote-net` of a tunnel say that such packets must come through the tunnel (RFC 4301, section 5.2.1).",
+            remedy: "Find who sends around the tunnel, or forges. Networks that are reached without the tunnel, own ones too, belong into its `direct`.",
         },
     ];
 

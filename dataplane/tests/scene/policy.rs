@@ -205,13 +205,30 @@ fn tunnel(text: &mut String, which: u8, rules: u8, mtu: u16, sa: Association, [l
     };
     let udp = ["no", "yes"][usize::from(how & 1)];
     let fragment = if how & 2 != 0 && which & 2 == 0 { "fragment = \"after\"\n" } else { "" };
+    // By routes, or by selectors: of everything, of some ports, or without a destination that goes around.
+    let remote = [
+        "\"8.8.8.8\"",
+        "{ net = \"8.8.8.8\", protocol = \"udp\", port = \"0-1023\" }",
+        "{ net = \"8.8.8.8\", protocol = \"tcp\" }",
+        "\"8.8.8.0/24\"",
+    ][usize::from(how >> 3 & 3)];
+    let (routes, selectors) = if how & 4 == 0 {
+        (format!("[[route]]\nto = \"8.8.8.8\"\ninterface = \"tun\"\n{six}"), String::new())
+    } else {
+        let [local6, remote6] =
+            if six.is_empty() { [""; 2] } else { [", \"2001:db8:1::/64\"", ", \"2001:db8:beef::1\""] };
+        let selectors = format!(
+            "local-net = [\"192.168.0.0/16\"{local6}]\nremote-net = [{remote}{remote6}]\ndirect = \"8.8.8.4/30\"\n"
+        );
+        (String::new(), selectors)
+    };
     let [out, inward] = SPIS;
     let _ = write!(
         text,
         "\"lan > vpn\" = \"{}\"\n\"vpn > lan\" = \"{}\"\n\"vpn > wan\" = \"accept\"\n\"vpn > vpn\" = \"accept\"\n\
          [interface.tun]\nzone = \"vpn\"\n{mss}[interface.tun.esp]\nlocal = \"{local}\"\nremote = \"{peer}\"\n\
-         udp = \"{udp}\"\n{fragment}legacy = true\n{window}{header}{tfc}{}{}\
-         [[route]]\nto = \"8.8.8.8\"\ninterface = \"tun\"\n{six}",
+         udp = \"{udp}\"\n{fragment}{selectors}legacy = true\n{window}{header}{tfc}{}{}\
+         {routes}",
         ["accept", "accept", "accept", "reject"][usize::from(rules >> 5 & 3)],
         ["accept", "reject"][usize::from(rules >> 1 & 1)],
         sa.text(out, "out", lifetimes),

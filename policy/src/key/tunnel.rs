@@ -11,7 +11,8 @@ use crate::model::{
     DfBit, Follow, FragmentWhen, Interface, KeyFiles, Legacy, Lifetime, StaticSa, Tunnel, TunnelDscp,
     WindowSize,
 };
-use crate::value::address::ADDRESS;
+use crate::value::address::{ADDRESS, PREFIX};
+use crate::value::selector::SELECTOR;
 use crate::value::tunnel::{ALGORITHM, Auth, KEY, LIFETIME, TFC, TUNNEL_DSCP, WINDOW};
 use crate::value::{Flag, NUMBER32, PATH, STRING, key};
 use crate::word;
@@ -80,6 +81,9 @@ fn absorb_list(outer: &mut Table<'_>, entries: Vec<(Entry, bool)>) {
 pub(super) fn tunnel(keys: &mut Keys<'_, '_>, tunnel: &mut Tunnel) {
     keys.required("local", "\"192.0.2.1\"", ADDRESS, &mut tunnel.local);
     keys.required("remote", "\"198.51.100.1\"", ADDRESS, &mut tunnel.remote);
+    keys.list("local-net", SELECTOR, &mut tunnel.local_net);
+    keys.list("remote-net", SELECTOR, &mut tunnel.remote_net);
+    keys.list("direct", PREFIX, &mut tunnel.direct);
     keys.key("udp", word::UDP, &mut tunnel.udp);
     keys.key("follow", Flag(Follow::Yes, Follow::No), &mut tunnel.follow);
     keys.key("fragment", word::FRAGMENT_WHEN, &mut tunnel.fragment);
@@ -178,6 +182,9 @@ pub(super) fn new_tunnel() -> Tunnel {
     Tunnel {
         local: unknown,
         remote: unknown,
+        local_net: Vec::new(),
+        remote_net: Vec::new(),
+        direct: Vec::new(),
         udp: Udp::No,
         follow: Follow::Yes,
         fragment: FragmentWhen::Before,

@@ -3,8 +3,11 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use ipnet::IpNet;
 use wire::esp::{Direction, EcnUse, Esn, Secret, Suite, Tfc, Udp};
 use wire::{Dscp, Nanos};
+
+use super::SelectorEnd;
 
 /// Tunnel of an interface: IP packets in ESP (RFC 4303, tunnel mode) to one peer and from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +16,12 @@ pub struct Tunnel {
     pub local: IpAddr,
     /// Outer address of the peer.
     pub remote: IpAddr,
+    /// Sources of packets that go into the tunnel, wherever routes lead; none where routes do.
+    pub local_net: Vec<SelectorEnd>,
+    /// Their destinations.
+    pub remote_net: Vec<SelectorEnd>,
+    /// Destinations that this tunnel has nothing to do with, although its selectors match.
+    pub direct: Vec<IpNet>,
     /// UDP encapsulation (RFC 3948), for a NAT on the way.
     pub udp: Udp,
     /// Peers that move.

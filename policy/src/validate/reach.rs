@@ -86,6 +86,13 @@ fn routed(policy: &Policy) -> HashMap<&str, Space> {
             *zone = std::mem::take(zone).union(&Space::of_intervals(family, intervals));
         }
     }
+    // Selectors stand in the place of routes.
+    for interface in &policy.interfaces {
+        let Some(tunnel) = interface.esp.as_ref().filter(|tunnel| tunnel.is_by_policy()) else { continue };
+        let remote = Space::of_ranges(tunnel.remote_net.iter().map(|end| AddressRange::from(end.net)));
+        let zone = zones.entry(&interface.zone).or_default();
+        *zone = std::mem::take(zone).union(&remote);
+    }
     zones
 }
 

@@ -24,13 +24,16 @@ impl<'a> Validator<'a> {
             let item = Item::Interface(index);
             if is_known && self.ends(item, tunnel) {
                 self.way_to_peer(item, interface, tunnel);
-                self.way_into(item, interface);
+                if !tunnel.is_by_policy() {
+                    self.way_into(item, interface);
+                }
                 self.room(index, interface, tunnel);
             }
             self.window(item, tunnel);
             self.fragments(item, tunnel);
             self.sas(item, interface, tunnel);
         }
+        self.selectors();
         self.spis();
         self.keys_used_twice();
     }
@@ -87,7 +90,7 @@ impl<'a> Validator<'a> {
         if interface.addresses.is_empty() && self.routes_into(&interface.name).next().is_none() {
             let name = &interface.name;
             let message = format!("no route leads into the tunnel \"{name}\"");
-            let hint = format!("add a [[route]] with interface = \"{name}\"");
+            let hint = format!("add a [[route]] with interface = \"{name}\", or local-net and remote-net");
             self.report(Diagnostic::new(Code::UnusedTunnel, message).hint(hint).at(self.lines.place(item)));
         }
     }
@@ -113,8 +116,9 @@ impl<'a> Validator<'a> {
     /// Reports a tunnel that has too little room for the packets that are routed into it.
     fn room(&mut self, index: usize, interface: &Interface, tunnel: &Tunnel) {
         let left = mtu(self.policy, index, tunnel);
-        let into = self.routes_into(&interface.name).chain(interface.addresses.iter().copied());
-        let (least, why) = match into.into_iter().any(|net| net.addr().is_ipv6()) {
+        let selected = tunnel.remote_net.iter().map(|end| end.net);
+        let routed = self.routes_into(&interface.name).chain(interface.addresses.iter().copied());
+        let (least, why) = match routed.chain(selected).any(|net| net.addr().is_ipv6()) {
             true => (1_280, "IPv6 needs 1280"),
             false => (LEAST_MTU, "IPv4 needs 68"),
         };

@@ -12,8 +12,8 @@ use wire::{Dscp, Nanos};
 
 use super::address;
 use crate::model::{
-    DfBit, Follow, FragmentWhen, Interface, KeyFiles, Legacy, Lifetime, LinkKind, StaticSa, Tunnel,
-    TunnelDscp, WindowSize,
+    DfBit, Follow, FragmentWhen, Interface, KeyFiles, Legacy, Lifetime, LinkKind, PortRange, Protocol,
+    SelectorEnd, StaticSa, Tunnel, TunnelDscp, WindowSize,
 };
 
 /// Any interface that is a tunnel.
@@ -64,9 +64,26 @@ pub(super) fn interface() -> impl Strategy<Value = Interface> {
     let fragment = select(&[FragmentWhen::Before, FragmentWhen::After][..]);
     let way = (udp, follow, fragment);
     let header = (window, df, dscp, ecn, tfc, legacy);
-    let tunnel = (address(), address(), way, header, vec(sa, 0..4));
-    (super::interface(), tunnel).prop_map(|(interface, (local, remote, way, header, sas))| {
+    let ports = || select(vec![None, Some(PortRange::single(443)), Some(PortRange { first: 5, last: 9 })]);
+    let protocol = || {
+        option::of((any::<u8>(), ports())).prop_map(|of| match of {
+            Some((number, ports)) if Protocol(number).has_ports() => (Some(Protocol(number)), ports),
+            Some((number, _)) => (Some(Protocol(number)), None),
+            None => (None, None),
+        })
+    };
+    let end = || {
+        (super::prefix(), protocol()).prop_map(|(net, (protocol, ports))| SelectorEnd {
+            net,
+            protocol,
+            ports,
+        })
+    };
+    let selectors = (vec(end(), 0..3), vec(end(), 0..3), vec(super::prefix(), 0..3));
+    let tunnel = (address(), address(), way, header, selectors, vec(sa, 0..4));
+    (super::interface(), tunnel).prop_map(|(interface, (local, remote, way, header, selectors, sas))| {
         let (udp, follow, fragment) = way;
+        let (local_net, remote_net, direct) = selectors;
         let (window, df, dscp, ecn, tfc, legacy) = header;
         let Interface { name, zone, addresses, mtu, source_check, mss, .. } = interface;
         Interface {
@@ -78,6 +95,9 @@ pub(super) fn interface() -> impl Strategy<Value = Interface> {
             esp: Some(Box::new(Tunnel {
                 local,
                 remote,
+                local_net,
+                remote_net,
+                direct,
                 udp,
                 follow,
                 fragment,

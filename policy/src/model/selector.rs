@@ -1,0 +1,79 @@
+//! Selectors of tunnels (RFC 4301, section 4.4.1.1).
+
+use ipnet::IpNet;
+
+use super::{PortRange, Protocol, Tunnel};
+
+/// One side of the packets that a tunnel protects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SelectorEnd {
+    /// Addresses.
+    pub net: IpNet,
+    /// Protocol; any where there is none.
+    pub protocol: Option<Protocol>,
+    /// Ports of a protocol that has ports; all where there are none.
+    pub ports: Option<PortRange>,
+}
+
+/// Both sides of packets that a tunnel protects: of one IP version and one protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SelectorPair<'a> {
+    /// On the gateway's side: source of packets that go into the tunnel.
+    pub local: &'a SelectorEnd,
+    /// On the peer's side.
+    pub remote: &'a SelectorEnd,
+    /// Protocol; any where there is none.
+    pub protocol: Option<Protocol>,
+}
+
+impl SelectorEnd {
+    /// All packets of these addresses.
+    pub fn of(net: IpNet) -> SelectorEnd {
+        SelectorEnd { net, protocol: None, ports: None }
+    }
+}
+
+impl<'a> SelectorPair<'a> {
+    /// The packets of both sides; `None` if there can be none.
+    pub fn of(local: &'a SelectorEnd, remote: &'a SelectorEnd) -> Option<SelectorPair<'a>> {
+        let is_one_version = local.net.addr().is_ipv4() == remote.net.addr().is_ipv4();
+        let protocol = local.protocol.or(remote.protocol);
+        let is_one_protocol = remote.protocol.is_none_or(|of| protocol == Some(of));
+        (is_one_version && is_one_protocol).then_some(SelectorPair { local, remote, protocol })
+    }
+
+    /// True if packets may match both, going the same way.
+    pub fn overlaps(&self, other: &SelectorPair<'_>) -> bool {
+        let ports = |one: Option<PortRange>, other: Option<PortRange>| match (one, other) {
+            (Some(one), Some(other)) => one.first <= other.last && other.first <= one.last,
+            _ => true,
+        };
+        let protocols = match (self.protocol, other.protocol) {
+            (Some(one), Some(other)) => one == other,
+            _ => true,
+        };
+        overlap(self.local.net, other.local.net)
+            && overlap(self.remote.net, other.remote.net)
+            && protocols
+            && ports(self.local.ports, other.local.ports)
+            && ports(self.remote.ports, other.remote.ports)
+    }
+}
+
+impl Tunnel {
+    /// True if selectors say what goes into the tunnel, rather than routes.
+    pub fn is_by_policy(&self) -> bool {
+        !self.local_net.is_empty() || !self.remote_net.is_empty()
+    }
+
+    /// Selectors in their order: all of the first local side first.
+    pub fn selectors(&self) -> impl Iterator<Item = SelectorPair<'_>> {
+        let remote = |local| self.remote_net.iter().filter_map(move |remote| SelectorPair::of(local, remote));
+        self.local_net.iter().flat_map(remote)
+    }
+}
+
+/// True if two prefixes have an address in common: one contains the other.
+pub(crate) fn overlap(one: IpNet, other: IpNet) -> bool {
+    one.contains(&other) || other.contains(&one)
+}
