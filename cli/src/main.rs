@@ -12,6 +12,7 @@ use failure::{Exit, Failure};
 mod bench;
 mod builtin;
 mod command;
+mod decrypt;
 mod describe;
 mod failure;
 mod file;

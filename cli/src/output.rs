@@ -10,11 +10,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use dataplane::flag;
+use dataplane::pipeline::Watch;
 use dataplane::replay::Witness;
+use dataplane::stage::decap::Decap;
+use dataplane::stage::encap::Encap;
 use dataplane::stage::parse::vlan;
+use dataplane::stage::{Cx, Stage};
 use dataplane::tables::LOCAL;
-use dataplane::{Reason, Tables, Verdict};
+use dataplane::{Reason, Tables, Verdict, tunnel};
 use policy::model::Logging;
+use tally::Tally;
 use wire::capture::{CaptureError, PcapngWriter, Record};
 use wire::vlan::Tags;
 use wire::{Frame, Nanos, PortId, ethernet};
@@ -57,6 +62,38 @@ pub(crate) struct Outputs {
     spare: Vec<Vec<u8>>,
     /// The first thing that could not be written; nothing is written after it.
     failed: Option<CaptureError>,
+}
+
+/// Inner packets of tunnels, copied as they pass the stages.
+#[derive(Default)]
+pub(crate) struct Inner(Vec<InnerCopy>);
+
+struct InnerCopy {
+    tunnel: PortId,
+    at: Nanos,
+    way: &'static str,
+    bytes: Vec<u8>,
+}
+
+impl Inner {
+    fn copy(&mut self, tunnel: PortId, way: &'static str, frame: &Frame) {
+        let (at, bytes) = (frame.meta.received, frame.bytes().to_vec());
+        self.0.push(InnerCopy { tunnel, at, way, bytes });
+    }
+}
+
+impl<T: Tally> Watch<T> for Inner {
+    fn before(&mut self, stage: &'static str, frame: &Frame, _: &mut Cx<'_, T>) {
+        if stage == Encap::ABOUT.name {
+            self.copy(frame.meta.egress, "into the tunnel", frame);
+        }
+    }
+
+    fn after(&mut self, stage: &'static str, frame: &Frame, _: &mut Cx<'_, T>) {
+        if stage == Decap::ABOUT.name && frame.meta.tunnel & tunnel::IN != 0 {
+            self.copy(frame.meta.ingress, "out of the tunnel", frame);
+        }
+    }
 }
 
 /// Packets sent by one interface.
@@ -132,6 +169,20 @@ impl Outputs {
             spare: Vec::new(),
             failed: None,
         })
+    }
+
+    /// Writes inner packets of tunnels, each into the file of its tunnel.
+    pub(crate) fn write_inner(&mut self, inner: &mut Inner) {
+        for InnerCopy { tunnel, at, way, bytes } in inner.0.drain(..) {
+            let Some(sent) = self.sent.get_mut(usize::from(tunnel.0)).filter(|_| self.failed.is_none())
+            else {
+                continue;
+            };
+            sent.last = sent.last.max(at);
+            let record = Record { comment: Some(Cow::Borrowed(way)), ..Record::new(sent.last, &bytes) };
+            let written = sent.writer.write(&record);
+            self.note(written);
+        }
     }
 
     /// Keeps a packet until its fate is known.
@@ -314,8 +365,12 @@ impl Names {
 pub(crate) fn file_name(interface: &str) -> String {
     let name = interface.replace(['/', '\\'], "_");
     let file = format!("{name}.pcapng");
-    // What was dropped or logged has its own file, whatever interfaces are called.
-    if file == DROPPED || file == LOGGED { format!("{name}_.pcapng") } else { file }
+    // What was dropped, logged or decrypted has its own file, whatever interfaces are called.
+    if [DROPPED, LOGGED, crate::decrypt::FILE].contains(&file.as_str()) {
+        format!("{name}_.pcapng")
+    } else {
+        file
+    }
 }
 
 /// The interface that a frame left by: of the VLANs that the port carries that of its tags, or the port's own.

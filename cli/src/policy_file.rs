@@ -36,6 +36,13 @@ pub(crate) struct StaticKeys {
     static_keys: bool,
 }
 
+impl StaticKeys {
+    /// True if keys in files are read.
+    pub(crate) fn are_read(self) -> bool {
+        self.static_keys
+    }
+}
+
 /// Reads, checks and compiles the policy at `path`, with the keys that are in files.
 pub(crate) fn load_keyed(path: &Path, keys: StaticKeys) -> Result<Loaded, Failure> {
     let loaded = load(path)?;

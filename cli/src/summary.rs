@@ -87,6 +87,11 @@ pub(crate) struct Span {
 }
 
 impl Summary {
+    /// Adds what else there is to say.
+    pub(crate) fn note(&mut self, note: String) {
+        self.notes.push(note);
+    }
+
     /// Returns the summary of a completed replay.
     pub(crate) fn new(
         replay: &mut Replay,

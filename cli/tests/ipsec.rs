@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use run::{Room, root, wirerate};
 use serde_json::Value;
-use tunnel::{capture, capture_from, link, one_hop_on, packets, play};
+use tunnel::{capture, capture_from, link, one_hop_on, packets, play, raw};
 use wire::Nanos;
 use wire::build::Tcp;
 use wire::esp::Header;
@@ -163,6 +163,10 @@ fn an_office_and_its_second_site() {
         assert_eq!((&packet[12..16], &packet[16..20]), (&[203, 0, 113, 2][..], &[198, 51, 100, 2][..]));
         assert!(!packet.windows(6).any(|bytes| bytes == b"INVITE"));
     }
+    // What went into the tunnel, in clear, beside what left.
+    let inner = raw(&room.path("from-lan/site-b.pcapng"));
+    assert_eq!(inner.len(), 3);
+    assert_eq!(inner[1], (one_hop_on(&six), "into the tunnel".to_owned()));
     // Each waits in the queue of its class.
     let queue = |name: &str| {
         let queues = json["queues"].as_array().unwrap();
@@ -209,6 +213,11 @@ fn the_second_site_may_do_what_rules_say() {
     let reasons = serde_json::json!({ "icv-wrong": 1, "replayed": 1, "rule-reject": 1, "source-spoofed": 1 });
     assert_eq!(json["reasons"], reasons);
     assert_eq!(json["frames"]["delivered"], 1, "{json:#}");
+    // What came out of the tunnel, and the answer that went into it.
+    let inner = raw(&room.path("from-wan/site-b.pcapng"));
+    let ways: Vec<_> = inner.iter().map(|(_, way)| way.split(' ').next().unwrap()).collect();
+    assert_eq!(ways, ["out", "out", "into", "out"]);
+    assert_eq!(inner[0].0, one_hop_on(&files));
     // The refusal goes back through the tunnel, and nowhere else.
     let answers = packets(&room.path("from-wan/wan.pcapng"));
     assert_eq!(answers.iter().map(|packet| outer(packet)).collect::<Vec<_>>(), [(0, 0x1001, 1)]);

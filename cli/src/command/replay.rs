@@ -9,11 +9,13 @@ use clap::Args;
 use dataplane::Replay;
 use dataplane::replay::{Readdressed, Way};
 use gateway::log::line::Line;
+use tally::NoTally;
 use wire::Nanos;
 
+use crate::decrypt::{self, Decryptor};
 use crate::failure::{Exit, Failure, Fault, OutputError, PolicyError, UsageError};
 use crate::input::{Captures, Named, Readdress};
-use crate::output::{Optional, Outputs};
+use crate::output::{Inner, Optional, Outputs};
 use crate::policy_file::{self, Loaded, StaticKeys};
 use crate::progress::{Progress, Unit};
 use crate::summary::{Conserved, Span, Summary};
@@ -55,11 +57,14 @@ Examples:
 
 --out DIR is made if it is not there, and holds:
   IFACE.pcapng    what left by each interface, also those that are VLANs;
-                  a comment is on each answer (ICMP error, TCP reset)
+                  a comment is on each answer (ICMP error, TCP reset).
+                  Of a tunnel: inner packets, in and out of it, as a comment says;
+                  the outer ones are those of the interface that leads to the peer
   dropped.pcapng  what was dropped, as it was captured; a comment on each gives
                   the reason, the rule and the interface it came in by
   logged.pcapng   where a rule says `log = true`: packets that met such a rule
                   (of a connection, the first)
+  decrypted.pcapng  with --esp-sa: inner packets, with SPI and number in comments
 
 --json prints one object:
   frames    received forwarded delivered answered dropped held
@@ -79,6 +84,8 @@ Examples:
             bytes encrypted or decrypted; number: the highest; lost: numbers
             that never came; replayed, icv_wrong, length, trailer, selector,
             expired: refused; reached: the lifetime, soft or hard
+  esp_sa    with --esp-sa, for each association: line, spi; decrypted, icv_wrong,
+            malformed: packets; tunnel: that of the policy that has it
   flows     created ended live peak
   seconds   how long it took; mpps: millions of packets a second
   bytes     received
@@ -95,6 +102,20 @@ classes that send first have them.
 
 --plot draws, over time, the seven queues (or with --by class, classes) that sent \
 most and the sum of the others: rate, longest delay, packets that wait, losses.
+
+A line of --esp-sa has IP version, source, destination (an address, a network or *), \
+SPI, cipher and key, integrity algorithm and key, in Wireshark's words:
+
+  \"IPv4\",\"198.51.100.2\",\"203.0.113.2\",\"0x1002\",
+      \"AES-GCM with 16 octet ICV [RFC4106]\",\"0x...\",\"NULL\",\"\"
+
+in one line; # begins a comment. Ciphers: NULL, AES-CBC [RFC3602], \
+AES-GCM [RFC4106] and the one above (the key with the salt behind it), ChaCha20 with Poly1305 \
+[RFC7634], TripleDES-CBC [RFC2451], DES-CBC [RFC2405]. Integrity: NULL, \
+HMAC-SHA-1-96 [RFC2404], HMAC-SHA-256-128, HMAC-SHA-384-192, HMAC-SHA-512-256 \
+[RFC4868], HMAC-MD5-96 [RFC2403], or ANY 96 bit authentication [no checking] \
+(64, 128, 192, 256). Two more fields may say `64-bit` and the upper half of the \
+first number, as in Wireshark 4.2; else 32 bits are tried, then 64.
 
 A capture that breaks off is played up to there, which a note says. \
 One that is damaged further in is played up to there, too, but then the exit code is 3."))]
@@ -137,11 +158,28 @@ pub(crate) struct Arguments {
 
     #[command(flatten)]
     keys: StaticKeys,
+
+    /// Decrypt ESP in the captures by this table of Wireshark's: its file `esp_sa`
+    ///
+    /// For captures whose keys are known, from strongSwan's plugin save-keys, `wirerate run --key-log`, or by hand. Two things are done
+    /// with each line. All packets of its SPI and ends, whichever way they go and whatever the policy says, are decrypted to
+    /// DIR/decrypted.pcapng with --out. And where its destination and source are `local` and `remote` of a tunnel of the policy, the tunnel
+    /// has it as a security association: what comes in by it goes on through the policy.
+    ///
+    /// Keys in files are not needed then: associations whose keys are not there drop what comes in by them, and what leaves by them has zeros in
+    /// the place of text and integrity check.
+    #[arg(long, value_name = "FILE")]
+    esp_sa: Option<PathBuf>,
 }
 
 impl Arguments {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
-        let Loaded { file, policy, tables, .. } = policy_file::load_keyed(&self.policy, self.keys)?;
+        let mut decryptor = self.esp_sa.as_deref().map(Decryptor::read).transpose()?;
+        let Loaded { file, policy, tables, .. } = match &decryptor {
+            // The table has the keys; those that it has not stay away.
+            Some(_) if !self.keys.are_read() => policy_file::load(&self.policy)?,
+            _ => policy_file::load_keyed(&self.policy, self.keys)?,
+        };
         let readdress = if self.any_mac { Readdress::Always } else { Readdress::Inferred };
         let mut captures = Captures::open(&self.captures, &tables, readdress)?;
         let inputs = captures.sources().iter().map(|source| source.path.as_path());
@@ -149,16 +187,27 @@ impl Arguments {
             Some(directory) => Some(Outputs::create(directory, &tables, inputs)?),
             None => None,
         };
+        if let (Some(decryptor), Some(directory)) = (&mut decryptor, &self.out) {
+            let path = directory.join(decrypt::FILE);
+            not_an_input(&path, &self.captures)?;
+            if path.canonicalize().ok() == decryptor.path().canonicalize().ok() {
+                return Err(UsageError::Overwrites { path }.into());
+            }
+            decryptor.write_into(directory)?;
+        }
         if let Some(plot) = &self.plot {
             not_an_input(plot, &self.captures)?;
         }
         let mut outputs = Observer::new(Optional(outputs), &tables, captures.start());
         let mut replay = Replay::new(tables, captures.start(), Way::Run)
             .map_err(|error| PolicyError::Setup { file, error })?;
+        let mut notes = decryptor.as_mut().map(|decryptor| decryptor.join(&mut replay)).unwrap_or_default();
         let mut log = match &self.log {
             Some(path) => Some(RecordFile::create(path, &self.captures, &mut replay)?),
             None => None,
         };
+        let has_tunnels = !replay.tables.tunnels.is_empty();
+        let mut inner = (has_tunnels && self.out.is_some()).then(Inner::default);
         let begun = Instant::now();
         let mut progress = Progress::new("replay", Unit::Packet, captures.size());
         let start = captures.start();
@@ -169,10 +218,17 @@ impl Arguments {
                 outputs.keep(number, &packet.came());
             }
             outputs.comes(number, packet.at);
+            if let Some(decryptor) = &mut decryptor {
+                decryptor.take(packet.at, packet.captured, packet.original_len);
+            }
             let (bytes, answered) = packet.as_sent(&mut replay, &mut outputs, &mut answer);
             let at = packet.at;
             end = at;
             replay.receive(packet.ingress, at, number, bytes, &mut outputs);
+            if let Some(inner) = &mut inner {
+                replay.pass_watched(&mut outputs, &mut NoTally, inner);
+                outputs.outputs.0.iter_mut().for_each(|outputs| outputs.write_inner(inner));
+            }
             if let Some(log) = &mut log {
                 // One by one, so that each record has the time of its packet.
                 replay.pass(&mut outputs);
@@ -191,6 +247,10 @@ impl Arguments {
         if let Some(outputs) = outputs.0 {
             outputs.finish()?;
         }
+        if let Some(decryptor) = &mut decryptor {
+            decryptor.finish()?;
+            notes.extend(decryptor.notes());
+        }
         if let Some(path) = &self.plot {
             let drawn = plot::draw(&measured, &replay.tables, self.by, &self.title()).map_err(Fault::Draw)?;
             fs::write(path, drawn).map_err(|error| OutputError::Write { path: path.clone(), error })?;
@@ -199,10 +259,15 @@ impl Arguments {
             log.finish()?;
         }
         let span = Span { start, end, elapsed };
-        let summary = Summary::new(&mut replay, &policy, &captures, &measured, span);
+        let mut summary = Summary::new(&mut replay, &policy, &captures, &measured, span);
+        notes.into_iter().for_each(|note| summary.note(note));
         let mut out = screen::out();
         if self.json {
-            writeln!(out, "{:#}", summary.to_json())?;
+            let mut object = summary.to_json();
+            if let (Some(decryptor), Some(object)) = (&decryptor, object.as_object_mut()) {
+                object.insert("esp_sa".to_owned(), decryptor.to_json());
+            }
+            writeln!(out, "{object:#}")?;
         } else {
             summary.print(&mut out)?;
             if let Some(directory) = &self.out {

@@ -21,6 +21,14 @@ pub(crate) enum InputError {
     /// A capture cannot be read or written.
     #[error(transparent)]
     Capture(CaptureError),
+    /// A table of security associations cannot be read, or has none.
+    #[error("{path} has {}", of_lines(*.lines))]
+    Associations {
+        /// The table.
+        path: PathBuf,
+        /// Lines that cannot be read.
+        lines: usize,
+    },
     /// Headers cannot be read.
     #[error("{path}{}: {problem}", after(*.line))]
     Trace {
@@ -37,6 +45,14 @@ fn after(number: usize) -> String {
     if number == 0 { String::new() } else { format!(":{number}") }
 }
 
+fn of_lines(number: usize) -> String {
+    match number {
+        0 => "no security association".to_owned(),
+        1 => "a line that cannot be read".to_owned(),
+        many => format!("{many} lines that cannot be read"),
+    }
+}
+
 impl InputError {
     /// Returns advice on the error.
     pub(super) fn hint(&self) -> &'static str {
@@ -50,6 +66,10 @@ impl InputError {
                 Problem::HeaderCut => "the file is empty or was cut; capture again",
                 _ => "the file is damaged; `editcap` or `pcapfix` may save what is left",
             },
+            InputError::Associations { .. } => {
+                "give Wireshark's table: the file esp_sa of its profile, or what strongSwan's plugin save-keys or \
+                 `wirerate run --key-log` wrote; `wirerate replay --help` shows a line"
+            }
             InputError::Trace { .. } => {
                 "a line has source, destination, source port, destination port, protocol and flags, decimal; \
                  `wirerate generate trace` writes such lines"

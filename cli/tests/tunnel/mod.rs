@@ -15,6 +15,7 @@ pub(crate) fn link() -> build::Packet<'static> {
 }
 
 /// The IP packet of a frame, as it is behind a router: with one hop less.
+#[allow(dead_code)] // not every test binary needs it
 pub(crate) fn one_hop_on(frame: &[u8]) -> Vec<u8> {
     let mut packet = frame[ethernet::HEADER_LEN..].to_vec();
     if packet[0] >> 4 == 4 {
@@ -54,7 +55,19 @@ pub(crate) fn packets(path: &str) -> Vec<Vec<u8>> {
     packets
 }
 
+/// The packets of a capture of raw IP, with their comments.
+#[allow(dead_code)] // not every test binary reads raw IP
+pub(crate) fn raw(path: &str) -> Vec<(Vec<u8>, String)> {
+    let mut reader = Reader::open(path).unwrap();
+    let mut packets = Vec::new();
+    while let Some(record) = reader.next().unwrap() {
+        packets.push((record.bytes.to_vec(), record.comment.unwrap().into_owned()));
+    }
+    packets
+}
+
 /// Plays `frames` that come in by an interface. Returns the IP packets that leave by the other, and the summary.
+#[allow(dead_code)] // not every test binary needs it
 pub(crate) fn play(
     room: &Room,
     policy: &str,
