@@ -75,10 +75,14 @@ pub enum Point {
     Dropped,
     /// On the hold.
     Held,
+    /// Of a packet of a tunnel, before it is encrypted or when it has been decrypted.
+    Inner,
+    /// Of a packet of a tunnel, when it has been encrypted or before it is decrypted.
+    Outer,
 }
 
 impl Point {
-    /// Parses `received`, `sent`, `delivered`, `dropped` or `held`; a stage's name, for the point after the stage;
+    /// Parses `received`, `sent`, `delivered`, `dropped` or `held`; `inner` or `outer`, of packets of tunnels; a stage's name, for the point after the stage;
     /// `before-` and a stage's name, for the point before it.
     pub fn named(word: &str) -> Option<Point> {
         let stage = |name: &str| pipeline::names().iter().position(|stage| *stage == name);
@@ -88,6 +92,8 @@ impl Point {
             "delivered" => Some(Point::Delivered),
             "dropped" => Some(Point::Dropped),
             "held" => Some(Point::Held),
+            "inner" => Some(Point::Inner),
+            "outer" => Some(Point::Outer),
             _ => match word.strip_prefix("before-") {
                 Some(name) => stage(name).map(Point::Before),
                 None => stage(word).map(Point::After),
@@ -102,8 +108,10 @@ impl Point {
             Point::Delivered => 2,
             Point::Dropped => 3,
             Point::Held => 4,
-            Point::Before(stage) => 5 + stage,
-            Point::After(stage) => 5 + STAGES + stage,
+            Point::Inner => 5,
+            Point::Outer => 6,
+            Point::Before(stage) => 7 + stage,
+            Point::After(stage) => 7 + STAGES + stage,
         };
         1 << place
     }
@@ -132,6 +140,7 @@ impl CaptureQuery {
         let words = self.stage.as_deref().unwrap_or_default().split(',').map(str::trim);
         let mut names = words.map(|word| word.strip_prefix("before-").unwrap_or(word));
         names.find_map(|name| {
+            let name = if matches!(name, "inner" | "outer") { "decap" } else { name };
             let stage = pipeline::stages().find(|stage| stage.about.name == name)?;
             ((stage.packets)(tables) == Packets::None).then_some(stage.about.name)
         })

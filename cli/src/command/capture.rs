@@ -21,7 +21,7 @@ use crate::with_exit_codes;
 ///
 /// Without --stage each packet is there once, at the end of its way, with its verdict: as it is sent, as it is given to
 /// Linux, or as it was when it was dropped. Options narrow down which packets; all of them must hold, of the packet as it
-/// came or of its flow, before or after translation. Ends with Ctrl-C. What cannot be written fast enough is lost to the
+/// came or of its flow, before or after translation; of what a tunnel carries, of the inner packet. Ends with Ctrl-C. What cannot be written fast enough is lost to the
 /// capture, never to the network: how many is told at the end, and in the file.
 #[derive(Debug, Args)]
 #[command(after_long_help = with_exit_codes("\
@@ -32,14 +32,18 @@ Examples:
   wirerate capture -o nat.pcapng --stage received,sent --port 443
   wirerate capture -o why.pcapng --stage before-filter,filter \\
     --reason rule-drop
+  wirerate capture -o inner.pcapng --stage inner --interface site-b
+  wirerate capture -o both.pcapng --stage inner,outer
 
 Points for --stage:
   received              as it came in
-  parse, track, dnat, route, filter, classify, snat, rewrite, answer, fragment, queue
+  parse, decap, track, dnat, route, filter, classify, snat, rewrite, answer, encap, fragment, queue
                         behind that stage, if the packet went through it; those
                         that the policy does not need are refused
   before-STAGE          in front of it
   sent                  as it leaves: forwarded, or turned into an answer
+  inner                 of packets of tunnels: before encryption, or decrypted
+  outer                 the same as ESP: encrypted, or before decryption
   delivered             as it is given to Linux
   dropped, held         as it is then"))]
 pub(crate) struct Arguments {

@@ -168,6 +168,12 @@ pub(crate) fn esp_of(frame: &Frame) -> Option<&[u8]> {
     frame.bytes().get(start..end)
 }
 
+/// True for a packet of ESP for an end of a tunnel, whole or a fragment.
+pub fn is_for_tunnel(frame: &Frame, tables: &Tables) -> bool {
+    let is_esp = frame.meta.protocol == Protocol::ESP.0 || esp_of(frame).is_some();
+    is_esp && frame.meta.tunnel & tunnel::IN == 0 && tables.tunnels.is_local(header::addresses(frame).1)
+}
+
 /// Contents of an outer packet that has been opened.
 struct Opened {
     /// Interface of the tunnel.

@@ -110,7 +110,7 @@ impl Recorder {
             let (bytes, further) = rest.split_at_checked(seen.copied as usize).unwrap_or((rest, &[]));
             rest = further;
             let at = match seen.point {
-                Point::Sent => seen.egress.unwrap_or(seen.ingress),
+                Point::Sent | Point::Inner | Point::Outer => seen.egress.unwrap_or(seen.ingress),
                 _ => seen.ingress,
             };
             let record = Record {
@@ -170,6 +170,8 @@ fn comment(seen: &Seen, tables: &Tables) -> String {
         Point::After(place) => {
             let _ = write!(text, "after {}", stage(place));
         }
+        Point::Inner => text.push_str("inner"),
+        Point::Outer => text.push_str("outer"),
         Point::Sent | Point::Delivered | Point::Dropped | Point::Held => {}
     }
     match verdict {

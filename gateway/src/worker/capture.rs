@@ -10,13 +10,20 @@ use dataplane::egress::Egress;
 use dataplane::flow::{Ends, Flow, FlowId, FlowTable};
 use dataplane::handoff::receiver;
 use dataplane::pipeline::{self, Watch};
-use dataplane::stage::Cx;
+use dataplane::stage::decap::{Decap, is_for_tunnel};
+use dataplane::stage::encap::Encap;
+use dataplane::stage::{Cx, Stage};
+use dataplane::tunnel;
 use dataplane::{Shard, Tables, Verdict};
 use tally::Tally;
 use wire::{Frame, Nanos};
 
 use crate::capture::{Chunk, Filter, Look, Point, Points, Reader, Seen, Tap, egress};
 use crate::flows::NotKnown;
+
+/// Stages of tunnels.
+const DECAP: &str = Decap::ABOUT.name;
+const ENCAP: &str = Encap::ABOUT.name;
 
 /// Bytes of copies after which a chunk is sent before its batch ends: 256 KiB.
 const CHUNK: usize = 256 << 10;
@@ -239,6 +246,11 @@ impl<T: Tally> Watch<T> for Watcher<'_> {
                 active.copy(Point::Received, frame, cx.shard);
             }
             active.copy(Point::Before(place), frame, cx.shard);
+            if stage == ENCAP {
+                active.copy(Point::Inner, frame, cx.shard);
+            } else if stage == DECAP && is_for_tunnel(frame, cx.tables) {
+                active.copy(Point::Outer, frame, cx.shard);
+            }
         }
     }
 
@@ -246,13 +258,22 @@ impl<T: Tally> Watch<T> for Watcher<'_> {
         let place = self.place(stage);
         for active in &mut self.captures.active {
             active.copy(Point::After(place), frame, cx.shard);
+            if stage == ENCAP && frame.meta.tunnel & tunnel::OUTER != 0 {
+                active.copy(Point::Outer, frame, cx.shard);
+            } else if stage == DECAP && frame.meta.tunnel & tunnel::IN != 0 {
+                // From here on it is the inner packet, as that of the other direction is from the start.
+                active.look = Look::at(frame.bytes());
+                active.copy(Point::Inner, frame, cx.shard);
+            }
             let is_held = matches!(Verdict::of_fate(frame.meta.fate), Some(Verdict::Held(_)));
             // What is handed to another worker is seen there at the end of its way.
             if is_held && receiver(&frame.meta).is_none() {
                 active.copy(Point::Held, frame, cx.shard);
             }
             let before = active.is_meant;
-            active.is_meant = active.admits(active.look.as_ref(), frame, &cx.shard.flows, self.tables);
+            // Of a packet that has been encrypted the interface is another one.
+            active.is_meant = before && frame.meta.tunnel & tunnel::OUTER != 0
+                || active.admits(active.look.as_ref(), frame, &cx.shard.flows, self.tables);
             if active.is_meant && !before {
                 active.meant.push(frame.slot());
             } else if before && !active.is_meant {
