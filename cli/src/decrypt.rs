@@ -239,7 +239,15 @@ impl Known {
             });
         };
         let name = tables.interface(tunnel.interface)?.name.clone();
-        let request = SaRequest { tunnel: &name, direction: Direction::In, spi, esn, suite, keys: &sa.keys, selectors: &[] };
+        let request = SaRequest {
+            tunnel: &name,
+            direction: Direction::In,
+            spi,
+            esn,
+            suite,
+            keys: &sa.keys,
+            selectors: &[],
+        };
         let added = SaAddition::new(tables, &request).and_then(|addition| {
             if let Some(destination) = replaced {
                 let id = SaId { direction: Direction::In, spi, destination };

@@ -106,6 +106,8 @@ pub struct Inbound {
     errors: SaErrors,
     /// Numbers lost before the window was another one.
     lost_before: u64,
+    /// Packets refused as received before, up to the last event about them, and its moment.
+    replays_told: (u64, Option<Nanos>),
     fingerprint: Fingerprint,
     origin: Origin,
 }
@@ -157,6 +159,7 @@ impl Inbound {
             life: Life::new(spec.soft, spec.hard),
             errors: SaErrors::default(),
             lost_before: 0,
+            replays_told: (0, None),
             transform: Arc::clone(&spec.transform),
             window,
             selectors: Arc::clone(&spec.selectors),

@@ -13,6 +13,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::port::{Carrier, Presence};
 use crate::request::Overview;
+use crate::sa::{DirectionStatus, TunnelStatus};
 use crate::view::{Count, LeafView, QueueView};
 
 /// Content type of the metrics.
@@ -187,6 +188,39 @@ impl Collected {
         for ((tunnel, direction), (_, lost)) in sums.iter().filter(|((_, direction), _)| direction == "in") {
             let lost = i64::try_from(*lost).unwrap_or(i64::MAX);
             ConstGauge::new(lost).encode(family.encode_family(&label(tunnel, direction))?)?;
+        }
+        self.totals(encoder)
+    }
+
+    /// Encodes the counters of tunnels: they go on over rekeys.
+    fn totals(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let rows = self.0.tunnels.iter().flat_map(|TunnelStatus { tunnel, inward, outward }| {
+            [(tunnel.as_str(), "in", inward), (tunnel.as_str(), "out", outward)]
+        });
+        let rows: Vec<(&str, &str, &DirectionStatus)> = rows.collect();
+        let kind = ConstCounter::new(0u64).metric_type();
+        for (name, help, unit, of) in [
+            (
+                "sa_packets",
+                "Packets that went into a tunnel, or came out of it.",
+                None,
+                (|status| status.packets) as fn(&DirectionStatus) -> u64,
+            ),
+            ("sa", "The same, in bytes that were encrypted.", Some(Unit::Bytes), |status| status.bytes),
+        ] {
+            let mut family = encoder.encode_descriptor(name, help, unit.as_ref(), kind)?;
+            for (tunnel, direction, status) in &rows {
+                let label = [("tunnel", *tunnel), ("direction", *direction)];
+                ConstCounter::new(of(status)).encode(family.encode_family(&label)?)?;
+            }
+        }
+        let help = "Packets of a tunnel that were refused.";
+        let mut family = encoder.encode_descriptor("sa_errors", help, None, kind)?;
+        for (tunnel, direction, status) in &rows {
+            for (error, count) in status.errors() {
+                let label = [("tunnel", *tunnel), ("direction", *direction), ("error", error)];
+                ConstCounter::new(count).encode(family.encode_family(&label)?)?;
+            }
         }
         Ok(())
     }

@@ -192,6 +192,11 @@ impl Reload {
         }
     }
 
+    /// Directory of the policy file.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// True if the policy in force is on trial.
     pub fn is_on_trial(&self) -> bool {
         self.trial.is_some()

@@ -14,6 +14,7 @@ use crate::history::{By, HistoryView};
 use crate::log::LogCounts;
 use crate::port::PortState;
 use crate::privilege::Confinement;
+use crate::sa::TunnelStatus;
 use crate::supervisor::{SaAsked, SaTrouble};
 use crate::worker::{CommandSender, Known, Reply, Report};
 
@@ -119,6 +120,8 @@ pub struct Overview {
     pub tables: Arc<Tables>,
     /// Counters of each worker, in order; a worker that does not answer is missing.
     pub reports: Vec<Report>,
+    /// Tunnels, with all that their security associations have counted, those that are gone too.
+    pub tunnels: Vec<TunnelStatus>,
     /// Ports, in the order of the policy's interfaces.
     pub ports: Vec<PortState>,
     /// Guards of interfaces.

@@ -9,9 +9,13 @@ use zeroize::Zeroize;
 
 use crate::request::Overview;
 
+pub(crate) mod key_log;
 pub(crate) mod reserve;
+pub(crate) mod total;
 
+pub use key_log::KeyLogError;
 pub use reserve::ReserveError;
+pub use total::{DirectionStatus, TunnelStatus};
 
 /// Security association for operators. Nothing of its key is in it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -16,7 +16,9 @@ use crate::event::Event;
 use crate::linux::News;
 use crate::reload::{Asked, Built, Reload};
 use crate::request::Refusal;
+use crate::sa::key_log::KeyLog;
 use crate::sa::reserve::{self, Reserve};
+use crate::sa::total::Totals;
 use crate::service;
 use crate::worker::WorkerEvent;
 
@@ -62,6 +64,10 @@ pub struct Supervisor {
     reserve: Reserve,
     /// Security associations added at run time.
     added: Associations,
+    /// Counters of all security associations since the start.
+    totals: Totals,
+    /// File that keys are written to.
+    key_log: Option<KeyLog>,
 }
 
 impl Supervisor {
@@ -193,6 +199,7 @@ impl Supervisor {
                         self.reload.tables = tables;
                         self.added.follow(&self.reload.tables);
                         self.reload.effective = effective;
+                        self.log_keys();
                         if let Some(asked) = asked {
                             self.ports.name_guards(&asked.policy, &self.kernel.state);
                             self.process.log.change(&asked.policy.gateway.log);

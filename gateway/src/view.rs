@@ -14,6 +14,7 @@ use crate::log::LogCounts;
 use crate::port::{Carrier, PortState, Presence};
 use crate::privilege::Confinement;
 use crate::request::Overview;
+use crate::sa::TunnelStatus;
 use crate::worker::Report;
 
 mod queue;
@@ -74,6 +75,9 @@ pub struct Status {
     /// Ports without a carrier.
     #[serde(default)]
     pub ports_without_carrier: Vec<String>,
+    /// Tunnels, with their security associations and what these, and those before them, have carried and refused.
+    #[serde(default)]
+    pub tunnels: Vec<TunnelStatus>,
     /// Guards of interfaces.
     pub guards: Vec<GuardState>,
     /// Privileges of the process.
@@ -245,6 +249,7 @@ impl Overview {
                 .filter(|port| port.carrier == Carrier::Down)
                 .map(|port| port.interface.clone())
                 .collect(),
+            tunnels: self.tunnels.clone(),
             guards: self.guards.clone(),
             confinement: self.confinement.clone(),
             notes: self.notes.clone(),

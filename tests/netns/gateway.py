@@ -118,8 +118,9 @@ class Wirerate:
         self.socket = net.logs / "gateway.sock"
         self.state = net.logs / "state"
         self.process = None
-        # A command that it is run by.
+        # A command that it is run by, and further options of its own.
         self.under = []
+        self.options = []
 
     def start(self, *variants):
         self.launch(*variants)
@@ -131,6 +132,7 @@ class Wirerate:
         """Starts it, and does not wait."""
         self.write(*variants)
         command = [binary(), "run", self.policy, "--socket", self.socket, "--state", self.state]
+        command += self.options
         self.process = self.host.start(*self.under, *command, log="wirerate")
 
     def restored(self, interface):

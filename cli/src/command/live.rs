@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use gateway::api::{ApplyQuery, InForce, Released};
 use gateway::log::LogCounts;
+use gateway::sa::TunnelStatus;
 use gateway::view;
 use gateway::{Client, ClientError};
 use serde::Serialize;
@@ -124,6 +125,18 @@ impl Status {
                 0 => writeln!(out)?,
                 lost => writeln!(out, ", {BAD}{lost} could not be written{BAD:#}")?,
             }
+        }
+        for TunnelStatus { tunnel, inward, outward } in &status.tunnels {
+            let refused: u64 =
+                [inward, outward].iter().flat_map(|way| way.errors()).map(|(_, count)| count).sum();
+            writeln!(
+                out,
+                "  tunnel     {tunnel}: {} in, {} out; {} came in, {} left, {refused} refused; `wirerate sa` says more",
+                screen::count(inward.sas, "security association", "security associations"),
+                outward.sas,
+                inward.packets,
+                outward.packets
+            )?;
         }
         for port in &status.ports_not_up {
             writeln!(out, "  {BAD}{port} is not up{BAD:#}; `wirerate ports` says more")?;

@@ -56,6 +56,13 @@ pub(crate) struct Arguments {
     #[arg(long, value_enum, default_value_t, value_name = "SWITCH", env = "WIRERATE_CONFINEMENT")]
     confinement: Confinement,
 
+    /// Write the keys of tunnels to this file, as Wireshark reads them: its table `esp_sa`
+    ///
+    /// For root, in search of a fault: who has the file reads what the tunnels carry. It must not be there, or be root's alone (mode 0600);
+    /// lines are added to what is in it.
+    #[arg(long, value_name = "FILE")]
+    key_log: Option<PathBuf>,
+
     /// How log lines look
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     log: Log,
@@ -98,6 +105,7 @@ impl Arguments {
             state,
             history,
             pins: self.guards,
+            key_log: self.key_log,
             restriction: Restriction {
                 user: self.user,
                 confine: match self.confinement {

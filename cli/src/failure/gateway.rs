@@ -54,6 +54,9 @@ impl GatewayError {
     pub(super) fn hint(&self) -> String {
         let hint = match self {
             GatewayError::Start(StartError::Compile(_)) => "change the policy or the file that is named",
+            GatewayError::Start(StartError::KeyLog(_)) => {
+                "name a file that is not there yet, in a directory that root alone may write in"
+            }
             GatewayError::Start(_) => {
                 "run it as root, or with CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF, on Linux 6.6 or newer"
             }

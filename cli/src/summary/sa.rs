@@ -28,9 +28,11 @@ pub(super) fn notes(replay: &mut Replay, start: Nanos) -> Vec<String> {
     let lost = replay.shard.sas.events_lost();
     let mut notes: Vec<String> = events
         .into_iter()
-        .map(|SaEvent { at, tunnel, news }| {
+        .filter_map(|SaEvent { at, tunnel, news }| {
             let (after, tunnel) = (at.since(start), replay.tables.tunnel_name(tunnel));
-            match news {
+            Some(match news {
+                // They are counted in the table.
+                SaNews::Replayed { .. } => return None,
                 SaNews::Bound { direction, spi, bound } => {
                     let (bound, direction) = (bound.name(), direction.name());
                     format!("the {bound} lifetime of the security association {spi:#x} ({direction}) was reached {after} after the start")
@@ -41,7 +43,7 @@ pub(super) fn notes(replay: &mut Replay, start: Nanos) -> Vec<String> {
                 SaNews::Path(PathNews::Mtu(mtu)) => {
                     format!("the path of tunnel \"{tunnel}\" had room for inner packets of {mtu} bytes from {after} after the start on")
                 }
-            }
+            })
         })
         .collect();
     if lost > 0 {

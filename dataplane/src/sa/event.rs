@@ -5,10 +5,13 @@ use std::collections::VecDeque;
 use wire::Nanos;
 use wire::esp::Direction;
 
-use super::{Bound, PathNews, Sas};
+use super::{Bound, Inbound, PathNews, Sas};
 
 /// Number of events kept, at most.
 const MOST: usize = 256;
+
+/// Time between two events of packets received before, of one security association.
+const REPEATS: Nanos = Nanos::from_secs(1);
 
 /// Security associations looked at for bounds of time, at one turn of the clock.
 const AT_ONCE: usize = 64;
@@ -38,6 +41,13 @@ pub enum SaNews {
     },
     /// The way to the peer is another one.
     Path(PathNews),
+    /// Packets were refused, as their numbers had been received or were left of the window.
+    Replayed {
+        /// Security parameters index.
+        spi: u32,
+        /// Number of them since the last such event.
+        packets: u64,
+    },
 }
 
 /// Events not yet taken.
@@ -64,6 +74,13 @@ impl Events {
             self.list.push_back(event);
         } else {
             self.lost += 1;
+        }
+    }
+
+    /// Takes in an event that others come before: a flood of them leaves these their room.
+    fn push_minor(&mut self, event: Option<SaEvent>) {
+        if let Some(event) = event.filter(|_| self.list.len() < MOST / 2) {
+            self.list.push_back(event);
         }
     }
 }
@@ -109,6 +126,21 @@ impl Sas {
                 Some(place) => self.inbound.get_mut(place).and_then(|sa| sa.news(now)),
             };
             self.note_bound(event);
+            let replays = place.checked_sub(out).and_then(|place| self.inbound.get_mut(place)?.replays(now));
+            self.events.push_minor(replays);
         }
+    }
+}
+
+impl Inbound {
+    /// Packets refused since the last event about them, if that was long enough ago.
+    fn replays(&mut self, now: Nanos) -> Option<SaEvent> {
+        let (told, at) = self.replays_told;
+        let packets = self.errors.replayed.saturating_sub(told);
+        if packets == 0 || at.is_some_and(|at| at <= now && now.since(at) < REPEATS) {
+            return None;
+        }
+        self.replays_told = (self.errors.replayed, Some(now));
+        Some(SaEvent { at: now, tunnel: self.tunnel, news: SaNews::Replayed { spi: self.spi, packets } })
     }
 }

@@ -95,6 +95,7 @@ impl Inbound {
         self.lost_before += old.lost_before;
         self.life.go_on(&old.life);
         self.errors = old.errors;
+        self.replays_told = old.replays_told;
         std::mem::swap(&mut old.sequence, &mut self.sequence);
     }
 }

@@ -84,8 +84,9 @@ impl Supervisor {
         let ineffective = self.kernel.notes(&self.reload);
         let notes = self.reload.effective.notes.iter().map(ToString::to_string);
         let notes = notes.chain(ineffective).collect();
-        Overview {
+        let mut overview = Overview {
             tables: self.reload.tables.clone(),
+            tunnels: Vec::new(),
             reports: self.workers.reports(),
             ports: self.ports.states(&self.reload, &self.kernel.state),
             guards: self.ports.guards.states(),
@@ -95,7 +96,13 @@ impl Supervisor {
             confinement: self.process.confinement.clone(),
             notes,
             trial: self.reload.time_on_trial(),
-        }
+        };
+        let views = overview.associations();
+        let tables = &self.reload.tables;
+        let tunnels = tables.tunnels.list.iter().filter_map(|tunnel| tables.interface(tunnel.interface));
+        let names = tunnels.map(|interface| interface.name.as_str());
+        overview.tunnels = self.totals.update(names, &views);
+        overview
     }
 
     /// Requests the policy of the reread policy file.

@@ -12,6 +12,7 @@ use wire::esp::{Direction, Esn, Secret, Suite};
 use super::Supervisor;
 use super::worker::Workers;
 use crate::reload::BuildError;
+use crate::sa::key_log::Logged;
 
 /// Security association that is asked for.
 pub struct SaAsked {
@@ -105,6 +106,12 @@ impl Supervisor {
                 let (direction, bound) = (direction.name(), bound.name());
                 warn!(tunnel, direction, spi, "{bound} lifetime of a security association reached");
             }
+            SaNews::Replayed { spi, packets } => warn!(
+                tunnel,
+                spi,
+                packets,
+                "packets dropped: their sequence numbers had been received, or had left the window"
+            ),
             SaNews::Path(news) => {
                 match news {
                     PathNews::Peer { peer, .. } => info!(tunnel, "peer is at {peer} now"),
@@ -133,9 +140,34 @@ impl Supervisor {
         known.push(sa.known());
         self.reserve.top_up(&tables, &known).map_err(BuildError::Reserve)?;
         self.workers.change_sa(&sa.id, || sa.prepare()).map_err(SaError::Refused)?;
+        self.log_key(&tunnel, direction, spi, suite, &keys);
         info!(tunnel, direction = direction.name(), spi, "security association added");
         self.added.list.push(sa);
         Ok(())
+    }
+
+    /// Writes the keys of the policy in force to the key log, if there is one.
+    pub(super) fn log_keys(&mut self) {
+        if let Some(log) = &mut self.key_log {
+            log.note_policy(&self.reload.effective.policy, self.reload.directory());
+        }
+    }
+
+    /// Writes the keys of a security association to the key log, if there is one.
+    pub(super) fn log_key(
+        &mut self,
+        tunnel: &str,
+        direction: Direction,
+        spi: u32,
+        suite: &Suite,
+        keys: &Keys,
+    ) {
+        let tables = &self.reload.tables;
+        let ends = tables.interface_named(tunnel).and_then(|place| tables.tunnel_at(place));
+        if let (Some(log), Some(ends)) = (&mut self.key_log, ends) {
+            let (local, remote) = (ends.local.to_ip(), ends.remote.to_ip());
+            log.note(&Logged { local, remote, direction, spi, suite, keys });
+        }
     }
 
     /// Deletes a security association of a tunnel.

@@ -24,7 +24,9 @@ use crate::history::History;
 use crate::linux::State;
 use crate::privilege::{self, Places, Restriction, directory_of};
 use crate::reload::{Reload, compile, log_classifier};
+use crate::sa::key_log::KeyLog;
 use crate::sa::reserve::Reserve;
+use crate::sa::total::Totals;
 use crate::server::{Public, Server};
 use crate::xfrm::state::{Kept, Limits};
 use crate::{log, signal, xfrm};
@@ -47,6 +49,8 @@ pub struct Options {
     pub history: Option<PathBuf>,
     /// Directory of a BPF file system where guards of interfaces are pinned.
     pub pins: PathBuf,
+    /// File that keys of tunnels are written to, for Wireshark; none are where absent.
+    pub key_log: Option<PathBuf>,
     /// Restriction of the process.
     pub restriction: Restriction,
 }
@@ -66,6 +70,8 @@ impl Supervisor {
         let mut places = Places::make(&options.file, path, state, directory, &options.pins);
         // While it can: the key of metrics need not be its user's.
         let public = Public::open(&options.policy.gateway);
+        // The file is root's, and stays so.
+        let key_log = options.key_log.as_deref().map(KeyLog::open).transpose().map_err(StartError::KeyLog)?;
         let mut history = None;
         if let Some(directory) = &options.history {
             let (kept, policy) = History::begin(directory, &options.file, options.policy);
@@ -124,6 +130,8 @@ impl Supervisor {
             reload: Reload::new(policy, first, tables, history, directory),
             reserve,
             added: Associations::default(),
+            totals: Totals::default(),
+            key_log,
             workers,
             ports: Ports::new(guards),
             process: Process {
@@ -139,6 +147,8 @@ impl Supervisor {
                 _xfrm: xfrm,
             },
         };
+        supervisor.key_log.iter().for_each(KeyLog::announce);
+        supervisor.log_keys();
         supervisor.neighbours.take_over(&supervisor.kernel.state, &supervisor.workers);
         supervisor.ports.name_guards(&supervisor.reload.policy, &supervisor.kernel.state);
         supervisor.ports.attach_all(&supervisor.reload, &supervisor.kernel.state, &supervisor.workers);

@@ -9,6 +9,7 @@ use wire::PoolError;
 use crate::linux;
 use crate::privilege::PrivilegeError;
 use crate::reload::BuildError;
+use crate::sa::KeyLogError;
 use crate::server::ServerError;
 
 /// Reason for a failed start of the gateway.
@@ -25,6 +26,9 @@ pub enum StartError {
     /// State of Linux unavailable.
     #[error(transparent)]
     Linux(linux::Error),
+    /// Key log that is refused.
+    #[error(transparent)]
+    KeyLog(KeyLogError),
     /// Policy that does not compile.
     #[error(transparent)]
     Compile(BuildError),
