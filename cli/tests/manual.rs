@@ -8,6 +8,8 @@ use std::path::Path;
 use std::process::Command;
 
 use run::{Room, root, wirerate};
+use wire::Family;
+use wire::esp::{Mode, Suite, Udp};
 
 /// Lines longer than this are broken on a terminal of the usual width, and a command with them.
 const WIDTH: usize = 80;
@@ -304,6 +306,87 @@ fn examples_of_lists() {
 #[test]
 fn examples_of_ciphers() {
     pasted(&["chip", "cipher"]);
+}
+
+/// Parts of a page in their order: policies, and the commands that are indented.
+fn parts(page: &str) -> Vec<Part> {
+    let (mut parts, mut fence): (Vec<Part>, Option<(String, String)>) = (Vec::new(), None);
+    for line in page.lines() {
+        match (&mut fence, line.strip_prefix("```")) {
+            (None, Some(kind)) => fence = Some((kind.to_owned(), String::new())),
+            (Some(_), Some(_)) => parts
+                .extend(fence.take().filter(|(kind, _)| kind == "toml").map(|(_, text)| Part::Policy(text))),
+            (Some((_, text)), None) => *text = format!("{text}{line}\n"),
+            (None, None) => match (line.strip_prefix("    "), parts.last_mut()) {
+                (Some(line), Some(Part::Command(command))) if command.ends_with('\\') => {
+                    *command = format!("{command}\n{line}");
+                }
+                (Some(line), _) => parts.push(Part::Command(line.to_owned())),
+                (None, _) => {}
+            },
+        }
+    }
+    parts
+}
+
+enum Part {
+    Policy(String),
+    Command(String),
+}
+
+/// Its policies are sound, each of them without a warning, and its commands do what they say.
+#[test]
+fn the_page_on_ipsec_can_be_followed() {
+    let page = std::fs::read_to_string(root().join("docs/ipsec.md")).unwrap();
+    let room = Room::new("manual-ipsec");
+    std::os::unix::fs::symlink(root().join("policies"), room.0.join("policies")).unwrap();
+    // The table that the page has from elsewhere: the association in of the example.
+    let key = "6c61622d6b65792d622d746f2d612d30325a5a5a";
+    let sa = r#""IPv4","*","*","0x1002","AES-GCM with 16 octet ICV [RFC4106]","#;
+    room.write("esp_sa", format!("{sa}\"0x{key}\",\"NULL\",\"\"\n"));
+    let (mut policies, mut commands) = (0, 0);
+    for part in parts(&page) {
+        match part {
+            Part::Policy(text) => {
+                policies += 1;
+                let policy = room.write("policy.toml", text);
+                let json = wirerate(&["check", &policy, "--json"]).exits(0).json();
+                assert_eq!((&json["errors"], &json["warnings"]), (&0.into(), &0.into()), "{json:#}");
+            }
+            Part::Command(command) if is_not_pasted(&command).is_some() || is_for_root(&command) => {}
+            Part::Command(command) if command.contains("openssl ") && !has("openssl") => {
+                eprintln!("SKIPPED: there is no openssl for {command}");
+            }
+            Part::Command(command) => {
+                commands += 1;
+                paste(&room, &command);
+            }
+        }
+    }
+    assert!(policies >= 2 && commands >= 6, "{policies} policies, {commands} commands");
+    // What ESP leaves of 1500 bytes.
+    for (algorithm, auth, of) in
+        [("aes128-gcm", None, "AES-GCM"), ("aes256-cbc", Some("hmac-sha256-128"), "AES-CBC")]
+    {
+        let suite = Suite::named(algorithm, auth).unwrap();
+        let mtu = |family, udp| suite.inner_mtu(1_500, family, udp, Mode::Tunnel).to_string();
+        let row = page.lines().find(|line| line.starts_with(&format!("| {of}"))).unwrap();
+        let cells: Vec<&str> = row.split('|').map(str::trim).skip(2).take(3).collect();
+        let expected = [mtu(Family::V4, Udp::No), mtu(Family::V4, Udp::Yes), mtu(Family::V6, Udp::No)];
+        assert_eq!(cells, expected, "{row}");
+    }
+}
+
+/// True for what changes the machine, or asks its daemons.
+fn is_for_root(command: &str) -> bool {
+    ["apt-get ", "cc ", "install ", "cat ", "systemctl ", "swanctl "]
+        .iter()
+        .any(|begin| command.starts_with(begin))
+}
+
+fn has(tool: &str) -> bool {
+    let found = Command::new("sh").args(["-c", &format!("command -v {tool}")]).output();
+    found.is_ok_and(|output| output.status.success())
 }
 
 /// The page says where its blocks go; its commands, indented, then run them.
