@@ -2,12 +2,13 @@
 //! sends afterwards comes in.
 
 use dataplane::replay::Way;
+use dataplane::sa::SaNews;
 use dataplane::{Reason, Verdict};
-use wire::build;
 use wire::esp::{Direction, Esn, HEADER_LEN, HeaderMut, SUITES, Secret, Suite, Tfc};
 use wire::ethernet::{self, Mac};
 use wire::header::Protocol;
 use wire::random::Random;
+use wire::{Nanos, build};
 
 use crate::scene::policy::Association;
 use crate::scene::{Arrival, Gateway, START};
@@ -209,4 +210,30 @@ fn noise_with_a_valid_index_does_not_come_in() {
         assert_eq!(inbound.errors.length, count(Reason::EspLength));
         assert_eq!((inbound.packets, inbound.lost), (1, 0));
     }
+}
+
+#[test]
+fn replays_are_told_once_a_second_and_all_of_them() {
+    let sa = associations().next().unwrap();
+    let mut gateway = gateway(&sa);
+    let whole = sealed(&sa, 1, 30);
+    assert_eq!(receive(&mut gateway, std::slice::from_ref(&whole)).0, 1);
+    let mut told = Vec::new();
+    // Ten a second for five seconds, then time alone.
+    for turn in 0..70 {
+        let at = START + Nanos::from_millis(100 * turn);
+        if turn < 50 {
+            gateway.receive(&[Arrival { port: wire::PortId(WAN), at, number: 0, bytes: whole.clone() }]);
+            gateway.out(usize::MAX);
+        }
+        gateway.tend(at);
+        let events: Vec<_> = gateway.shard.sas.take_events().collect();
+        told.extend(events.into_iter().map(|event| match event.news {
+            SaNews::Replayed { spi: SPI, packets } => (event.at, packets),
+            other => panic!("{other:?}"),
+        }));
+    }
+    assert!(told.windows(2).all(|pair| pair[1].0.since(pair[0].0) >= Nanos::from_secs(1)), "{told:?}");
+    assert!((5..=6).contains(&told.len()), "{told:?}");
+    assert_eq!(told.iter().map(|(_, packets)| packets).sum::<u64>(), 50);
 }
