@@ -7,6 +7,7 @@
 Each gateway has an address of its own in the tunnel, 10.9.0.1 and 10.9.0.2.
 """
 
+import contextlib
 import itertools
 import os
 import tempfile
@@ -126,6 +127,23 @@ class Sites:
     def gateways(self, driver, workers=1, outer="v4", more=""):
         """`wirerate run` at both ends, not started."""
         return [gateway_of(end, driver, workers, outer, more) for end in self.ends]
+
+    @contextlib.contextmanager
+    def run(self, gateways, works):
+        """Runs these gateways, once it `works(self)`; says what they said if something fails, and takes all down at the end."""
+        self.running = gateways
+        try:
+            for gateway in gateways:
+                gateway.start()
+            works(self)
+            yield self
+        except Exception:
+            print("\n".join(gateway.evidence() for gateway in gateways))
+            raise
+        finally:
+            for gateway in gateways:
+                gateway.stop()
+            self.close()
 
     def close(self):
         for end in self.ends:

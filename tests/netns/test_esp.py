@@ -30,22 +30,11 @@ GATEWAYS = [("packet", 1, "v4"), ("xdp", 1, "v4"), ("packet", 2, "v6"), ("xdp", 
 def sites(request):
     driver, workers, outer = request.param
     sites = Sites()
-    sites.running = sites.gateways(driver, workers, outer)
-    try:
-        for gateway in sites.running:
-            gateway.start()
-        works(sites)
+    with sites.run(sites.gateways(driver, workers, outer), works):
         yield sites
         for gateway in sites.running:
             gateway.stop()
             assert_no_key(gateway)
-    except Exception:
-        print("\n".join(gateway.evidence() for gateway in sites.running))
-        raise
-    finally:
-        for gateway in sites.running:
-            gateway.stop()
-        sites.close()
 
 
 def works(sites):

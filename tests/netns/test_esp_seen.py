@@ -19,8 +19,8 @@ METRICS = "127.0.0.1:9478"
 @pytest.fixture(scope="module")
 def sites():
     sites = Sites()
-    sites.running = sites.gateways("packet")
-    one = sites.running[0]
+    gateways = sites.gateways("packet")
+    one = gateways[0]
     one.key_log = one.net.logs / "esp_sa"
     one.options = ["--key-log", one.key_log]
     write = one.write
@@ -31,18 +31,8 @@ def sites():
         one.policy.write_text(text.replace("spi = 4097\n", "spi = 4097\nsoft = { packets = 5 }\n"))
 
     one.write = with_metrics
-    try:
-        for gateway in sites.running:
-            gateway.start()
-        works(sites)
+    with sites.run(gateways, works):
         yield sites
-    except Exception:
-        print("\n".join(gateway.evidence() for gateway in sites.running))
-        raise
-    finally:
-        for gateway in sites.running:
-            gateway.stop()
-        sites.close()
 
 
 class Capturing:
