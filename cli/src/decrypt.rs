@@ -156,7 +156,7 @@ impl Decryptor {
         Ok(())
     }
 
-    /// What has come of it, in words.
+    /// Notes on the outcome, for operators.
     pub(crate) fn notes(&self) -> Vec<String> {
         let all = |of: fn(&Counts) -> u64| self.sas.iter().map(|known| of(&known.counts)).sum::<u64>();
         let (decrypted, icv_wrong, malformed) =

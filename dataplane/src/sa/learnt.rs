@@ -25,7 +25,7 @@ pub enum PathNews {
     Peer {
         /// End from now on.
         peer: Peer,
-        /// What the policy says of it: where it says otherwise, this is no news.
+        /// The policy's word on the peer's end: where the policy says otherwise, this is no news.
         given: Given,
     },
     /// Inner packets of so many bytes cross the way whole.

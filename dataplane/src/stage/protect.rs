@@ -44,9 +44,9 @@ pub(super) fn target<T: Tally>(
     if is_own && is_ike(&leaves, cx) {
         return Ok(routed);
     }
-    match by(&leaves, cx)? {
+    match by(&leaves, cx).map_err(Step::Drop)? {
         None if !opens => match selector::quoted(frame, Side::Out) {
-            Some(quoted) => Ok(instead(routed, by(&quoted, cx)?)),
+            Some(quoted) => Ok(instead(routed, by(&quoted, cx).map_err(Step::Drop)?)),
             None => Ok(routed),
         },
         tunnel => Ok(instead(routed, tunnel)),
@@ -56,7 +56,7 @@ pub(super) fn target<T: Tally>(
 /// The same for a direction of a flow.
 ///
 /// # Errors
-/// It cannot be told.
+/// Ports that selectors ask for are not known.
 #[inline(never)]
 pub(super) fn of_flow<T: Tally>(
     flow: &Flow,
@@ -77,10 +77,7 @@ pub(super) fn of_flow<T: Tally>(
     if is_ike(&leaves, cx) {
         return Ok(routed);
     }
-    match by(&leaves, cx) {
-        Ok(tunnel) => Ok(instead(routed, tunnel)),
-        Err(_) => Err(Reason::TunnelSelector),
-    }
+    Ok(instead(routed, by(&leaves, cx)?))
 }
 
 /// Refuses what came in clear although selectors say that it must be protected (RFC 4301, section 5.2.1).
@@ -92,18 +89,18 @@ pub(super) fn in_clear<T: Tally>(came: &Ends, cx: &mut Cx<'_, T>) -> Result<(), 
     }
 }
 
-fn by<T: Tally>(leaves: &Ends, cx: &mut Cx<'_, T>) -> Result<Option<Target>, Step> {
+fn by<T: Tally>(leaves: &Ends, cx: &mut Cx<'_, T>) -> Result<Option<Target>, Reason> {
     match cx.tables.tunnels.spd.find(leaves, cx.tally) {
         Protection::None => Ok(None),
         Protection::By(number) => {
             let tunnel = cx.tables.tunnels.list.get(usize::from(number));
             Ok(tunnel.map(|tunnel| Target::Link(tunnel.interface)))
         }
-        Protection::Unknown => Err(Step::Drop(Reason::TunnelSelector)),
+        Protection::Unknown => Err(Reason::TunnelSelector),
     }
 }
 
-/// What is for the gateway itself, or for everybody on a link, does not leave.
+/// Target in the place of the routed one: packets for the gateway itself, or for everybody on a link, do not leave.
 fn instead(routed: Option<Target>, tunnel: Option<Target>) -> Option<Target> {
     match routed {
         Some(Target::Local | Target::Broadcast(_)) => routed,

@@ -101,7 +101,7 @@ fn of(
     }
 }
 
-/// Those of the packet that an ICMP error quotes, which went the other way.
+/// Fields of the packet that an ICMP error quotes, which went the other way.
 #[cold]
 pub(super) fn quoted(frame: &Frame, direction: Direction) -> Option<Ends> {
     let meta = &frame.meta;

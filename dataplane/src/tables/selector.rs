@@ -180,9 +180,7 @@ impl Selectors {
             None => Fit::None,
         }
     }
-}
 
-impl Selectors {
     /// Bytes of the search in the rules' memory of a network processor.
     pub(crate) fn region_bytes(&self) -> u64 {
         let Some(Search { whole, without_ports }) = &self.search else { return 0 };

@@ -16,9 +16,9 @@ pub struct Spd {
 pub enum Protection {
     /// The packet is to be protected by the tunnel of that number.
     By(u16),
-    /// It may have to be: its ports, which selectors ask for, are in another fragment.
+    /// Protection may be due: the ports, which selectors ask for, are in another fragment.
     Unknown,
-    /// It is none of the selectors'.
+    /// No selector matches.
     None,
 }
 

@@ -64,7 +64,7 @@ fn step() -> impl Strategy<Value = i64> {
 }
 
 proptest! {
-    /// What has been judged before the window moves is judged the same afterwards, if that was said.
+    /// Judgements that were called settled stay the same when the window moves.
     #[test]
     fn what_is_settled_stays(
         size in prop_oneof![size(), Just(0)],
