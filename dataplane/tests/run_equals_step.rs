@@ -60,9 +60,10 @@ fn play(seed: &[u8; policy::BYTES], packets: &[[u8; packet::BYTES]], sizes: &[u8
     batches_do_not_matter(&scene, &arrived, events);
     let [mut run, _] = gateways;
     run.out(usize::MAX);
-    // All that waits ends: fragments, and then the neighbours of those that were answered.
-    for _ in 0..3 {
-        run.tend(world.now() + Nanos::from_secs(1_000_000_000));
+    // All that waits ends: fragments, the neighbours of those that were answered, and those of a tunnel's peer that is elsewhere when
+    // what waited for the first goes on.
+    for turn in 1..=3 {
+        run.tend(world.now() + Nanos::from_secs(1_000_000_000 * turn));
     }
     assert_eq!((run.held(), run.shard.counters.held), (0, 0), "something waits for ever");
     assert!(run.shard.counters.are_conserved());
