@@ -21,6 +21,7 @@ pub const CHIPS: &[Shipped] = &[
 pub const MAPPINGS: &[Shipped] = &[
     Shipped { name: "ixp1200-pool", text: include_str!("../../chips/mappings/ixp1200-pool.toml") },
     Shipped { name: "ixp1200-split", text: include_str!("../../chips/mappings/ixp1200-split.toml") },
+    Shipped { name: "ixp1200-tunnel", text: include_str!("../../chips/mappings/ixp1200-tunnel.toml") },
     Shipped { name: "ixp2400-firewall", text: include_str!("../../chips/mappings/ixp2400-firewall.toml") },
     Shipped {
         name: "ixp2400-firewall-1",

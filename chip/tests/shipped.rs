@@ -73,11 +73,11 @@ fn every_mapping_is_right_for_its_chip() {
     }
 }
 
-/// `CHIP-pool` is the default mapping, and `CHIP-split` the one for programs too long for it.
+/// `CHIP-pool` is the default mapping, `CHIP-split` the one for programs too long for it, and `CHIP-tunnel` that for the longest.
 #[test]
 fn every_chip_has_a_mapping_whose_stores_hold_any_policy() {
     for (name, chip) in chips() {
-        let shipped = ["pool", "split"].map(|kind| format!("../chips/mappings/{name}-{kind}.toml"));
+        let shipped = ["pool", "split", "tunnel"].map(|kind| format!("../chips/mappings/{name}-{kind}.toml"));
         let shipped = shipped.map(|path| Path::new(env!("CARGO_MANIFEST_DIR")).join(path));
         assert!(shipped[0].exists(), "{name}");
         for path in files("policies") {

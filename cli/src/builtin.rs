@@ -83,11 +83,14 @@ impl Texts {
         Ok(Texts { chip_file, chip: chip_text, file, mapping })
     }
 
-    /// Returns the chip with the mapping `CHIP-split`, whose engines share out the stages by the length of their
-    /// programs; `None` where the chip has no such mapping.
-    pub(crate) fn split(chip: &str) -> Option<Texts> {
+    /// Kinds of mappings, `CHIP-KIND`, whose engines share out the stages by the length of their programs: those for longer
+    /// ones behind.
+    pub(crate) const SPLITS: [&str; 2] = ["split", "tunnel"];
+
+    /// Returns the chip with its mapping of that kind; `None` where the chip has no such mapping.
+    pub(crate) fn split(chip: &str, kind: &str) -> Option<Texts> {
         let (file, text) = find("chip", chip, CHIPS.iter()).ok()?;
-        let name = format!("{}-split", called(&text, &file).ok()?);
+        let name = format!("{}-{kind}", called(&text, &file).ok()?);
         let shipped = MAPPINGS.iter().find(|shipped| shipped.name == name)?;
         Some(Texts { chip_file: file, chip: text, file: name, mapping: shipped.text.to_owned() })
     }

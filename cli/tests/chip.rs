@@ -400,6 +400,18 @@ fn programs_too_long_for_one_engine_are_spread_over_several() {
     wirerate(&[&sweep[..], &["--vary", "pool.decide.threads=2,4"]].concat()).exits(0);
 }
 
+/// With tunnels they are longer still.
+#[test]
+fn programs_too_long_for_the_split_mapping_are_spread_further() {
+    let office = root().join("policies/ipsec-gateway.toml").display().to_string();
+    let run =
+        wirerate(&["chip", "run", "--chip", "ixp1200", "--json", &office, "lan>wan,frames=500,rate=5%"]);
+    let run = run.exits(0);
+    assert!(run.err.contains("as ixp1200-tunnel spreads them"), "{}", run.err);
+    let json = run.json();
+    assert!(number(&json, "delivered_mpps") > 0.0 && json["lost"] == 0, "{json:#}");
+}
+
 /// Two engines that work for each other in turn, over rings of one entry.
 const CIRCLE: &str = r#"
 chip = "ixp2400"

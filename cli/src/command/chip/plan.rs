@@ -38,7 +38,7 @@ pub(super) struct Subject {
     chip: String,
 
     /// What runs where: one of `wirerate chip list`, or a file (TOML); otherwise run to completion, CHIP-pool,
-    /// or CHIP-split where programs are too long for that
+    /// or CHIP-split, or CHIP-tunnel, where programs are too long for that
     #[arg(long, value_name = "NAME|FILE")]
     mapping: Option<String>,
 
@@ -165,19 +165,25 @@ impl Subject {
         tell_shared_ports(&tables, &described.chip);
         drop(tables);
         let found = weigh(&described, &plan, &file)?;
-        let too_long = found.iter().any(|found| found.code == Code::StoreFull);
-        if too_long && self.mapping.is_none() {
-            if let Some((texts, described)) = self.split() {
-                screen::note(&format_args!(
-                    "the programs of {file} are too long for an engine's store; it runs as {} spreads them",
-                    described.file
-                ));
-                let plan = plan.on(&described.chip, &described.mapping);
-                let found = weigh(&described, &plan, &file)?;
-                return Ok((Prepared { texts, described, plan, size }, found));
-            }
+        let mut prepared = (Prepared { texts, described, plan, size }, found);
+        let too_long = |found: &[Diagnostic]| found.iter().any(|found| found.code == Code::StoreFull);
+        let mut kinds = Texts::SPLITS.iter().filter(|_| self.mapping.is_none());
+        let mut is_split = false;
+        while too_long(&prepared.1) {
+            let Some(kind) = kinds.next() else { break };
+            let Some((texts, described)) = self.split(kind) else { continue };
+            let plan = prepared.0.plan.on(&described.chip, &described.mapping);
+            let found = weigh(&described, &plan, &file)?;
+            prepared = (Prepared { texts, described, plan, size }, found);
+            is_split = true;
         }
-        Ok((Prepared { texts, described, plan, size }, found))
+        if is_split {
+            screen::note(&format_args!(
+                "the programs of {file} are too long for an engine's store; it runs as {} spreads them",
+                prepared.0.described.file
+            ));
+        }
+        Ok(prepared)
     }
 
     /// The texts with what is to be set in them set.
@@ -186,9 +192,9 @@ impl Subject {
         Ok(texts)
     }
 
-    /// The chip with its split mapping, if it has one and what is to be set can be set there.
-    fn split(&self) -> Option<(Texts, Described)> {
-        let texts = self.set_in(Texts::split(&self.chip)?).ok()?;
+    /// The chip with its mapping of a [kind](Texts::SPLITS), if it has one and what is to be set can be set there.
+    fn split(&self, kind: &str) -> Option<(Texts, Described)> {
+        let texts = self.set_in(Texts::split(&self.chip, kind)?).ok()?;
         let described = texts.read_quietly().ok()?;
         Some((texts, described))
     }

@@ -26,6 +26,11 @@ pub(crate) const HOSTS: &[Host] = &[
         start: |tables, now| modelled("ixp1200-split", tables, now),
     },
     Host {
+        name: "chip ixp1200, tunnel",
+        batching: Batching::Frame,
+        start: |tables, now| modelled("ixp1200-tunnel", tables, now),
+    },
+    Host {
         name: "chip ixp2400",
         batching: Batching::Case,
         start: |tables, now| modelled("ixp2400-pool", tables, now),
