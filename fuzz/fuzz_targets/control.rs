@@ -130,6 +130,7 @@ fn answer(request: Request, worker: &CommandSender, policy: &Arc<Policy>, tables
             let _ = reply.send(Overview {
                 tables: tables.clone(),
                 reports: told.iter().collect(),
+                tunnels: Vec::new(),
                 ports: Vec::new(),
                 guards: Vec::new(),
                 uptime: Duration::ZERO,
