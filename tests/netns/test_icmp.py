@@ -164,7 +164,7 @@ ROADS = [
 
 def hops(host, options, to):
     """The hops that traceroute finds."""
-    done = host.run("traceroute", "-n", "-q", "1", "-w", "2", "-m", "6", *options, to)
+    done = host.run("traceroute", "-n", "-q", "1", "-w", "5", "-m", "6", *options, to)
     return re.findall(r"^ *\d+ +(\S+)", done.stdout, re.MULTILINE)
 
 
