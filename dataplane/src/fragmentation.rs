@@ -12,6 +12,8 @@ use wire::{Frame, Part, Pool};
 
 use crate::verdict::Reason;
 
+pub(crate) mod own;
+
 /// Further fragments of one packet: a 16 KiB slot fragmented for the smallest link that carries IPv6, and then some.
 pub(crate) const MOST_PARTS: usize = 64;
 

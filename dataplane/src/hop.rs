@@ -18,7 +18,7 @@ use policy::model::PriorityTag;
 use wire::ethernet::{EtherType, Mac};
 use wire::link_kind::FAR;
 use wire::vlan::Tag;
-use wire::{LinkKind, Meta, PortId};
+use wire::{Family, LinkKind, Meta, PortId};
 
 use crate::flow::FlowTable;
 use crate::tables::{Address, Tables};
@@ -44,6 +44,9 @@ pub const WAITING: u32 = 1 << 31;
 
 /// Number before a hop is chosen.
 pub const NO_HOP: u32 = Meta::NO_HOP;
+
+/// Least MTU of a link of IPv6, in bytes (RFC 8200, section 5).
+pub(crate) const LEAST_MTU_V6: u16 = 1_280;
 
 /// True if a routed packet leaves by that hop; else it is pending, or delivered by [`LOCAL_HOP`] or [`LINK_HOP`].
 #[inline(always)]
@@ -87,6 +90,14 @@ pub struct Hop {
     pub interface: PortId,
     /// [`tunnel::OUT`] where that is a tunnel, else 0.
     pub tunnel: u8,
+}
+
+impl Hop {
+    /// MTU that senders are told of. A tunnel carries whole what each link of IPv6 must, however narrow its way is (RFC 2473, section 7.1).
+    #[inline(always)]
+    pub(crate) fn told_mtu(&self, family: Family) -> u16 {
+        if self.tunnel != 0 && family == Family::V6 { self.mtu.max(LEAST_MTU_V6) } else { self.mtu }
+    }
 }
 
 /// Knowledge of a hop's link-layer address.

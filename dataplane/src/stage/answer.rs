@@ -198,7 +198,7 @@ fn tell<T: Tally>(frame: &Frame, reason: Reason, cx: &Cx<'_, T>) -> Option<Tell>
     match reason {
         Reason::TtlExpired => icmp((icmpv4::Type::TIME_EXCEEDED, 0), (icmpv6::Type::TIME_EXCEEDED, 0)),
         Reason::PacketTooBig => {
-            let mtu = u32::from(cx.shard.hops.get(frame.meta.hop)?.mtu);
+            let mtu = u32::from(cx.shard.hops.get(frame.meta.hop)?.told_mtu(frame.meta.family));
             let four = (icmpv4::Type::DESTINATION_UNREACHABLE.0, unreachable4::FRAGMENTATION_NEEDED);
             let (kind, code) = if v4 { four } else { (icmpv6::Type::PACKET_TOO_BIG.0, 0) };
             Some(Tell::Icmp { kind, code, mtu })

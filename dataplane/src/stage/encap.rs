@@ -248,6 +248,8 @@ struct Job {
     esp_at: u16,
     /// DS field of the outer packet.
     ds_field: u8,
+    /// True if the outer packet goes in fragments, those of IPv4 made by whoever has to.
+    way_is_narrow: bool,
     /// Its number, once it has one.
     sequence: u64,
 }
@@ -271,7 +273,18 @@ impl Job {
         let layout =
             format::layout(inner, sa.transform.suite(), tunnel.tfc, mtu).ok_or(Reason::SlotTooSmall)?;
         let esp_at = (ethernet::HEADER_LEN + Head::of(tunnel, sa).len()) as u16;
-        Ok(Job { sa: (number, place), esn: sa.esn, hop, layout, esp_at, ds_field, sequence: 0 })
+        // `route` lets pass what is larger where it is of IPv6, and each link of IPv6 must carry it.
+        let way_is_narrow = frame.meta.family == Family::V6 && inner > usize::from(mtu);
+        Ok(Job {
+            sa: (number, place),
+            esn: sa.esn,
+            hop,
+            layout,
+            esp_at,
+            ds_field,
+            way_is_narrow,
+            sequence: 0,
+        })
     }
 
     /// Makes room around the inner packet, and writes the trailer and the ESP header.
@@ -313,7 +326,7 @@ impl Job {
 
     /// Puts the outer header and that of the link in front.
     fn finish<T: Tally>(&self, frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Reason> {
-        let Job { hop, ds_field, sequence, .. } = *self;
+        let Job { hop, ds_field, way_is_narrow, sequence, .. } = *self;
         let Hop { interface, mtu, .. } = *cx.shard.hops.get(hop).ok_or(Reason::NeighbourUnknown)?;
         let tunnel = cx.tables.tunnels.list.get(usize::from(self.sa.0)).ok_or(Reason::RouteMissing)?;
         let sa = self.sa(cx).ok_or(Reason::RouteMissing)?;
@@ -322,7 +335,8 @@ impl Job {
             DfBit::Copy | DfBit::Set => DontFragment::Set,
             DfBit::Clear => DontFragment::Clear,
         };
-        let df = if tunnel.fragment == FragmentWhen::After { DontFragment::Clear } else { df };
+        let is_fragmented = tunnel.fragment == FragmentWhen::After || way_is_narrow;
+        let df = if is_fragmented { DontFragment::Clear } else { df };
         let payload_len = self.layout.total;
         let fields = Varying {
             ds_field,
@@ -339,7 +353,9 @@ impl Job {
             cx.tally.read(Region::Frame, self.esp_at.into(), payload_len.into());
         }
         head.describe(frame, ds_field);
-        if frame.meta.end - frame.meta.network > mtu {
+        if way_is_narrow && tunnel.local.v6 {
+            frame.meta.flags |= flag::CUT;
+        } else if frame.meta.end - frame.meta.network > mtu {
             // The way leads by a smaller link than it did when the tunnel's MTU was made known.
             if tunnel.local.v6 || df == DontFragment::Set {
                 return Err(Reason::PacketTooBig);

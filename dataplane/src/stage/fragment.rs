@@ -1,16 +1,21 @@
 //! `fragment`: does its link carry it whole?
 //!
 //! Fragments a packet that is larger than its link carries, where its sender lets routers do that (RFC 791, section 2.3). `route` has
-//! compared sizes, and answered what must not be fragmented. The further fragments go out behind the first one.
+//! compared sizes, and answered what must not be fragmented. Of IPv6 the gateway fragments packets of its own alone: those of a tunnel whose
+//! way is too narrow for what each link of IPv6 inside must carry (RFC 2473, section 7.1). The further fragments go out behind the first one.
 
 use arrayvec::ArrayVec;
 use tally::Tally;
-use wire::Frame;
+use wire::esp::Header;
+use wire::header::Protocol;
 use wire::meta::Fields;
+use wire::{Family, Frame};
 
 use super::{About, Cx, Stage, Step};
 use crate::flag;
+use crate::fragmentation::own::fragment_own;
 use crate::fragmentation::{MOST_PARTS, fragment};
+use crate::hop::LEAST_MTU_V6;
 use crate::tables::Tables;
 use crate::verdict::Reason;
 
@@ -41,7 +46,15 @@ impl Stage for Fragment {
             return Step::Drop(Reason::SlotTooSmall);
         }
         let mut parts: ArrayVec<Frame, MOST_PARTS> = ArrayVec::new();
-        match fragment(frame, usize::from(frame.meta.network), hop.mtu, cx.pool, &mut parts, cx.tally) {
+        let network = usize::from(frame.meta.network);
+        let made = if frame.meta.family == Family::V4 {
+            fragment(frame, network, hop.mtu, cx.pool, &mut parts, cx.tally)
+        } else {
+            // Less than this no link on the way has (RFC 8200, section 5).
+            let mtu = hop.mtu.min(LEAST_MTU_V6);
+            fragment_own(frame, network, mtu, identification(frame), cx.pool, &mut parts, cx.tally)
+        };
+        match made {
             Ok(further) => {
                 frame.meta.parts = further as u8;
                 cx.shard.parts.extend(parts);
@@ -51,7 +64,16 @@ impl Stage for Fragment {
         }
     }
 
-    fn program(_: &Tables) -> u32 {
-        76
+    fn program(tables: &Tables) -> u32 {
+        76 + if tables.tunnels.list.iter().any(|tunnel| tunnel.local.v6) { 64 } else { 0 }
     }
+}
+
+/// Identification of an outer packet: its SPI and number, which are unlike those of any other packet to the same peer for as long as one
+/// may be on its way (RFC 8200, section 4.5).
+fn identification(frame: &Frame) -> u32 {
+    let esp = usize::from(frame.meta.transport)
+        + if frame.meta.protocol == Protocol::UDP.0 { wire::udp::HEADER_LEN } else { 0 };
+    let header = frame.bytes().get(esp..).and_then(Header::of);
+    header.map_or(0, |header| header.spi() ^ header.sequence())
 }

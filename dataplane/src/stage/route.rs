@@ -151,6 +151,10 @@ fn fits<T: Tally>(frame: &mut Frame, ttl: u8, cx: &mut Cx<'_, T>) -> Step {
             frame.meta.hop |= WAITING;
             return Step::Next;
         }
+        if frame.meta.end - frame.meta.network <= hop.told_mtu(frame.meta.family) {
+            // `encap` has fragments go outside.
+            return Step::Next;
+        }
         if frame.meta.flags & flag::DONT_FRAGMENT != 0 {
             return Step::Answer(Reason::PacketTooBig);
         }
