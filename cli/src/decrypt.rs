@@ -224,7 +224,7 @@ impl Known {
         let (mut esn, mut replaced) = (self.esn.unwrap_or_default(), None);
         if let Some(first) = found.first() {
             if let Some(own) = replay.shard.sas.inbound(spi, first.local) {
-                if own.transform.library() != "none" {
+                if own.transform.library(0) != "none" {
                     return Some(format!("{spi:#x} of {}: the policy has it, with its key", self.at()));
                 }
                 // Known by the policy, but for its key.

@@ -17,5 +17,5 @@ pub mod wireshark;
 
 pub use fingerprint::Fingerprint;
 pub use packet::{Packet, SPARE};
-pub use transform::{Forged, KeyError, Keys, Transform, expand, locked};
+pub use transform::{Forged, KeyError, Keys, Transform, expand, expand_by_each, locked};
 pub use window::{Place, Window};

@@ -27,6 +27,16 @@ pub(crate) struct Parts<'a> {
     pub(crate) icv: &'a mut [u8],
 }
 
+/// A packet of a combined cipher with an IV of 8 bytes, taken apart but for its check value.
+#[derive(Debug)]
+pub(crate) struct Tail<'a> {
+    /// The ESP header.
+    pub(crate) header: &'a mut [u8; HEADER_LEN],
+    pub(crate) iv: &'a mut [u8; 8],
+    /// Text and, behind it, the integrity check value.
+    pub(crate) sealed: &'a mut [u8],
+}
+
 impl Default for Packet<'_> {
     /// No bytes: no packet of any suite.
     fn default() -> Self {
@@ -49,14 +59,37 @@ impl<'a> Packet<'a> {
         Ok(Parts { header, iv, text, icv })
     }
 
-    /// Splits the packet into all up to its text, spare bytes too, and its ICV. Refuses what [`Packet::parts`] does.
-    pub(crate) fn body(self, suite: &Suite) -> Result<(&'a mut [u8], &'a mut [u8]), &'a mut [u8]> {
-        let in_front = SPARE + HEADER_LEN + usize::from(suite.iv);
-        let text_len = self.bytes.len().saturating_sub(in_front + usize::from(suite.icv));
-        if text_len == 0 || text_len % usize::from(suite.align) != 0 {
+    /// Splits the packet as [`Packet::parts`] does, text and check value together.
+    pub(crate) fn tail(self, suite: &Suite) -> Result<Tail<'a>, &'a mut [u8]> {
+        if !self.is_of(suite) {
             return Err(self.bytes);
         }
-        Ok(self.bytes.split_at_mut(in_front + text_len))
+        let (header, rest) = self.bytes[SPARE..].split_first_chunk_mut().expect("longer than its parts");
+        let (iv, sealed) = rest.split_first_chunk_mut().expect("longer than its parts");
+        Ok(Tail { header, iv, sealed })
+    }
+
+    /// Splits the packet into all up to its text, spare bytes too, and its ICV. Refuses what [`Packet::parts`] does.
+    pub(crate) fn body(self, suite: &Suite) -> Result<(&'a mut [u8], &'a mut [u8]), &'a mut [u8]> {
+        if !self.is_of(suite) {
+            return Err(self.bytes);
+        }
+        let end = self.bytes.len() - usize::from(suite.icv);
+        Ok(self.bytes.split_at_mut(end))
+    }
+
+    /// True if the packet has the length of one of `suite`.
+    #[inline(always)]
+    fn is_of(&self, suite: &Suite) -> bool {
+        let text = self.text_len(suite);
+        text > 0 && text % usize::from(suite.align) == 0
+    }
+
+    /// Bytes of text in a packet of `suite`; 0 where there is no packet.
+    #[inline(always)]
+    pub(crate) fn text_len(&self, suite: &Suite) -> usize {
+        let around = SPARE + HEADER_LEN + usize::from(suite.iv) + usize::from(suite.icv);
+        self.bytes.len().saturating_sub(around)
     }
 }
 

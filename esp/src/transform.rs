@@ -2,7 +2,7 @@
 
 use wire::esp::{Direction, Secret, Suite, SuiteName};
 
-use crate::library::LIBRARIES;
+use crate::library;
 use crate::packet::Packet;
 
 /// One direction of one SA, keys expanded. Immutable, so that workers share it.
@@ -10,8 +10,8 @@ pub trait Transform: Send + Sync {
     /// Algorithms and lengths.
     fn suite(&self) -> &'static Suite;
 
-    /// Name of the library that carries the algorithms out.
-    fn library(&self) -> &'static str;
+    /// Name of the library that carries the algorithms out, for a text of so many bytes.
+    fn library(&self, text: usize) -> &'static str;
 
     /// Encrypts the text, padding and trailer included, and writes IV and ICV. SPI and number stand in the header already.
     ///
@@ -89,7 +89,7 @@ impl Transform for Locked {
         self.0
     }
 
-    fn library(&self) -> &'static str {
+    fn library(&self, _: usize) -> &'static str {
         "none"
     }
 
@@ -105,12 +105,28 @@ impl Transform for Locked {
     }
 }
 
-/// Expands keys for one direction, by the first library that has the suite. Takes longer than a packet (some 200 ns), and allocates.
+/// Expands keys for one direction, by the libraries that are the best for its suite. Takes longer than a packet (some 200 ns), and allocates.
 pub fn expand(
     suite: &'static Suite,
     keys: &Keys,
     direction: Direction,
 ) -> Result<Box<dyn Transform>, KeyError> {
+    check(suite, keys)?;
+    library::expand(suite, keys, direction).ok_or(KeyError::NoLibrary(suite.name()))
+}
+
+/// Expands keys by each library of this build that has the suite, by itself: to compare them.
+pub fn expand_by_each(
+    suite: &'static Suite,
+    keys: &Keys,
+    direction: Direction,
+) -> Result<Vec<Box<dyn Transform>>, KeyError> {
+    check(suite, keys)?;
+    Ok(library::each(suite, keys, direction))
+}
+
+/// Refuses keys of other lengths than the suite's.
+fn check(suite: &'static Suite, keys: &Keys) -> Result<(), KeyError> {
     let name = suite.name();
     let (wanted, given) = (usize::from(suite.key) + usize::from(suite.salt), keys.cipher.len());
     if given != wanted {
@@ -120,6 +136,5 @@ pub fn expand(
     if given != wanted {
         return Err(KeyError::Auth { suite: name, wanted, given });
     }
-    let library = LIBRARIES.iter().find(|library| (library.has)(suite)).ok_or(KeyError::NoLibrary(name))?;
-    Ok((library.expand)(suite, keys, direction))
+    Ok(())
 }

@@ -1,8 +1,11 @@
 //! Suites of a cipher and an integrity algorithm, both of RustCrypto: AES, 3DES and DES in cipher block chaining, or text in clear, with
 //! one of the HMACs or, in laboratories, none. Text is encrypted, then authenticated (RFC 4303, section 3.3.2).
 //!
+//! Packets that are sealed together are chained abreast.
+//!
 //! Keys are cleared by the libraries when dropped (their feature `zeroize`).
 
+use arrayvec::ArrayVec;
 use wire::esp::{Cipher, Direction, Esn, HEADER_LEN, Integrity, Suite};
 
 use crate::packet::{Packet, SPARE, high};
@@ -11,7 +14,7 @@ use crate::transform::{Forged, Keys, Transform};
 mod block;
 mod mac;
 
-use block::{Clear, Text};
+use block::{ABREAST, Clear, Open, Text};
 use mac::{Mac, Unsigned};
 
 pub(super) fn has(suite: &Suite) -> bool {
@@ -58,7 +61,7 @@ impl Transform for Composed {
         self.suite
     }
 
-    fn library(&self) -> &'static str {
+    fn library(&self, _: usize) -> &'static str {
         "RustCrypto"
     }
 
@@ -82,6 +85,29 @@ impl Transform for Composed {
         let (front, text) = body.split_at_mut(self.text_at());
         self.text.decrypt(&front[SPARE + HEADER_LEN..], text);
         Ok(())
+    }
+
+    fn seal_many(&self, packets: &mut [Packet<'_>]) {
+        for group in packets.chunks_mut(ABREAST) {
+            let mut open = ArrayVec::<Open<'_>, ABREAST>::new();
+            for packet in &mut *group {
+                let number = packet.number;
+                // What is no packet is wiped below.
+                if let Ok((body, _)) = packet.again().body(self.suite) {
+                    let (front, text) = body.split_at_mut(self.text_at());
+                    open.push(Open { number, iv: &mut front[SPARE + HEADER_LEN..], text });
+                }
+            }
+            self.text.encrypt_many(&mut open);
+            drop(open);
+            for packet in group {
+                let (number, esn) = (packet.number, packet.esn);
+                match packet.again().body(self.suite) {
+                    Ok((body, icv)) => self.mac.sign(&body[SPARE..], implied(&high(number), esn), icv),
+                    Err(bytes) => bytes.fill(0),
+                }
+            }
+        }
     }
 }
 

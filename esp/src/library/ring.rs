@@ -49,7 +49,7 @@ impl Transform for Aead {
         self.suite
     }
 
-    fn library(&self) -> &'static str {
+    fn library(&self, _: usize) -> &'static str {
         NAME
     }
 
@@ -90,7 +90,7 @@ impl Transform for Gmac {
         self.suite
     }
 
-    fn library(&self) -> &'static str {
+    fn library(&self, _: usize) -> &'static str {
         NAME
     }
 

@@ -116,6 +116,89 @@ proptest! {
     }
 }
 
+/// Packets of one association that are worked on together: bytes of text, and whether a bit of each is changed on the way.
+fn batch() -> impl Strategy<Value = Vec<(usize, Option<prop::sample::Index>)>> {
+    // As many short ones as long ones: both kinds of libraries get some.
+    let len = prop_oneof![0..=200_usize, 0..=9_000_usize];
+    prop::collection::vec((len, prop::option::weighted(0.2, any::<prop::sample::Index>())), 1..=16)
+}
+
+/// The packets as `Transform`'s functions for many take them.
+fn together(bytes: &mut [Vec<u8>], number: u64, esn: Esn) -> Vec<Packet<'_>> {
+    bytes.iter_mut().zip(number..).map(|(bytes, number)| Packet { bytes, number, esn }).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// All libraries that have a suite make the same packets, and open the same ones, alone and together; nothing of a packet that is not
+    /// genuine is decrypted.
+    #[test]
+    fn libraries_agree(
+        suite in prop::sample::select(suites()),
+        seed in any::<u8>(),
+        number in 0..u64::MAX - 16,
+        esn in esn(),
+        batch in batch(),
+    ) {
+        let keys = made_up(suite, seed);
+        let text_of = |len: usize| -> Vec<u8> {
+            let len = len.next_multiple_of(suite.align.into());
+            (0..len).map(|at| (at as u8).wrapping_mul(31) ^ seed).collect()
+        };
+        let clear: Vec<(Vec<u8>, std::ops::Range<usize>)> = batch
+            .iter()
+            .zip(number..)
+            .map(|((len, _), number)| unsealed(suite, 0x1234_5678, number, &text_of(*len)))
+            .collect();
+        let alone = expand(suite, &keys, Direction::Out).unwrap();
+        let mut sealed: Vec<Vec<u8>> = clear.iter().map(|(bytes, _)| bytes.clone()).collect();
+        for packet in together(&mut sealed, number, esn) {
+            alone.seal(packet);
+        }
+        let mut changed = sealed.clone();
+        for (bytes, (_, change)) in changed.iter_mut().zip(&batch) {
+            if let Some(place) = change.filter(|_| suite.icv > 0) {
+                let at = SPARE + place.index(bytes.len() - SPARE);
+                bytes[at] ^= 0x40;
+            }
+        }
+        let genuine = |place: usize| {
+            let (len, change) = &batch[place];
+            *len > 0 && (suite.icv == 0 || change.is_none())
+        };
+        let all = |direction| {
+            let mut all = each(suite, &keys, direction);
+            all.push(expand(suite, &keys, direction).unwrap());
+            all
+        };
+        for (seal, open) in all(Direction::Out).into_iter().zip(all(Direction::In)) {
+            let name = format!("{} {}", suite.name(), seal.library(100));
+            let mut made: Vec<Vec<u8>> = clear.iter().map(|(bytes, _)| bytes.clone()).collect();
+            seal.seal_many(&mut together(&mut made, number, esn));
+            prop_assert_eq!(&made, &sealed, "{}", &name);
+            let mut opened = changed.clone();
+            let mut outcomes = vec![Ok(()); opened.len()];
+            open.open_many(&mut together(&mut opened, number, esn), &mut outcomes);
+            for (place, (outcome, (bytes, text))) in outcomes.iter().zip(&clear).enumerate() {
+                prop_assert_eq!(outcome.is_ok(), genuine(place), "{} {}", &name, place);
+                if genuine(place) {
+                    prop_assert_eq!(&opened[place][text.clone()], &bytes[text.clone()], "{}", &name);
+                } else if text.len() >= 16 && suite.cipher != wire::esp::Cipher::Null && suite.cipher != wire::esp::Cipher::Gmac {
+                    let clear = bytes[text.clone()].chunks(16).zip(opened[place][text.clone()].chunks(16));
+                    prop_assert!(clear.into_iter().all(|(clear, opened)| clear.len() < 16 || clear != opened), "{}", &name);
+                }
+                prop_assert_eq!(&opened[place][..SPARE], &changed[place][..SPARE], "{}", &name);
+                let mut one = changed[place].clone();
+                let number = number + place as u64;
+                let opened_alone = open.open(Packet { bytes: &mut one, number, esn });
+                prop_assert_eq!(opened_alone, *outcome, "{}", &name);
+                prop_assert_eq!(one == opened[place], true, "{}", &name);
+            }
+        }
+    }
+}
+
 /// Two numbers never give one IV.
 #[test]
 fn ivs_differ() {
