@@ -112,6 +112,7 @@ pub(crate) fn through(gateway: &mut Gateway, port: u16, frames: &[Vec<u8>]) -> O
         let out = gateway.out(usize::MAX);
         all.sent.extend(out.sent);
         all.ended.extend(out.ended);
+        all.local.extend(out.local);
     }
     all
 }

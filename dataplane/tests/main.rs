@@ -33,3 +33,4 @@ mod service_curve;
 mod stages;
 mod syn_proxy;
 mod tick;
+mod transport;

@@ -72,6 +72,7 @@ fn shaped(scene: &Scene, shape: u8) -> String {
         (5, "[interface.guest]", "[interface.visitor]"),
         (6, "[\"203.0.113.2/24\"", "[\"203.0.113.3/24\""),
         (6, "local = \"203.0.113.2\"", "local = \"203.0.113.3\""),
+        (6, "local-net = \"203.0.113.2\"", "local-net = \"203.0.113.3\""),
         (7, "name = \"one\"", "name = \"same\""),
     ] {
         if shape >> bit & 1 != 0 {

@@ -14,7 +14,7 @@ use wire::{Frame, Nanos, PortId};
 
 use crate::scene::link::Link;
 use crate::scene::packet::Packets;
-use crate::scene::{Arrival, Gateway, START, check, link, packet, policy, tables};
+use crate::scene::{Arrival, Gateway, START, Sent, check, link, packet, policy, tables};
 
 /// Bytes of the link events after each batch; `None`: neighbours are assumed.
 type Events<'a> = Option<&'a [[u8; link::BYTES]]>;
@@ -163,6 +163,19 @@ fn scenes_reach_the_corners() {
                 *met.entry(verdict.map_or("part".to_owned(), |verdict| verdict.to_string())).or_default() +=
                     1;
             }
+            if scene.transport.is_some() {
+                let mut count =
+                    |what: &str, seen: usize| *met.entry(what.to_owned()).or_default() += seen as u64;
+                let is_forwarded = |sent: &&Sent| sent.verdict == Some(Verdict::Forwarded);
+                let sealed = out.sent.iter().filter(is_forwarded).filter(|sent| check::is_esp(&sent.bytes));
+                count("out in transport mode", sealed.count());
+                let came = |number: u32| arrivals.iter().find(|arrival| arrival.number == number);
+                let opened = out.ended.iter().filter(|(number, verdict)| {
+                    *verdict == Verdict::Delivered
+                        && came(*number).is_some_and(|came| check::is_esp(&came.bytes))
+                });
+                count("in in transport mode", opened.count());
+            }
             world.learn(&out);
         }
         let shard = &gateway[0].shard;
@@ -198,7 +211,16 @@ fn scenes_reach_the_corners() {
         .filter(|name| !met.keys().any(|key| key.contains(&format!("({name})"))))
         .collect();
     assert_eq!(missing, [""; 0], "{met:#?}");
-    for what in ["forwarded", "delivered", "part", "evicted", "held", "waits"] {
+    for what in [
+        "forwarded",
+        "delivered",
+        "part",
+        "evicted",
+        "held",
+        "waits",
+        "out in transport mode",
+        "in in transport mode",
+    ] {
         assert!(met.get(what).is_some_and(|count| *count > 20), "{what}: {met:#?}");
     }
 }

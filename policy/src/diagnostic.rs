@@ -162,6 +162,8 @@ pub enum Code {
     TunnelMtu,
     /// Fragmentation of a tunnel's outer packets where no router may do that: across IPv6.
     TunnelFragments,
+    /// Networks of a tunnel in transport mode, whose packets go between its ends.
+    TransportMode,
     /// Selectors of a tunnel that no packet matches.
     BadSelector,
     /// Selectors of a tunnel that another tunnel's match before, or that own hosts match both ways.
@@ -274,6 +276,7 @@ impl Code {
         (Code::UnusedTunnel, "unused-tunnel", Severity::Warning),
         (Code::TunnelMtu, "tunnel-mtu", Severity::Error),
         (Code::TunnelFragments, "tunnel-fragments", Severity::Error),
+        (Code::TransportMode, "transport-mode", Severity::Error),
         (Code::BadSelector, "bad-selector", Severity::Error),
         (Code::SelectorOverlap, "selector-overlap", Severity::Warning),
         (Code::TunnelSas, "tunnel-sas", Severity::Error),

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use wire::Family;
-use wire::esp::{Direction, Mode};
+use wire::esp::Direction;
 
 use crate::model::{FragmentWhen, Policy, RouteTarget, Tunnel};
 use crate::validate::{hop_interface, interface_of};
@@ -50,9 +50,8 @@ pub fn mtu(policy: &Policy, index: usize, tunnel: &Tunnel) -> u16 {
     }
     let family = if tunnel.local.is_ipv4() { Family::V4 } else { Family::V6 };
     let suites = || tunnel.sas(Direction::Out).map(|sa| sa.suite);
-    let inner = |outer: u16| {
-        suites().map(move |suite| suite.inner_mtu(outer, family, tunnel.udp, Mode::Tunnel)).min()
-    };
+    let inner =
+        |outer: u16| suites().map(move |suite| suite.inner_mtu(outer, family, tunnel.udp, tunnel.mode)).min();
     let room = outer.into_iter().filter_map(inner).min();
     policy.interfaces[index].mtu.min(room.unwrap_or(u16::MAX))
 }

@@ -1,7 +1,7 @@
 //! Keywords of the policy file and their values. Reading and printing share these tables.
 
 use wire::Dscp;
-use wire::esp::{Direction, EcnUse, Udp};
+use wire::esp::{self, Direction, EcnUse, Udp};
 
 use crate::model::{
     Action, Checksum, ColourMode, DfBit, Driver, Dropper, Fairness, FamilyMatch, FragmentWhen, IcmpMatch,
@@ -29,6 +29,9 @@ pub(crate) const SEARCH_ALGORITHM: Words<SearchAlgorithm> = &[
 
 pub(crate) const DIRECTION: Words<Direction> =
     &[(Direction::In.name(), Direction::In), (Direction::Out.name(), Direction::Out)];
+
+pub(crate) const TUNNEL_MODE: Words<esp::Mode> =
+    &[("tunnel", esp::Mode::Tunnel), ("transport", esp::Mode::Transport)];
 
 pub(crate) const FRAGMENT_WHEN: Words<FragmentWhen> =
     &[("before", FragmentWhen::Before), ("after", FragmentWhen::After)];

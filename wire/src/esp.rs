@@ -1,14 +1,16 @@
 //! ESP on the wire (RFC 4303): the part in clear (section 2: security parameters index and sequence number), algorithms with their
-//! lengths, and keys.
+//! lengths, keys, and the place of ESP in transport mode.
 
 mod secret;
 mod suite;
+mod transport;
 
 pub use secret::{BadHex, Secret};
 pub use suite::{
     Cipher, Direction, EcnUse, Esn, Integrity, LEAST_SPI, Mode, NAT_PORT, SUITES, Standing, Suite, SuiteName,
     TRAILER_LEN, Tfc, Udp,
 };
+pub use transport::{Front, Unfit};
 
 use crate::header::{be32, put};
 

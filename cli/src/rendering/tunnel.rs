@@ -5,7 +5,7 @@ use dataplane::tables::Tunnel;
 use esp::Place;
 use serde_json::{Value, json};
 use wire::Meta;
-use wire::esp::Udp;
+use wire::esp::{Mode, Udp};
 
 use super::Renderer;
 use crate::screen::count;
@@ -69,6 +69,7 @@ impl Renderer<'_> {
         let mut object = json!({
             "direction": met.direction().name(),
             "tunnel": self.interface(sa.interface),
+            "mode": self.tunnel(sa).map(|tunnel| mode_name(tunnel.mode)),
             "spi": sa.spi,
             "algorithm": sa.suite.algorithm(),
             "auth": sa.suite.auth(),
@@ -95,12 +96,16 @@ impl Renderer<'_> {
     }
 
     fn sa(&self, sa: &SaBrief) -> String {
+        let mode = match self.tunnel(sa).map(|tunnel| tunnel.mode) {
+            Some(Mode::Transport) => ", transport mode",
+            _ => "",
+        };
         let within = match self.tunnel(sa).map(|tunnel| tunnel.udp) {
             Some(Udp::Yes) => ", in UDP",
             _ => "",
         };
         format!(
-            "the security association {:#x} of {} ({}{within})",
+            "the security association {:#x} of {} ({}{mode}{within})",
             sa.spi,
             self.interface(sa.interface),
             sa.suite
@@ -109,6 +114,14 @@ impl Renderer<'_> {
 
     fn tunnel(&self, sa: &SaBrief) -> Option<&Tunnel> {
         self.tables.tunnel_at(sa.interface)
+    }
+}
+
+/// The policy's word for a mode.
+fn mode_name(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Tunnel => "tunnel",
+        Mode::Transport => "transport",
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) fn policies(tunnel: &model::Tunnel) -> Vec<Selector> {
     own(tunnel).into_iter().flat_map(left).collect()
 }
 
-fn selector(pair: &SelectorPair<'_>) -> Selector {
+fn selector(pair: &SelectorPair) -> Selector {
     let ports = |ports: Option<PortRange>| ports.map(|of| PortSpan { first: of.first, last: of.last });
     Selector {
         local: of(pair.local.net),

@@ -33,6 +33,7 @@ pub(super) fn compile(policy: &Policy) -> Result<Tunnels, CompileError> {
             interface: PortId(place as u16),
             local: tunnel.local.into(),
             remote: tunnel.remote.into(),
+            mode: tunnel.mode,
             udp: tunnel.udp,
             follow: tunnel.follow,
             fragment: tunnel.fragment,

@@ -2,13 +2,14 @@
 //!
 //! Takes the ESP (RFC 4303) of packets for the gateway's end of a tunnel off, in UDP (RFC 3948) or not, and lets the inner packet go on
 //! as if it had come in by the tunnel's interface. Where several workers share the work, the security association's owner does so.
+//! In transport mode the packet that goes on has the header that was in front of ESP.
 //! Nothing about a packet is believed before its integrity check value has been verified: an unknown index, a number that was received
 //! before and a forged packet change nothing. ESP for other addresses goes on as it is. No answer is ever given to an outer packet.
 
 use esp::format::untrail;
 use esp::{Forged, Packet, Place, SPARE};
 use tally::{Op, Region, Tally};
-use wire::esp::{Direction, EcnUse, Esn, HEADER_LEN, Header, NAT_PORT, Udp};
+use wire::esp::{Direction, EcnUse, Esn, HEADER_LEN, Header, Mode, NAT_PORT, Udp};
 use wire::header::Protocol;
 use wire::meta::Fields;
 use wire::{Family, Frame, Part, PortId, ipv4, ipv6, link_kind, udp};
@@ -24,6 +25,7 @@ use crate::verdict::Reason;
 mod fragments;
 mod path_mtu;
 mod together;
+mod transport;
 
 pub(crate) use path_mtu::Quote;
 
@@ -178,17 +180,25 @@ pub fn is_for_tunnel(frame: &Frame, tables: &Tables) -> bool {
 struct Opened {
     /// Interface of the tunnel.
     interface: PortId,
-    /// The inner packet's bytes within the frame; padding for traffic flow confidentiality may be behind it.
+    /// Its bytes within the frame; padding for traffic flow confidentiality may be behind an inner packet.
     start: usize,
     end: usize,
-    /// Its IP version.
-    family: Family,
+    contents: Contents,
     /// DS field of the outer packet.
     ds_field: u8,
     /// Congestion notification across the tunnel.
     ecn: EcnUse,
     /// Place of a security association that has selectors.
     selective: Option<u32>,
+}
+
+/// What ESP has carried.
+#[derive(Clone, Copy)]
+enum Contents {
+    /// A packet of that IP version.
+    Packet(Family),
+    /// What is behind the headers of a packet in transport mode: its protocol, and the tunnel's number.
+    Payload(Protocol, u16),
 }
 
 /// Verifies and decrypts a packet for an end of a tunnel, and lets what is in it come in.
@@ -294,7 +304,9 @@ fn finish<T: Tally>(
     let tunnel = cx.tables.tunnels.list.get(usize::from(of)).ok_or(Reason::SpiUnknown)?;
     cx.shard.sas.note_bound(news);
     // What is late, or was delayed by somebody, does not tell where the peer is (RFC 7296, section 2.23).
-    if is_latest && cx.shard.sas.is_elsewhere(of, source) && is_end(source, tunnel.udp, cx.tables) {
+    let may_move = tunnel.mode == Mode::Tunnel || source.address == tunnel.remote;
+    if may_move && is_latest && cx.shard.sas.is_elsewhere(of, source) && is_end(source, tunnel.udp, cx.tables)
+    {
         cx.shard.sas.follow(of, source, now);
     }
     spent.map_err(|Expired| Reason::SaExpired)?;
@@ -302,15 +314,16 @@ fn finish<T: Tally>(
     let text = start + HEADER_LEN + usize::from(suite.iv);
     let inner = frame.bytes().get(text..text + text_len).unwrap_or_default();
     let trailer = untrail(inner).map_err(|_| Reason::EspTrailer)?;
-    let family = match trailer.next {
-        Protocol::IPV4 => Family::V4,
-        Protocol::IPV6 => Family::V6,
+    let contents = match (tunnel.mode, trailer.next) {
         // RFC 4303, section 2.6.
-        Protocol::NO_NEXT => return Err(Reason::TunnelDummy),
-        _ => return Err(Reason::EspTrailer),
+        (_, Protocol::NO_NEXT) => return Err(Reason::TunnelDummy),
+        (Mode::Transport, next) => Contents::Payload(next, of),
+        (Mode::Tunnel, Protocol::IPV4) => Contents::Packet(Family::V4),
+        (Mode::Tunnel, Protocol::IPV6) => Contents::Packet(Family::V6),
+        (Mode::Tunnel, _) => return Err(Reason::EspTrailer),
     };
     let (interface, ecn) = (tunnel.interface, tunnel.ecn);
-    Ok(Opened { interface, start: text, end: text + trailer.before, family, ds_field, ecn, selective })
+    Ok(Opened { interface, start: text, end: text + trailer.before, contents, ds_field, ecn, selective })
 }
 
 /// True for an end that packets can be sent to.
@@ -326,15 +339,20 @@ fn enter<T: Tally>(frame: &mut Frame, opened: Opened, cx: &mut Cx<'_, T>) -> Res
     cx.tally.execute(Op::Branch, 6);
     cx.tally.write(Region::Frame, 0, 32);
     cx.tally.write(Region::Meta, 0, 32);
-    let Opened { interface, start, end, family, ds_field, ecn, selective } = opened;
+    let Opened { interface, start, end, contents, ds_field, ecn, selective } = opened;
     frame.truncate(end);
-    frame.pull_front(start);
+    match contents {
+        Contents::Packet(_) => frame.pull_front(start),
+        Contents::Payload(protocol, _) => transport::join(frame, start, protocol, cx.tally)?,
+    }
     let link = link_kind::received(frame.bytes()).ok_or(Reason::EspTrailer)?;
     let header = frame.push_front(link.len()).ok_or(Reason::SlotTooSmall)?;
     header.copy_from_slice(&link);
     parse::inner(frame, interface, cx.tables)?;
-    if frame.meta.family != family {
-        return Err(Reason::EspTrailer);
+    match contents {
+        Contents::Packet(family) if frame.meta.family != family => return Err(Reason::EspTrailer),
+        Contents::Packet(_) => {}
+        Contents::Payload(_, tunnel) => transport::check(frame, tunnel, cx)?,
     }
     // What is behind the inner packet is padding against traffic analysis (RFC 4303, section 2.7).
     frame.truncate(usize::from(frame.meta.end));
@@ -349,7 +367,11 @@ fn enter<T: Tally>(frame: &mut Frame, opened: Opened, cx: &mut Cx<'_, T>) -> Res
             return Err(Reason::TunnelSelector);
         }
     }
-    congestion(frame, ds_field, ecn)
+    match contents {
+        Contents::Packet(_) => congestion(frame, ds_field, ecn),
+        // Its header is the one that was marked.
+        Contents::Payload(..) => Ok(()),
+    }
 }
 
 /// Carries a mark of congestion from the outer header to the inner one (RFC 6040). A sender that knows no marks is told by a loss.

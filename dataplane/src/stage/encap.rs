@@ -1,8 +1,11 @@
 //! `encap`: does it leave by a tunnel?
 //!
-//! Puts a packet that leaves by a tunnel into ESP (RFC 4303, tunnel mode), the outer header in front, and sends it on by the interface that
-//! leads to the peer. The packet has been translated, and class and flow stay its own. A packet that is too large for the tunnel, and may be
-//! fragmented, is fragmented before it is encrypted. Answers are encrypted as packets are.
+//! Puts a packet that leaves by a tunnel into ESP (RFC 4303), the outer header in front, and sends it on by the interface that leads to the
+//! peer. The packet has been translated, and class and flow stay its own. A packet that is too large for the tunnel, and may be fragmented,
+//! is fragmented before it is encrypted. Answers are encrypted as packets are.
+//!
+//! In transport mode the packet's own header stays in front, and what is behind it is encrypted: of whole packets between both ends, and of
+//! no others. One that is too large is fragmented behind `encap`.
 //!
 //! Sequence numbers go in the order of frames. So `run` seals up to the first packet that may take numbers as it leaves (one to be
 //! answered or fragmented, or with another beside it), and leaves those behind it for then. It plans several packets, numbers them, makes
@@ -12,7 +15,7 @@ use esp::format::{self, DontFragment, Layout};
 use esp::{Packet, SPARE};
 use policy::model::{DfBit, FragmentWhen};
 use tally::{Op, Region, Tally};
-use wire::esp::{Esn, HEADER_LEN, HeaderMut, Udp};
+use wire::esp::{Esn, Front, HEADER_LEN, HeaderMut, Mode, Udp};
 use wire::ethernet;
 use wire::header::Protocol;
 use wire::meta::Fields;
@@ -102,9 +105,9 @@ impl Stage for Encap {
     }
 }
 
-/// True for a packet that is fragmented before it is encrypted.
+/// True for a packet that is fragmented before it is encrypted: never in transport mode (RFC 4303, section 3.3.4).
 fn is_fragmented_before(frame: &Frame, tables: &Tables) -> bool {
-    let is_before = |tunnel: &Tunnel| tunnel.fragment == FragmentWhen::Before;
+    let is_before = |tunnel: &Tunnel| tunnel.fragment == FragmentWhen::Before && tunnel.mode == Mode::Tunnel;
     frame.meta.flags & flag::CUT != 0 && tables.tunnel_at(frame.meta.egress).is_some_and(is_before)
 }
 
@@ -243,6 +246,8 @@ struct Job {
     esn: Esn,
     /// Hop of the outer packet.
     hop: u32,
+    /// Headers of the packet that stay in front of ESP, in transport mode.
+    kept: Option<Front>,
     layout: Layout,
     /// Place of the ESP header in the frame.
     esp_at: u16,
@@ -267,24 +272,21 @@ impl Job {
         let tunnel = tables.tunnels.list.get(usize::from(number)).ok_or(Reason::RouteMissing)?;
         let place = selector::carrier(frame, number, cx)?;
         let sa = cx.shard.sas.outbounds(number).get(place).ok_or(Reason::RouteMissing)?;
-        let ds_field = esp::ecn::outer(header::ds_field(frame), tunnel.dscp, tunnel.ecn);
+        let kept = head::kept(frame, tunnel, cx.tally)?;
+        let ds_field = match kept {
+            Some(_) => header::ds_field(frame),
+            None => esp::ecn::outer(header::ds_field(frame), tunnel.dscp, tunnel.ecn),
+        };
         let mtu = cx.shard.hops.get(frame.meta.hop).map_or(0, |own| own.mtu);
-        let inner = usize::from(frame.meta.end.saturating_sub(frame.meta.network));
+        let whole = usize::from(frame.meta.end.saturating_sub(frame.meta.network));
+        let inner = whole - kept_len(kept);
         let layout =
             format::layout(inner, sa.transform.suite(), tunnel.tfc, mtu).ok_or(Reason::SlotTooSmall)?;
-        let esp_at = (ethernet::HEADER_LEN + Head::of(tunnel, sa).len()) as u16;
+        let esp_at = (ethernet::HEADER_LEN + Head::of(tunnel, sa, kept).len()) as u16;
         // `route` lets pass what is larger where it is of IPv6, and each link of IPv6 must carry it.
-        let way_is_narrow = frame.meta.family == Family::V6 && inner > usize::from(mtu);
-        Ok(Job {
-            sa: (number, place),
-            esn: sa.esn,
-            hop,
-            layout,
-            esp_at,
-            ds_field,
-            way_is_narrow,
-            sequence: 0,
-        })
+        let way_is_narrow = frame.meta.family == Family::V6 && whole > usize::from(mtu);
+        let esn = sa.esn;
+        Ok(Job { sa: (number, place), esn, hop, kept, layout, esp_at, ds_field, way_is_narrow, sequence: 0 })
     }
 
     /// Makes room around the inner packet, and writes the trailer and the ESP header.
@@ -293,15 +295,21 @@ impl Job {
         let suite = sa.transform.suite();
         let (esp_at, text_len) = (usize::from(self.esp_at), usize::from(self.layout.text));
         let text_at = esp_at + HEADER_LEN + usize::from(suite.iv);
-        let inner = usize::from(frame.meta.end.saturating_sub(frame.meta.network));
+        let kept = kept_len(self.kept);
+        let inner = usize::from(frame.meta.end.saturating_sub(frame.meta.network)) - kept;
         frame.truncate(usize::from(frame.meta.end));
         frame.pull_front(usize::from(frame.meta.network));
-        make_room(frame, text_at, text_len - inner + usize::from(suite.icv))?;
+        make_room(frame, text_at - kept, text_len - inner + usize::from(suite.icv))?;
         cipher::tell(suite, sa.spi, text_len, esp_at, cx.tally);
         cx.tally.atomic(Region::CipherKey, sa.spi as usize % 64 * SA_BYTES, 8);
         cx.tally.write(Region::Frame, 0, text_at as u32);
-        let next = if frame.meta.family == Family::V4 { Protocol::IPV4 } else { Protocol::IPV6 };
+        let mut next = if frame.meta.family == Family::V4 { Protocol::IPV4 } else { Protocol::IPV6 };
         let bytes = frame.bytes_mut();
+        if let Some(front) = self.kept {
+            bytes.copy_within(text_at - kept..text_at, ethernet::HEADER_LEN);
+            let own = bytes.get(ethernet::HEADER_LEN..).unwrap_or_default();
+            next = front.protocol(own).ok_or(Reason::SlotTooSmall)?;
+        }
         if let Some(text) = bytes.get_mut(text_at..text_at + text_len) {
             format::trailer(text, &self.layout, next);
         }
@@ -330,13 +338,21 @@ impl Job {
         let Hop { interface, mtu, .. } = *cx.shard.hops.get(hop).ok_or(Reason::NeighbourUnknown)?;
         let tunnel = cx.tables.tunnels.list.get(usize::from(self.sa.0)).ok_or(Reason::RouteMissing)?;
         let sa = self.sa(cx).ok_or(Reason::RouteMissing)?;
+        let is_set = frame.meta.flags & flag::DONT_FRAGMENT != 0;
         let df = match tunnel.df {
-            DfBit::Copy if frame.meta.flags & flag::DONT_FRAGMENT == 0 => DontFragment::Clear,
+            // That of the packet, whose header it is.
+            _ if self.kept.is_some() => {
+                if is_set {
+                    DontFragment::Set
+                } else {
+                    DontFragment::Clear
+                }
+            }
+            _ if tunnel.fragment == FragmentWhen::After || way_is_narrow => DontFragment::Clear,
+            DfBit::Copy if !is_set => DontFragment::Clear,
             DfBit::Copy | DfBit::Set => DontFragment::Set,
             DfBit::Clear => DontFragment::Clear,
         };
-        let is_fragmented = tunnel.fragment == FragmentWhen::After || way_is_narrow;
-        let df = if is_fragmented { DontFragment::Clear } else { df };
         let payload_len = self.layout.total;
         let fields = Varying {
             ds_field,
@@ -345,7 +361,7 @@ impl Job {
             id: if df == DontFragment::Clear { (sequence as u32 ^ sa.spi) as u16 } else { 0 },
             payload_len,
         };
-        let head = Head::of(tunnel, sa);
+        let head = Head::of(tunnel, sa, self.kept);
         head.write(frame.bytes_mut(), &fields);
         if tunnel.udp == Udp::Yes && tunnel.local.v6 {
             // Across IPv6 there must be a checksum (RFC 8200, section 8.1): an add for every four bytes, and a fold.
@@ -365,6 +381,10 @@ impl Job {
         (frame.meta.egress, frame.meta.hop) = (interface, hop);
         if link::replace(frame, cx) { Ok(()) } else { Err(Reason::NeighbourUnknown) }
     }
+}
+
+fn kept_len(kept: Option<Front>) -> usize {
+    kept.map_or(0, |front| usize::from(front.len))
 }
 
 /// Hop of the outer packet. The way has been looked up before a packet was changed, and is the same now; that of an answer is looked up

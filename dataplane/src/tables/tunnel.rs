@@ -32,6 +32,8 @@ pub struct Tunnel {
     pub local: Address,
     /// Outer address of the peer.
     pub remote: Address,
+    /// Tunnel mode, or transport mode, in which packets keep their header.
+    pub mode: Mode,
     /// UDP encapsulation.
     pub udp: Udp,
     /// Peers that move.
@@ -66,7 +68,7 @@ impl Tunnel {
     /// Largest inner packet where outer ones have `outer` bytes at most.
     pub(crate) fn inner_mtu(&self, outer: u16) -> u16 {
         let suite = self.out.transform.suite();
-        suite.inner_mtu(outer, self.local.family(), self.udp, Mode::Tunnel).max(policy::tunnel::LEAST_MTU)
+        suite.inner_mtu(outer, self.local.family(), self.udp, self.mode).max(policy::tunnel::LEAST_MTU)
     }
 }
 

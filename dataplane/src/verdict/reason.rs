@@ -162,7 +162,7 @@ pub enum Reason {
     EspTrailer,
     /// The sequence number of an ESP packet was received before, or is left of the window.
     Replayed,
-    /// A fragment of an ESP packet came for the gateway's end of a tunnel.
+    /// A fragment of an ESP packet came for the gateway's end of a tunnel, or one was to leave in transport mode.
     TunnelFragment,
     /// A packet out of a tunnel is ESP for the gateway's end of a tunnel once more.
     TunnelNested,
@@ -660,7 +660,7 @@ impl Reason {
             reason: Reason::EspTrailer,
             name: "esp-trailer",
             cause: "Padding or next header of an ESP packet cannot be, or what it carries is of neither IP version. Its integrity is right.",
-            remedy: "The peer's implementation is at fault, or does not use tunnel mode.",
+            remedy: "The peer's implementation is at fault, or uses another mode than the tunnel's `mode`.",
         },
         Entry {
             reason: Reason::Replayed,
@@ -671,8 +671,8 @@ impl Reason {
         Entry {
             reason: Reason::TunnelFragment,
             name: "tunnel-fragment",
-            cause: "A fragment of a packet for the gateway's end of a tunnel overlaps another, came twice, or is of one of more than 10,240 bytes.",
-            remedy: "If it is no attack, the peer's tunnel needs a smaller MTU, so that its packets cross the way whole.",
+            cause: "A fragment of a packet for the gateway's end of a tunnel overlaps another, came twice, or is of one of more than 10,240 bytes. Or a fragment was to leave by a tunnel in transport mode, which takes whole packets alone.",
+            remedy: "If it is no attack, the peer's tunnel needs a smaller MTU, so that its packets cross the way whole; in transport mode, whoever sends larger datagrams than the tunnel takes.",
         },
         Entry {
             reason: Reason::TunnelNested,

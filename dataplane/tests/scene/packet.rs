@@ -1,7 +1,7 @@
 //! Packets made of bytes, aimed at corners: few hosts and ports, so that flows collide; answers to what left, errors
 //! about it, fragments in any order, broken headers, and time that jumps.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use esp::Packet;
 use esp::format::{layout, trailer};
@@ -93,6 +93,8 @@ pub struct Packets {
     sealed: u32,
     /// The peer's security association.
     peer: Association,
+    /// The gateway's end and the peer's, in transport mode.
+    ends: Option<[IpAddr; 2]>,
     /// Second fragment of a packet of the peer's.
     rest: Option<(PortId, Vec<u8>)>,
 }
@@ -104,7 +106,8 @@ impl Packets {
 
     /// Packets of a scene, whose tunnel's peer seals as this expects it.
     pub fn of(scene: &Scene) -> Packets {
-        Packets { peer: scene.inward, ..Packets::new() }
+        let ends = scene.transport.map(|ends| ends.map(|end| end.parse().unwrap()));
+        Packets { peer: scene.inward, ends, ..Packets::new() }
     }
 
     /// The packet that these bytes stand for.
@@ -118,6 +121,7 @@ impl Packets {
         };
         let (port, mut frame) = match bytes[0] % 16 {
             12 | 13 => self.sealed(bytes),
+            3 | 4 if self.ends.is_some() => fresh(bytes, self.ends.map(|ends| (LOCAL, ends))),
             _ => self.made(bytes),
         };
         spoil(&mut frame, bytes);
@@ -148,7 +152,8 @@ impl Packets {
         }
         let mut inwards = *bytes;
         inwards[1] |= 3;
-        let (port, frame) = if bytes[0] & 16 == 0 { fresh(&inwards) } else { self.made(bytes) };
+        let back = self.ends.map(|[own, peer]| (PortId(WAN), [peer, own]));
+        let (port, frame) = if bytes[0] & 16 == 0 { fresh(&inwards, back) } else { self.made(bytes) };
         let at = ethernet::parse(&frame).map_or(0, |layer| layer.payload_at);
         let number = match bytes[13] % 8 {
             0 => self.sealed.saturating_sub(u32::from(bytes[13] >> 3)),
@@ -157,11 +162,11 @@ impl Packets {
                 self.sealed
             }
         };
-        let sealed = seal(&frame[at..], number, bytes, &self.peer);
+        let sealed = seal(&frame[at..], number, bytes, &self.peer, self.ends);
         if bytes[14] >> 3 == 2 {
             // Once more: ESP within ESP.
             self.sealed += 1;
-            return (port, seal(&sealed[14..], self.sealed, &[0; BYTES], &self.peer));
+            return (port, seal(&sealed[14..], self.sealed, &[0; BYTES], &self.peer, self.ends));
         }
         if bytes[13] >> 5 == 7 {
             if let Some([first, rest]) = halves(&sealed, number as u16) {
@@ -188,7 +193,7 @@ impl Packets {
             15 if bytes[4] < 64 => Some((PortId(WAN), odd_link(bytes))),
             _ => None,
         }
-        .unwrap_or_else(|| fresh(bytes))
+        .unwrap_or_else(|| fresh(bytes, None))
     }
 }
 
@@ -217,9 +222,26 @@ fn halves(frame: &[u8], id: u16) -> Option<[Vec<u8>; 2]> {
     }))
 }
 
-/// Seals an IP packet as the tunnel's peer would.
-fn seal(inner: &[u8], number: u32, bytes: &[u8; BYTES], sa: &Association) -> Vec<u8> {
+/// Header of an IP packet in front of what transport mode seals, and the protocol of that.
+fn header_of(packet: &[u8]) -> Option<(usize, Protocol)> {
+    match packet.first()? >> 4 {
+        4 => Some((usize::from(packet[0] & 15) * 4, Protocol(*packet.get(9)?))),
+        6 => Some((40, Protocol(*packet.get(6)?))),
+        _ => None,
+    }
+}
+
+/// Seals an IP packet as the tunnel's peer would; `ends` are those of transport mode.
+fn seal(
+    inner: &[u8],
+    number: u32,
+    bytes: &[u8; BYTES],
+    sa: &Association,
+    ends: Option<[IpAddr; 2]>,
+) -> Vec<u8> {
     let (spi, suite) = (SPIS[1], sa.suite);
+    let header = ends.and_then(|_| header_of(inner)).filter(|(len, _)| *len <= inner.len());
+    let inner = header.map_or(inner, |(len, _)| &inner[len..]);
     let [cipher, auth] = sa.keys(spi).map(|key| Secret::new(key.into()));
     let transform = esp::expand(suite, &esp::Keys { cipher, auth }, Direction::Out).unwrap();
     let tfc = if bytes[14] & 7 == 0 { Tfc::Multiple(64) } else { Tfc::Off };
@@ -229,6 +251,7 @@ fn seal(inner: &[u8], number: u32, bytes: &[u8; BYTES], sa: &Association) -> Vec
     let at = 12 + usize::from(suite.iv);
     packet[at..at + inner.len()].copy_from_slice(inner);
     let next = match inner.first().map(|byte| byte >> 4) {
+        _ if header.is_some() && bytes[14] >> 3 > 1 => header.unwrap().1,
         Some(6) => Protocol::IPV6,
         _ if bytes[14] >> 3 == 1 => Protocol::NO_NEXT,
         _ if bytes[14] >> 3 == 3 => Protocol::UDP,
@@ -240,11 +263,13 @@ fn seal(inner: &[u8], number: u32, bytes: &[u8; BYTES], sa: &Association) -> Vec
     header.set_sequence(number);
     transform.seal(Packet { bytes: &mut packet, number: number.into(), esn: sa.esn });
     let link = link(bytes[10] & 0x3f);
-    let outer = match PEERS[usize::from(bytes[2] >> 6)].parse().unwrap() {
+    let [_, peer] =
+        ends.unwrap_or_else(|| [OUTSIDE[6].into(), PEERS[usize::from(bytes[2] >> 6)].parse().unwrap()]);
+    let outer = match peer {
         // Behind the tunnel itself.
-        std::net::IpAddr::V4(_) if bytes[15] >= 0xe0 => link.ipv4(OUTSIDE[0].into(), OUTSIDE[6].into()),
-        std::net::IpAddr::V4(peer) => link.ipv4(peer, Ipv4Addr::from(OUTSIDE[6])),
-        std::net::IpAddr::V6(peer) => link.ipv6(peer, OUTSIDE6[3].parse().unwrap()),
+        IpAddr::V4(_) if bytes[15] >= 0xe0 => link.ipv4(OUTSIDE[0].into(), OUTSIDE[6].into()),
+        IpAddr::V4(peer) => link.ipv4(peer, Ipv4Addr::from(OUTSIDE[6])),
+        IpAddr::V6(peer) => link.ipv6(peer, OUTSIDE6[3].parse().unwrap()),
     };
     let outer = outer.ds_field(bytes[15] & 3);
     match bytes[15] >> 2 & 1 {
@@ -254,11 +279,11 @@ fn seal(inner: &[u8], number: u32, bytes: &[u8; BYTES], sa: &Association) -> Vec
     }
 }
 
-/// A packet that has nothing to do with those before it.
-fn fresh(bytes: &[u8; BYTES]) -> (PortId, Vec<u8>) {
+/// A packet that has nothing to do with those before it. `between`: by that port, from the first to the second of these ends.
+fn fresh(bytes: &[u8; BYTES], between: Option<(PortId, [IpAddr; 2])>) -> (PortId, Vec<u8>) {
     let [_, how, from, to, ports, flags, seq, ack, size, part, hops, kind, ..] = *bytes;
     let goes_in = how & 3 == 3;
-    let v6 = how & 4 != 0;
+    let v6 = between.map_or(how & 4 != 0, |(_, [source, _])| source.is_ipv6());
     // The odd addresses stand behind the others, and are seldom chosen.
     let odd = how >> 5 == 7;
     let inside = INSIDE[usize::from(from % if odd { 8 } else { 5 })];
@@ -280,7 +305,7 @@ fn fresh(bytes: &[u8; BYTES]) -> (PortId, Vec<u8>) {
     } else {
         WAN
     };
-    let is_guest = !goes_in && !is_own && inside[2] == 20 && !v6;
+    let is_guest = between.is_none() && !goes_in && !is_own && inside[2] == 20 && !v6;
     let priority = Priority::all().nth(usize::from(size % 16)).unwrap_or_default();
     let link = if is_guest { link.vlan(Tag::customer(20).with_priority(priority)) } else { link };
     let (mut a, b) = (Ipv4Addr::from(inside), Ipv4Addr::from(outside));
@@ -289,7 +314,13 @@ fn fresh(bytes: &[u8; BYTES]) -> (PortId, Vec<u8>) {
         // The source, and the host that it is for.
         (a, inside6) = (OWN[usize::from(from % 4)].into(), OWN6[usize::from(from % 4)].parse().unwrap());
     }
+    let port = between.map_or(port, |(port, _)| port.0);
     let mut packet = match (v6, goes_in) {
+        _ if between.is_some() => match between.unwrap().1 {
+            [IpAddr::V4(from), IpAddr::V4(to)] => link.ipv4(from, to),
+            [IpAddr::V6(from), IpAddr::V6(to)] => link.ipv6(from, to),
+            _ => unreachable!("ends of two IP versions"),
+        },
         (false, false) => link.ipv4(a, b),
         (false, true) => link.ipv4(b, if to & 64 == 0 { a } else { Ipv4Addr::new(203, 0, 113, 2) }),
         (true, false) => link.ipv6(inside6, outside6),
@@ -393,8 +424,8 @@ fn cut_out(whole: &build::Packet<'_>, bytes: &[u8; BYTES]) -> Vec<u8> {
         again = again.vlan(*tag);
     }
     let again = match source {
-        (std::net::IpAddr::V4(from), std::net::IpAddr::V4(to)) => again.ipv4(from, to),
-        (std::net::IpAddr::V6(from), std::net::IpAddr::V6(to)) => again.ipv6(from, to),
+        (IpAddr::V4(from), IpAddr::V4(to)) => again.ipv4(from, to),
+        (IpAddr::V6(from), IpAddr::V6(to)) => again.ipv6(from, to),
         _ => return frame,
     };
     again.fragment(fragment).protocol(protocol).payload(part).to_vec()

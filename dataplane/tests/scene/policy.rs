@@ -26,6 +26,8 @@ pub struct Scene {
     pub is_stateful: bool,
     /// True if there is a tunnel.
     pub has_tunnel: bool,
+    /// Local end and peer of a tunnel in transport mode.
+    pub transport: Option<[&'static str; 2]>,
     /// Security association by which the tunnel's peer sends.
     pub inward: Association,
     /// True if queues never fill, so that it does not matter how frames are put into batches.
@@ -59,6 +61,10 @@ pub fn of(bytes: &[u8; BYTES]) -> Scene {
     let check = ["strict", "loose", "off"][usize::from(strict % 3)];
     let mac = if strict & 8 == 0 { "" } else { "mac = \"02:00:00:00:00:0a\"\n" };
     let mtu = [1500, 1280, 1300, 4000][usize::from(mtu % 4)];
+    let is_transport = has_tunnel && usize::from(suite) / SUITES.len() % 3 == 2;
+    // What is left of a smaller link carries no IPv6.
+    let transport =
+        Some(ends(mode >> 5)).filter(|[local, _]| is_transport && (mtu >= 1_500 || !local.contains(':')));
     let rate =
         ["", "rate = \"1 Mbit/s\"\n", "rate = \"10 Gbit/s\"\n", "rate = \"64 kbit/s\"\noverhead = 0\n"]
             [usize::from(queue / 5 % 4)];
@@ -79,7 +85,7 @@ pub fn of(bytes: &[u8; BYTES]) -> Scene {
             [usize::from(limits >> 6)],
     );
     if has_tunnel {
-        tunnel(&mut text, mode >> 5, rules, mtu, inward, [life, ecmp >> 3]);
+        tunnel(&mut text, [mode >> 5, rules, life, ecmp >> 3], mtu, inward, transport.is_some());
     }
     let via = if ecmp & 1 == 0 {
         "\"203.0.113.1\"".to_owned()
@@ -122,7 +128,7 @@ pub fn of(bytes: &[u8; BYTES]) -> Scene {
         text.push_str("[timeout]\ntcp-half-open = \"1s\"\ntcp-established = \"3s\"\ntcp-closing = \"1s\"\n");
         text.push_str("tcp-reset = \"1s\"\nudp = \"2s\"\nicmp = \"1s\"\nother = \"2s\"\nfragment = \"1s\"\n");
     }
-    Scene { text, translation, is_stateful, has_tunnel, inward, has_room: queue_len == 1024 }
+    Scene { text, translation, is_stateful, has_tunnel, transport, inward, has_room: queue_len == 1024 }
 }
 
 /// Outer address of the tunnel's peer, which the second byte of a packet chooses among, too.
@@ -173,11 +179,22 @@ impl Association {
     }
 }
 
+/// Local end of a tunnel, and its peer.
+fn ends(which: u8) -> [&'static str; 2] {
+    let local = if which & 2 == 0 { "203.0.113.2" } else { "2001:db8:ffff::2" };
+    [local, PEERS[usize::from(which % 4)]]
+}
+
 /// A tunnel to one of the peers, on the link or behind the router, for some of the hosts outside. The text is in the midst of
 /// `[default]`.
-fn tunnel(text: &mut String, which: u8, rules: u8, mtu: u16, sa: Association, [life, how]: [u8; 2]) {
-    let peer = PEERS[usize::from(which % 4)];
-    let local = if which & 2 == 0 { "203.0.113.2" } else { "2001:db8:ffff::2" };
+fn tunnel(
+    text: &mut String,
+    [which, rules, life, how]: [u8; 4],
+    mtu: u16,
+    sa: Association,
+    is_transport: bool,
+) {
+    let [local, peer] = ends(which);
     let mss = if which & 4 == 0 { "" } else { "mss = \"mtu\"\nmtu = 1300\n" };
     // What is left of a smaller link carries no IPv6.
     let six = match mtu {
@@ -222,12 +239,23 @@ fn tunnel(text: &mut String, which: u8, rules: u8, mtu: u16, sa: Association, [l
         );
         (String::new(), selectors)
     };
+    let (routes, selectors) = match is_transport {
+        false => (routes, format!("{fragment}{selectors}{header}{tfc}")),
+        // All between both ends, or one protocol.
+        true if how & 12 == 12 => {
+            let selectors = format!(
+                "mode = \"transport\"\nlocal-net = \"{local}\"\nremote-net = {{ net = \"{peer}\", protocol = \"udp\", port = \"0-1023\" }}\n"
+            );
+            (String::new(), selectors)
+        }
+        true => (String::new(), "mode = \"transport\"\n".to_owned()),
+    };
     let [out, inward] = SPIS;
     let _ = write!(
         text,
-        "\"lan > vpn\" = \"{}\"\n\"vpn > lan\" = \"{}\"\n\"vpn > wan\" = \"accept\"\n\"vpn > vpn\" = \"accept\"\n\
+        "\"vpn > self\" = \"accept\"\n\"lan > vpn\" = \"{}\"\n\"vpn > lan\" = \"{}\"\n\"vpn > wan\" = \"accept\"\n\"vpn > vpn\" = \"accept\"\n\
          [interface.tun]\nzone = \"vpn\"\n{mss}[interface.tun.esp]\nlocal = \"{local}\"\nremote = \"{peer}\"\n\
-         udp = \"{udp}\"\n{fragment}{selectors}legacy = true\n{window}{header}{tfc}{}{}\
+         udp = \"{udp}\"\n{selectors}legacy = true\n{window}{}{}\
          {routes}",
         ["accept", "accept", "accept", "reject"][usize::from(rules >> 5 & 3)],
         ["accept", "reject"][usize::from(rules >> 1 & 1)],

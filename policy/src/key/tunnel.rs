@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
 use config::{Entry, tables};
-use wire::esp::{Direction, EcnUse, Esn, SUITES, Secret, Suite, Tfc, Udp};
+use wire::esp::{Direction, EcnUse, Esn, Mode, SUITES, Secret, Suite, Tfc, Udp};
 
 use super::{Keys, Table};
 use crate::model::{
@@ -81,18 +81,35 @@ fn absorb_list(outer: &mut Table<'_>, entries: Vec<(Entry, bool)>) {
 pub(super) fn tunnel(keys: &mut Keys<'_, '_>, tunnel: &mut Tunnel) {
     keys.required("local", "\"192.0.2.1\"", ADDRESS, &mut tunnel.local);
     keys.required("remote", "\"198.51.100.1\"", ADDRESS, &mut tunnel.remote);
+    keys.key("mode", word::TUNNEL_MODE, &mut tunnel.mode);
     keys.list("local-net", SELECTOR, &mut tunnel.local_net);
     keys.list("remote-net", SELECTOR, &mut tunnel.remote_net);
-    keys.list("direct", PREFIX, &mut tunnel.direct);
     keys.key("udp", word::UDP, &mut tunnel.udp);
     keys.key("follow", Flag(Follow::Yes, Follow::No), &mut tunnel.follow);
-    keys.key("fragment", word::FRAGMENT_WHEN, &mut tunnel.fragment);
     keys.key("window", WINDOW, &mut tunnel.window);
+    match tunnel.mode {
+        Mode::Tunnel => outer_header(keys, tunnel),
+        Mode::Transport => {
+            let why = "packets keep their IP header in transport mode: leave the key out";
+            keys.misplaced(&["direct", "fragment", "df", "dscp", "ecn"], why);
+            // RFC 4303, section 2.7: only what has a length of its own can be told from such padding.
+            keys.misplaced(
+                &["tfc"],
+                "not every protocol tells such padding from its data: leave the key out",
+            );
+        }
+    }
+    keys.key("legacy", Flag(Legacy::Allowed, Legacy::Refused), &mut tunnel.legacy);
+}
+
+/// Keys of tunnel mode: what goes around the tunnel, and what outer headers say.
+fn outer_header(keys: &mut Keys<'_, '_>, tunnel: &mut Tunnel) {
+    keys.list("direct", PREFIX, &mut tunnel.direct);
+    keys.key("fragment", word::FRAGMENT_WHEN, &mut tunnel.fragment);
     keys.key("df", word::DF, &mut tunnel.df);
     keys.key("dscp", TUNNEL_DSCP, &mut tunnel.dscp);
     keys.key("ecn", word::TUNNEL_ECN, &mut tunnel.ecn);
     keys.key("tfc", TFC, &mut tunnel.tfc);
-    keys.key("legacy", Flag(Legacy::Allowed, Legacy::Refused), &mut tunnel.legacy);
 }
 
 /// Keys of `[[interface.NAME.esp.sa]]`.
@@ -182,6 +199,7 @@ pub(super) fn new_tunnel() -> Tunnel {
     Tunnel {
         local: unknown,
         remote: unknown,
+        mode: Mode::Tunnel,
         local_net: Vec::new(),
         remote_net: Vec::new(),
         direct: Vec::new(),

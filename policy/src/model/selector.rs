@@ -1,11 +1,12 @@
 //! Selectors of tunnels (RFC 4301, section 4.4.1.1).
 
 use ipnet::IpNet;
+use wire::esp::Mode;
 
 use super::{PortRange, Protocol, Tunnel};
 
 /// One side of the packets that a tunnel protects.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SelectorEnd {
     /// Addresses.
     pub net: IpNet,
@@ -17,11 +18,11 @@ pub struct SelectorEnd {
 
 /// Both sides of packets that a tunnel protects: of one IP version and one protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SelectorPair<'a> {
+pub struct SelectorPair {
     /// On the gateway's side: source of packets that go into the tunnel.
-    pub local: &'a SelectorEnd,
+    pub local: SelectorEnd,
     /// On the peer's side.
-    pub remote: &'a SelectorEnd,
+    pub remote: SelectorEnd,
     /// Protocol; any where there is none.
     pub protocol: Option<Protocol>,
 }
@@ -33,9 +34,9 @@ impl SelectorEnd {
     }
 }
 
-impl<'a> SelectorPair<'a> {
+impl SelectorPair {
     /// The packets of both sides; `None` if there can be none.
-    pub fn of(local: &'a SelectorEnd, remote: &'a SelectorEnd) -> Option<SelectorPair<'a>> {
+    pub fn of(local: SelectorEnd, remote: SelectorEnd) -> Option<SelectorPair> {
         let is_one_version = local.net.addr().is_ipv4() == remote.net.addr().is_ipv4();
         let protocol = local.protocol.or(remote.protocol);
         let is_one_protocol = remote.protocol.is_none_or(|of| protocol == Some(of));
@@ -43,7 +44,7 @@ impl<'a> SelectorPair<'a> {
     }
 
     /// True if packets may match both, going the same way.
-    pub fn overlaps(&self, other: &SelectorPair<'_>) -> bool {
+    pub fn overlaps(&self, other: &SelectorPair) -> bool {
         let ports = |one: Option<PortRange>, other: Option<PortRange>| match (one, other) {
             (Some(one), Some(other)) => one.first <= other.last && other.first <= one.last,
             _ => true,
@@ -63,13 +64,21 @@ impl<'a> SelectorPair<'a> {
 impl Tunnel {
     /// True if selectors say what goes into the tunnel, rather than routes.
     pub fn is_by_policy(&self) -> bool {
-        !self.local_net.is_empty() || !self.remote_net.is_empty()
+        self.mode == Mode::Transport || !self.local_net.is_empty() || !self.remote_net.is_empty()
     }
 
-    /// Selectors in their order: all of the first local side first.
-    pub fn selectors(&self) -> impl Iterator<Item = SelectorPair<'_>> {
-        let remote = |local| self.remote_net.iter().filter_map(move |remote| SelectorPair::of(local, remote));
-        self.local_net.iter().flat_map(remote)
+    /// Selectors in their order: all of the first local side first. In transport mode, without any, those of both ends.
+    pub fn selectors(&self) -> impl Iterator<Item = SelectorPair> + '_ {
+        let has_none = self.local_net.is_empty() && self.remote_net.is_empty();
+        let ends = (self.mode == Mode::Transport && has_none).then(|| {
+            let [local, remote] = [self.local, self.remote].map(|end| SelectorEnd::of(IpNet::from(end)));
+            SelectorPair { local, remote, protocol: None }
+        });
+        let of = |local: &SelectorEnd| {
+            let local = *local;
+            self.remote_net.iter().filter_map(move |remote| SelectorPair::of(local, *remote))
+        };
+        ends.into_iter().chain(self.local_net.iter().flat_map(of))
     }
 }
 

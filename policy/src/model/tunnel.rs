@@ -4,19 +4,23 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use ipnet::IpNet;
-use wire::esp::{Direction, EcnUse, Esn, Secret, Suite, Tfc, Udp};
+use wire::esp::{Direction, EcnUse, Esn, Mode, Secret, Suite, Tfc, Udp};
 use wire::{Dscp, Nanos};
 
 use super::SelectorEnd;
 
-/// Tunnel of an interface: IP packets in ESP (RFC 4303, tunnel mode) to one peer and from it.
+/// Tunnel of an interface: IP packets in ESP (RFC 4303) to one peer and from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tunnel {
     /// Outer address of the gateway: one of another interface.
     pub local: IpAddr,
     /// Outer address of the peer.
     pub remote: IpAddr,
-    /// Sources of packets that go into the tunnel, wherever routes lead; none where routes do.
+    /// Tunnel mode, or transport mode: then packets between both ends keep their IP header, and fields about outer headers are of no
+    /// effect.
+    pub mode: Mode,
+    /// Sources of packets that go into the tunnel, wherever routes lead; none where routes do, and in transport mode for all that go from
+    /// `local` to `remote`.
     pub local_net: Vec<SelectorEnd>,
     /// Their destinations.
     pub remote_net: Vec<SelectorEnd>,

@@ -89,7 +89,7 @@ fn routed(policy: &Policy) -> HashMap<&str, Space> {
     // Selectors stand in the place of routes.
     for interface in &policy.interfaces {
         let Some(tunnel) = interface.esp.as_ref().filter(|tunnel| tunnel.is_by_policy()) else { continue };
-        let remote = Space::of_ranges(tunnel.remote_net.iter().map(|end| AddressRange::from(end.net)));
+        let remote = Space::of_ranges(tunnel.selectors().map(|pair| AddressRange::from(pair.remote.net)));
         let zone = zones.entry(&interface.zone).or_default();
         *zone = std::mem::take(zone).union(&remote);
     }

@@ -1,6 +1,7 @@
 //! Selectors of policy-based tunnels.
 
 use ipnet::IpNet;
+use wire::esp::Mode;
 
 use super::{In, Validator};
 use crate::diagnostic::Code;
@@ -14,7 +15,7 @@ impl Validator<'_> {
     /// Reports selectors that no packet matches, or that others have been found for before.
     pub(super) fn selectors(&mut self) {
         let policy = self.policy;
-        let mut before: Vec<(&Interface, &Tunnel, SelectorPair<'_>)> = Vec::new();
+        let mut before: Vec<(&Interface, &Tunnel, SelectorPair)> = Vec::new();
         for (index, interface) in policy.interfaces.iter().enumerate() {
             let Some(tunnel) = &interface.esp else { continue };
             let item = Item::Interface(index);
@@ -28,11 +29,13 @@ impl Validator<'_> {
                 self.wrong(Code::BadSelector, item, "remote-net", message, "write larger prefixes");
                 return;
             }
-            self.own_links(item, tunnel);
+            match tunnel.mode {
+                Mode::Tunnel => self.own_links(item, tunnel),
+                Mode::Transport => self.other_ends(item, tunnel),
+            }
             // What goes around a tunnel may well go into another.
-            let around = |of: &Tunnel, one: &SelectorPair<'_>, other: &SelectorPair<'_>| {
-                let has =
-                    |pair: &SelectorPair<'_>| of.direct.iter().any(|net| net.contains(&pair.remote.net));
+            let around = |of: &Tunnel, one: &SelectorPair, other: &SelectorPair| {
+                let has = |pair: &SelectorPair| of.direct.iter().any(|net| net.contains(&pair.remote.net));
                 has(one) || has(other)
             };
             let overlaps = tunnel.selectors().find_map(|own| {
@@ -56,7 +59,7 @@ impl Validator<'_> {
     /// Reports sides that do not go together. True if they do.
     fn sides(&mut self, item: Item, tunnel: &Tunnel) -> bool {
         let (key, message, hint) = match (&tunnel.local_net[..], &tunnel.remote_net[..]) {
-            ([], []) if tunnel.direct.is_empty() => return false,
+            ([], []) if tunnel.direct.is_empty() => return tunnel.is_by_policy(),
             ([], []) => (
                 "direct",
                 "`direct` without selectors".to_owned(),
@@ -66,7 +69,7 @@ impl Validator<'_> {
             (_, []) => ("local-net", "`local-net` without `remote-net`".to_owned(), HALF),
             (local, remote) => {
                 let has_other = |(index, one): (usize, &crate::model::SelectorEnd), others: &[_]| {
-                    let is_alone = others.iter().all(|other| SelectorPair::of(one, other).is_none());
+                    let is_alone = others.iter().all(|other| SelectorPair::of(*one, *other).is_none());
                     is_alone.then_some((index, one.net))
                 };
                 let alone = [("local-net", local, remote), ("remote-net", remote, local)]
@@ -87,12 +90,27 @@ impl Validator<'_> {
         false
     }
 
+    /// Reports selectors of transport mode for other addresses than those of both ends.
+    fn other_ends(&mut self, item: Item, tunnel: &Tunnel) {
+        let sides = [
+            ("local-net", "local", tunnel.local, &tunnel.local_net),
+            ("remote-net", "remote", tunnel.remote, &tunnel.remote_net),
+        ];
+        for (key, of, end, list) in sides {
+            for (index, other) in list.iter().enumerate().filter(|(_, other)| other.net != IpNet::from(end)) {
+                let message = format!("{} is not {end}, the `{of}` of transport mode", other.net);
+                let hint = format!("packets keep their IP header: write \"{end}\", or leave both lists out");
+                self.wrong_in(Code::TransportMode, In { item, key, index }, message, hint);
+            }
+        }
+    }
+
     /// Reports networks of own links whose hosts are on both sides: they would reach neither one another nor the gateway.
     fn own_links(&mut self, item: Item, tunnel: &Tunnel) {
         let policy = self.policy;
         let links = policy.interfaces.iter().filter(|interface| interface.esp.is_none());
         for net in links.flat_map(|interface| &interface.addresses).map(IpNet::trunc) {
-            let is_within = |pair: SelectorPair<'_>| {
+            let is_within = |pair: SelectorPair| {
                 overlap(pair.local.net, net) && overlap(pair.remote.net, net) && pair.protocol.is_none()
             };
             if tunnel.direct.iter().any(|direct| direct.contains(&net)) || !tunnel.selectors().any(is_within)

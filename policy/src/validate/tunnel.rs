@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use ipnet::IpNet;
-use wire::esp::{Direction, Esn, LEAST_SPI, Standing};
+use wire::esp::{Direction, Esn, LEAST_SPI, Mode, Standing};
 
 use super::interface::unusable;
 use super::{In, Validator};
@@ -28,6 +28,9 @@ impl<'a> Validator<'a> {
                     self.way_into(item, interface);
                 }
                 self.room(index, interface, tunnel);
+            }
+            if tunnel.mode == Mode::Transport {
+                self.networks_behind(item, interface);
             }
             self.window(item, tunnel);
             self.fragments(item, tunnel);
@@ -95,13 +98,29 @@ impl<'a> Validator<'a> {
         }
     }
 
+    /// Reports networks behind a tunnel that has none: its packets are those between both ends.
+    fn networks_behind(&mut self, item: Item, interface: &Interface) {
+        let name = &interface.name;
+        let hint = "packets between `local` and `remote` are protected without; for networks write mode = \"tunnel\"";
+        if !interface.addresses.is_empty() {
+            let message = format!("addresses of \"{name}\", whose packets have those of its ends");
+            self.wrong(Code::TransportMode, item, "addresses", message, hint);
+        }
+        for (index, _) in
+            self.policy.routes.iter().enumerate().filter(|(_, route)| leads(&route.target, name))
+        {
+            let message = format!("a route into \"{name}\", which is in transport mode");
+            self.wrong(Code::TransportMode, Item::Route(index), "interface", message, hint);
+        }
+    }
+
     /// Destinations of the routes into a tunnel.
     fn routes_into<'n>(&'n self, name: &'n str) -> impl Iterator<Item = IpNet> + 'n {
-        let leads = move |target: &RouteTarget| match target {
-            RouteTarget::Via(hops) => hops.iter().any(|hop| hop.interface.as_deref() == Some(name)),
-            RouteTarget::Blackhole | RouteTarget::Unreachable => false,
-        };
-        self.policy.routes.iter().filter(move |route| leads(&route.target)).map(|route| route.destination)
+        self.policy
+            .routes
+            .iter()
+            .filter(move |route| leads(&route.target, name))
+            .map(|route| route.destination)
     }
 
     /// Reports outer packets that would have to be fragmented across IPv6.
@@ -116,7 +135,7 @@ impl<'a> Validator<'a> {
     /// Reports a tunnel that has too little room for the packets that are routed into it.
     fn room(&mut self, index: usize, interface: &Interface, tunnel: &Tunnel) {
         let left = mtu(self.policy, index, tunnel);
-        let selected = tunnel.remote_net.iter().map(|end| end.net);
+        let selected = tunnel.selectors().map(|pair| pair.remote.net);
         let routed = self.routes_into(&interface.name).chain(interface.addresses.iter().copied());
         let (least, why) = match routed.chain(selected).any(|net| net.addr().is_ipv6()) {
             true => (1_280, "IPv6 needs 1280"),
@@ -296,6 +315,14 @@ impl<'a> Validator<'a> {
                 sas.map(move |(place, sa)| (Item::Interface(index), place, sa))
             },
         )
+    }
+}
+
+/// True for a target by an interface of that name.
+fn leads(target: &RouteTarget, name: &str) -> bool {
+    match target {
+        RouteTarget::Via(hops) => hops.iter().any(|hop| hop.interface.as_deref() == Some(name)),
+        RouteTarget::Blackhole | RouteTarget::Unreachable => false,
     }
 }
 

@@ -7,7 +7,7 @@ use proptest::option;
 use proptest::prelude::{Just, Strategy, any};
 use proptest::prop_oneof;
 use proptest::sample::select;
-use wire::esp::{Direction, EcnUse, Esn, SUITES, Secret, Tfc, Udp};
+use wire::esp::{Direction, EcnUse, Esn, Mode, SUITES, Secret, Tfc, Udp};
 use wire::{Dscp, Nanos};
 
 use super::address;
@@ -80,36 +80,46 @@ pub(super) fn interface() -> impl Strategy<Value = Interface> {
         })
     };
     let selectors = (vec(end(), 0..3), vec(end(), 0..3), vec(super::prefix(), 0..3));
-    let tunnel = (address(), address(), way, header, selectors, vec(sa, 0..4));
-    (super::interface(), tunnel).prop_map(|(interface, (local, remote, way, header, selectors, sas))| {
-        let (udp, follow, fragment) = way;
-        let (local_net, remote_net, direct) = selectors;
-        let (window, df, dscp, ecn, tfc, legacy) = header;
-        let Interface { name, zone, addresses, mtu, source_check, mss, .. } = interface;
-        Interface {
-            addresses,
-            link: LinkKind::Ip,
-            mtu,
-            source_check,
-            mss,
-            esp: Some(Box::new(Tunnel {
-                local,
-                remote,
-                local_net,
-                remote_net,
-                direct,
-                udp,
-                follow,
-                fragment,
-                window,
-                df,
-                dscp,
-                ecn,
-                tfc,
-                legacy,
-                sas,
-            })),
-            ..Interface::new(&name, &zone)
-        }
-    })
+    let mode = select(&[Mode::Tunnel, Mode::Transport][..]);
+    let tunnel = (address(), address(), mode, way, header, selectors, vec(sa, 0..4));
+    (super::interface(), tunnel).prop_map(
+        |(interface, (local, remote, mode, way, header, selectors, sas))| {
+            let (udp, follow, mut fragment) = way;
+            let (local_net, remote_net, mut direct) = selectors;
+            let (window, mut df, mut dscp, mut ecn, mut tfc, legacy) = header;
+            if mode == Mode::Transport {
+                // There are no keys for them.
+                direct.clear();
+                (fragment, df, dscp) = (FragmentWhen::Before, DfBit::Copy, TunnelDscp::Copy);
+                (ecn, tfc) = (EcnUse::Copy, Tfc::Off);
+            }
+            let Interface { name, zone, addresses, mtu, source_check, mss, .. } = interface;
+            Interface {
+                addresses,
+                link: LinkKind::Ip,
+                mtu,
+                source_check,
+                mss,
+                esp: Some(Box::new(Tunnel {
+                    local,
+                    remote,
+                    mode,
+                    local_net,
+                    remote_net,
+                    direct,
+                    udp,
+                    follow,
+                    fragment,
+                    window,
+                    df,
+                    dscp,
+                    ecn,
+                    tfc,
+                    legacy,
+                    sas,
+                })),
+                ..Interface::new(&name, &zone)
+            }
+        },
+    )
 }
