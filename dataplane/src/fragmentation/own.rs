@@ -2,44 +2,52 @@
 
 use arrayvec::ArrayVec;
 use tally::{Region, Tally};
+use wire::esp::Front;
 use wire::header::Protocol;
-use wire::ipv6::{self, FRAGMENT_HEADER_LEN, HEADER_LEN, HeaderMut};
+use wire::ipv6::{self, FRAGMENT_HEADER_LEN, HEADER_LEN};
 use wire::{Frame, Part, Pool};
 
 use crate::verdict::Reason;
 
 const MORE: u16 = 1;
 
-/// Fragments the IPv6 packet whose header, without extension headers, lies at `network` in `frame` into fragments of at most `mtu` bytes, under
-/// this identification. `frame` becomes the first fragment; the further ones, in order, are added to `fragments`. Returns how many
-/// these are: 0 where the packet is small enough as it is.
+/// Fragments the frame's IPv6 packet into fragments of at most `mtu` bytes, under this identification. What comes before the payload at
+/// `meta.transport` is in each fragment: the header, and extension headers that stay in front. `frame` becomes the first fragment;
+/// the further ones, in order, are added to `fragments`. Returns how many these are: 0 where the packet is small enough as it is.
 ///
 /// # Errors
 /// The frame, `fragments` and `pool` are as they were. [`Reason::SlotTooSmall`]: slots are too few or too small, or `fragments` is.
 /// [`Reason::PacketTooBig`]: `mtu` has no room for headers and 8 bytes. Reasons of a malformed header.
 pub(crate) fn fragment_own<T: Tally, const N: usize>(
     frame: &mut Frame,
-    network: usize,
     mtu: u16,
     identification: u32,
     pool: &mut Pool,
     fragments: &mut ArrayVec<Frame, N>,
     tally: &mut T,
 ) -> Result<usize, Reason> {
+    let network = usize::from(frame.meta.network);
     let packet = frame.bytes().get(network..).ok_or(Reason::Ipv6Truncated)?;
     let header = ipv6::Header::of(packet).ok_or(Reason::Ipv6Truncated)?;
-    let (end, protocol) = (HEADER_LEN + usize::from(header.payload_len()), header.next_header());
+    if header.version() != 6 {
+        return Err(Reason::Ipv6Version);
+    }
+    let end = HEADER_LEN + usize::from(header.payload_len());
     if end > packet.len() {
         return Err(Reason::Ipv6PayloadLength);
     }
     if end <= usize::from(mtu) {
         return Ok(0);
     }
-    let room = usize::from(mtu).saturating_sub(HEADER_LEN + FRAGMENT_HEADER_LEN) & !7;
+    let payload = usize::from(frame.meta.transport);
+    let len = payload.checked_sub(network).ok_or(Reason::Ipv6HeaderChain)?;
+    let front = Front::ending_at(packet, len as u16).ok_or(Reason::Ipv6HeaderChain)?;
+    let protocol = front.protocol(packet).ok_or(Reason::Ipv6HeaderChain)?;
+    let room = (network + usize::from(mtu)).saturating_sub(payload + FRAGMENT_HEADER_LEN) & !7;
     if room == 0 {
         return Err(Reason::PacketTooBig);
     }
-    let own = Own { network, end: network + end, room, protocol, identification };
+    let own = Own { network, front, end: network + end, room, protocol, identification };
     let before = fragments.len();
     let made = own.make_fragments(frame, pool, fragments, tally);
     if made.is_err() {
@@ -55,10 +63,13 @@ pub(crate) fn fragment_own<T: Tally, const N: usize>(
 /// Fragmentation of one packet.
 struct Own {
     network: usize,
+    /// Headers that are in each fragment.
+    front: Front,
     /// End of the packet in the frame.
     end: usize,
     /// Bytes of payload in each fragment but the last: a multiple of 8.
     room: usize,
+    /// Protocol of the payload.
     protocol: Protocol,
     identification: u32,
 }
@@ -71,7 +82,7 @@ impl Own {
         fragments: &mut ArrayVec<Frame, N>,
         tally: &mut T,
     ) -> Result<(), Reason> {
-        let payload = self.network + HEADER_LEN;
+        let payload = self.payload();
         let mut at = payload + self.room;
         while at < self.end {
             let len = self.room.min(self.end - at);
@@ -104,7 +115,7 @@ impl Own {
     /// Makes the frame the first fragment. With the fragment header it is no longer than the MTU, and so than the packet was: bytes
     /// move to where others were.
     fn shorten<T: Tally>(&self, frame: &mut Frame, tally: &mut T) {
-        let payload = self.network + HEADER_LEN;
+        let payload = self.payload();
         let end = payload + self.room;
         frame.truncate(end + FRAGMENT_HEADER_LEN);
         let bytes = frame.bytes_mut();
@@ -114,18 +125,18 @@ impl Own {
         frame.meta.end = frame.len() as u16;
         frame.meta.part = Part::First;
         tally.instructions(16 + self.room as u32 / 2);
-        tally.write(Region::Frame, self.network, (HEADER_LEN + FRAGMENT_HEADER_LEN + self.room) as u32);
+        tally.write(Region::Frame, self.network, (frame.len() - self.network) as u32);
     }
 
-    /// Writes the fields of the fixed header that differ, and the fragment header.
+    /// Place of the payload in the frame.
+    fn payload(&self) -> usize {
+        self.network + usize::from(self.front.len)
+    }
+
+    /// Writes the fields of the headers that differ, and the fragment header.
     fn head(&self, bytes: &mut [u8], offset: usize, more: u16) {
-        let payload_len = (bytes.len() - self.network - HEADER_LEN) as u16;
-        let packet = &mut bytes[self.network..];
-        if let Some(mut header) = HeaderMut::of(packet) {
-            header.set_payload_len(payload_len);
-            header.set_next_header(Protocol::FRAGMENT);
-        }
-        let header = &mut packet[HEADER_LEN..HEADER_LEN + FRAGMENT_HEADER_LEN];
+        self.front.lead_to(&mut bytes[self.network..], Protocol::FRAGMENT);
+        let header = &mut bytes[self.payload()..][..FRAGMENT_HEADER_LEN];
         header[..2].copy_from_slice(&[self.protocol.0, 0]);
         // A multiple of 8, in units of 8, above three bits.
         header[2..4].copy_from_slice(&(offset as u16 | more).to_be_bytes());

@@ -46,13 +46,12 @@ impl Stage for Fragment {
             return Step::Drop(Reason::SlotTooSmall);
         }
         let mut parts: ArrayVec<Frame, MOST_PARTS> = ArrayVec::new();
-        let network = usize::from(frame.meta.network);
         let made = if frame.meta.family == Family::V4 {
-            fragment(frame, network, hop.mtu, cx.pool, &mut parts, cx.tally)
+            fragment(frame, usize::from(frame.meta.network), hop.mtu, cx.pool, &mut parts, cx.tally)
         } else {
             // Less than this no link on the way has (RFC 8200, section 5).
             let mtu = hop.mtu.min(LEAST_MTU_V6);
-            fragment_own(frame, network, mtu, identification(frame), cx.pool, &mut parts, cx.tally)
+            fragment_own(frame, mtu, identification(frame), cx.pool, &mut parts, cx.tally)
         };
         match made {
             Ok(further) => {
