@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 const FLOORS: &[(&str, u64)] = &[
     ("tally", 0),
     ("config", 0),
+    ("ipsecmb", 0),
     ("wire", 1),
     ("ciphers", 1),
     ("lookup", 2),
