@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use dataplane::Replay;
@@ -12,14 +11,22 @@ use esp::wireshark::{self, Check, TableSa};
 use esp::{Packet, SPARE, Transform, sequence};
 use serde_json::{Value, json};
 use wire::capture::{CaptureError, PcapngWriter, Record};
-use wire::esp::{Direction, Esn, HEADER_LEN, Header, NAT_PORT, Suite};
+use wire::esp::{Direction, Esn, HEADER_LEN, Header, Suite};
 use wire::ethernet::{self, EtherType};
-use wire::header::Protocol;
-use wire::{LinkKind, Nanos, ipv4, ipv6, link_kind, udp};
+use wire::{LinkKind, Nanos, link_kind};
 use zeroize::Zeroizing;
 
 use crate::failure::{Failure, InputError};
 use crate::screen::{self, count};
+
+mod fragment;
+mod outer;
+
+use fragment::Fragments;
+use outer::Outer;
+
+/// ESP within ESP, at most: what is deeper stays as it is.
+const DEPTH: usize = 4;
 
 /// The file of inner packets.
 pub(crate) const FILE: &str = "decrypted.pcapng";
@@ -30,8 +37,10 @@ pub(crate) struct Decryptor {
     sas: Vec<Known>,
     by_spi: HashMap<u32, Vec<usize>>,
     out: Option<PcapngWriter>,
-    /// Packets that an association was for, but not whole: fragments, or cut by the capture.
-    partial: u64,
+    /// Outer packets that come in fragments.
+    fragments: Fragments,
+    /// Packets that an association was for, and that the capture has cut.
+    cut: u64,
     failed: Option<CaptureError>,
 }
 
@@ -60,16 +69,6 @@ enum Fault {
     Form,
 }
 
-/// Outer packet of ESP.
-struct Outer<'a> {
-    source: IpAddr,
-    destination: IpAddr,
-    /// The IP packet from its header on.
-    packet: &'a [u8],
-    /// ESP, from its header to the ICV.
-    esp: &'a [u8],
-}
-
 impl Decryptor {
     /// Reads a table. Every line that cannot be read is told.
     pub(crate) fn read(path: &Path) -> Result<Decryptor, Failure> {
@@ -93,7 +92,15 @@ impl Decryptor {
         if known.is_empty() {
             return Err(InputError::Associations { path: path.to_owned(), lines: 0 }.into());
         }
-        Ok(Decryptor { path: path.to_owned(), sas: known, by_spi, out: None, partial: 0, failed: None })
+        Ok(Decryptor {
+            path: path.to_owned(),
+            sas: known,
+            by_spi,
+            out: None,
+            fragments: Fragments::default(),
+            cut: 0,
+            failed: None,
+        })
     }
 
     /// The table.
@@ -117,32 +124,80 @@ impl Decryptor {
 
     /// Decrypts a frame as it was captured, if it has ESP of an association; `len` is its length on the wire.
     pub(crate) fn take(&mut self, at: Nanos, frame: &[u8], len: u32) {
-        let Some(outer) = outer(frame) else { return };
-        let Some(header) = Header::of(outer.esp) else { return };
-        let Some(places) = self.by_spi.get(&header.spi()) else { return };
-        let ends =
-            |known: &Known| known.sa.source.has(outer.source) && known.sa.destination.has(outer.destination);
-        let Some(place) = places.iter().copied().find(|place| ends(&self.sas[*place])) else { return };
-        if (len as usize) > frame.len() || outer.is_fragment() {
-            self.partial += 1;
+        let Ok(layer) = ethernet::parse(frame) else { return };
+        if !matches!(layer.ethertype, EtherType::IPV4 | EtherType::IPV6) {
             return;
         }
+        if (len as usize) > frame.len() {
+            let known = Outer::of(layer.payload).and_then(|outer| self.place_of(&outer));
+            self.cut += u64::from(known.is_some());
+            return;
+        }
+        let whole = self.fragments.take(layer.payload, at);
+        let Some(packet) =
+            whole.as_deref().or(Some(layer.payload)).filter(|packet| !fragment::is_one(packet))
+        else {
+            return;
+        };
+        let mut opened = Vec::new();
+        let mut inner = self.open(packet, &mut opened);
+        // ESP within ESP, which may have been fragmented in between.
+        while let Some(packet) = &inner {
+            let whole = self.fragments.take(packet, at);
+            let next = whole.as_deref().unwrap_or(packet);
+            if opened.len() == DEPTH || !self.is_known(next) {
+                break;
+            }
+            let before = opened.len();
+            let deeper = self.open(next, &mut opened);
+            if opened.len() == before {
+                break;
+            }
+            inner = deeper;
+        }
+        if let Some(inner) = inner {
+            self.write(at, &inner, opened.join(", "));
+        }
+    }
+
+    /// Place of the association of an outer packet.
+    fn place_of(&self, outer: &Outer<'_>) -> Option<usize> {
+        let places = self.by_spi.get(&Header::of(outer.esp)?.spi())?;
+        let ends =
+            |known: &Known| known.sa.source.has(outer.source) && known.sa.destination.has(outer.destination);
+        places.iter().copied().find(|place| ends(&self.sas[*place]))
+    }
+
+    /// True for a whole packet of ESP of an association.
+    fn is_known(&self, packet: &[u8]) -> bool {
+        !fragment::is_one(packet) && Outer::of(packet).and_then(|outer| self.place_of(&outer)).is_some()
+    }
+
+    /// Opens a packet of ESP: the inner packet, if there is one. What is said of it is added to `opened`.
+    fn open(&mut self, packet: &[u8], opened: &mut Vec<String>) -> Option<Vec<u8>> {
+        let outer = Outer::of(packet)?;
+        let place = self.place_of(&outer)?;
         let known = &mut self.sas[place];
         match known.open(&outer) {
             Ok((number, inner)) => {
                 known.counts.decrypted += 1;
-                let (Some(out), Some(inner), None) = (&mut self.out, inner, &self.failed) else { return };
                 let Outer { source, destination, .. } = outer;
-                let comment = format!("esp {source} > {destination} sa {:#x} num {number}", header.spi());
-                // The writer takes frames, and leaves the header of a link without one out.
-                let link = link_kind::received(&inner).unwrap_or_default();
-                let framed = [&link[..], &inner].concat();
-                let record = Record { comment: Some(comment.into()), ..Record::new(at, &framed) };
-                self.failed = out.write(&record).err();
+                opened.push(format!("esp {source} > {destination} sa {:#x} num {number}", known.sa.spi));
+                return inner;
             }
             Err(Fault::Icv) => known.counts.icv_wrong += 1,
             Err(Fault::Form) => known.counts.malformed += 1,
         }
+        None
+    }
+
+    fn write(&mut self, at: Nanos, inner: &[u8], comment: String) {
+        let (Some(out), None) = (&mut self.out, &self.failed) else { return };
+        // The writer takes frames, and leaves the header of a link without one out.
+        let link = link_kind::received(inner).unwrap_or_default();
+        let framed = [&link[..], inner].concat();
+        let record = Record { comment: Some(comment.into()), ..Record::new(at, &framed) };
+        self.failed = out.write(&record).err();
     }
 
     /// Writes out what is still buffered.
@@ -171,7 +226,8 @@ impl Decryptor {
         for (number, what) in [
             (icv_wrong, "failed the integrity check"),
             (malformed, "had no form that decrypts (other algorithms, or NULL cut short)"),
-            (self.partial, "were not whole: outer fragments, or cut by the capture"),
+            (self.cut, "were cut by the capture"),
+            (self.fragments.left(), "were fragments without the others"),
         ] {
             if number > 0 {
                 text.push_str(&format!("; {number} {what}"));
@@ -312,83 +368,4 @@ impl Known {
         }
         Err(Fault::Icv)
     }
-}
-
-impl Outer<'_> {
-    fn is_fragment(&self) -> bool {
-        match self.packet.first().map(|first| first >> 4) {
-            Some(4) => ipv4::Header::of(self.packet).is_some_and(|header| header.fragment().is_some()),
-            _ => ipv6::parse(self.packet).is_ok_and(|packet| packet.extensions.fragment.is_some()),
-        }
-    }
-
-    /// Inner packet of a text; none of a dummy packet. Of transport mode: the outer header, as it would be without ESP.
-    fn inner(&self, text: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
-        let trailer = esp::format::untrail(text).map_err(|_| Fault::Form)?;
-        let payload = text.get(..trailer.before).ok_or(Fault::Form)?;
-        // Behind the packet there may be padding against traffic analysis.
-        let whole = |len: usize| payload.get(..len).map(<[u8]>::to_vec).ok_or(Fault::Form);
-        Ok(Some(match trailer.next {
-            Protocol::NO_NEXT => return Ok(None),
-            Protocol::IPV4 => {
-                let header = ipv4::Header::of(payload).ok_or(Fault::Form)?;
-                whole(usize::from(header.total_len()))?
-            }
-            Protocol::IPV6 => {
-                let header = ipv6::Header::of(payload).ok_or(Fault::Form)?;
-                whole(ipv6::HEADER_LEN + usize::from(header.payload_len()))?
-            }
-            next => self.without_esp(next, payload)?,
-        }))
-    }
-
-    fn without_esp(&self, next: Protocol, payload: &[u8]) -> Result<Vec<u8>, Fault> {
-        let is_v4 = self.packet.first().is_some_and(|first| first >> 4 == 4);
-        let header_len = match ipv4::Header::of(self.packet) {
-            Some(header) if is_v4 => header.header_len(),
-            _ => ipv6::HEADER_LEN,
-        };
-        let mut packet = self.packet.get(..header_len).ok_or(Fault::Form)?.to_vec();
-        packet.extend_from_slice(payload);
-        let len = packet.len() as u16;
-        if is_v4 {
-            packet[2..4].copy_from_slice(&len.to_be_bytes());
-            packet[9] = next.0;
-            ipv4::fill_checksum(&mut packet);
-        } else if let Some(mut header) = ipv6::HeaderMut::of(&mut packet) {
-            header.set_payload_len(len - ipv6::HEADER_LEN as u16);
-            header.set_next_header(next);
-        }
-        Ok(packet)
-    }
-}
-
-/// The ESP of a frame, in UDP or not.
-fn outer(frame: &[u8]) -> Option<Outer<'_>> {
-    let layer = ethernet::parse(frame).ok()?;
-    let packet = layer.payload;
-    let (source, destination, protocol, payload): (IpAddr, IpAddr, _, _) = match layer.ethertype {
-        EtherType::IPV4 => {
-            let parsed = ipv4::parse_prefix(packet).ok()?;
-            (parsed.header.src().into(), parsed.header.dst().into(), parsed.header.protocol(), parsed.payload)
-        }
-        EtherType::IPV6 => {
-            let parsed = ipv6::parse_prefix(packet).ok()?;
-            (parsed.header.src().into(), parsed.header.dst().into(), parsed.protocol(), parsed.payload)
-        }
-        _ => return None,
-    };
-    let esp = match protocol {
-        Protocol::ESP => payload,
-        Protocol::UDP => {
-            let header = udp::Header::of(payload)?;
-            // The port of the end that is not behind the NAT.
-            if header.sport() != NAT_PORT && header.dport() != NAT_PORT {
-                return None;
-            }
-            payload.get(udp::HEADER_LEN..usize::from(header.length()).min(payload.len()))?
-        }
-        _ => return None,
-    };
-    Some(Outer { source, destination, packet, esp })
 }

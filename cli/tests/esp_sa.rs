@@ -5,6 +5,7 @@ mod run;
 mod tunnel;
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use esp::{Keys, SPARE, format, wireshark};
@@ -13,6 +14,7 @@ use serde_json::{Value, json};
 use tunnel::{capture, link, raw, skip};
 use wire::esp::{Direction, Esn, HEADER_LEN, HeaderMut, Secret, Suite, Tfc};
 use wire::header::Protocol;
+use wire::ipv4;
 
 const PEER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 2);
 const OFFICE: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 2);
@@ -180,6 +182,133 @@ fn all_forms_are_decrypted_whoever_sent_them() {
     );
     // Its sum is that of the inner packet: addresses inside were others.
     assert_eq!((&packets[1][..26], &packets[1][28..]), (&transport[..26], &transport[28..]));
+}
+
+/// Cuts an IPv4 frame into fragments of so many bytes of payload.
+fn fragments(frame: &[u8], size: usize, id: u16) -> Vec<Vec<u8>> {
+    let (head, payload) = frame.split_at(14 + 20);
+    let last = payload.len().div_ceil(size) - 1;
+    let cut = |(place, piece): (usize, &[u8])| {
+        let mut fragment = [head, piece].concat();
+        let mut header = ipv4::HeaderMut::of(&mut fragment[14..]).unwrap();
+        header.set_total_len(20 + piece.len() as u16);
+        header.set_id(id);
+        let more = if place < last { 0x2000 } else { 0 };
+        header.set_flags_and_offset(more | (place * size / 8) as u16);
+        ipv4::fill_checksum(&mut fragment[14..]);
+        fragment
+    };
+    payload.chunks(size).enumerate().map(cut).collect()
+}
+
+#[test]
+fn esp_within_esp_is_decrypted_again_and_fragments_are_put_together() {
+    let room = Room::new("esp-sa-nested");
+    let policy = room.write("policy.toml", office());
+    let sas: Vec<Sa> = (1..=6).map(|of| Sa::new("aes128-gcm", None, 0x9000 + of)).collect();
+    let unknown = Sa::new("aes128-gcm", None, 0x9100);
+    // The first one is the innermost.
+    let nested = |sas: &[&Sa], number: u64, port: u16| {
+        let (last, within) = sas.split_last().unwrap();
+        let packet = within
+            .iter()
+            .fold(inner(port), |packet, sa| sa.frame(number, Protocol::IPV4, &packet)[14..].to_vec());
+        last.frame(number, Protocol::IPV4, &packet)
+    };
+    let transport = {
+        // ESP of transport mode, in a tunnel: the header of the packet within is the one of its ends.
+        let esp = sas[0].frame(9, Protocol::UDP, &inner(4)[20..]);
+        sas[1].frame(9, Protocol::IPV4, &esp[14..])
+    };
+    let many: Vec<&Sa> = sas.iter().collect();
+    let mut frames = vec![
+        nested(&[&sas[0], &sas[1]], 1, 1),
+        nested(&many[..4], 2, 2),
+        nested(&many[..5], 3, 3),
+        transport,
+    ];
+    // In any order, some twice; another one's between; one of which a fragment is missing.
+    let [cut, other, missing] = [(4, 7), (5, 8), (6, 9)]
+        .map(|(number, id)| fragments(&nested(&[&sas[0], &sas[1]], number, number as u16 + 1), 40, id));
+    assert!(cut.len() > 3);
+    frames.extend(cut.iter().rev().take(cut.len() - 1).cloned());
+    frames.push(cut[1].clone());
+    frames.extend(other.clone());
+    frames.push(cut[0].clone());
+    frames.extend(missing.iter().skip(1).cloned());
+    // What is within is in fragments of its own: each has come as a packet of the outer tunnel.
+    let within = fragments(&sas[0].frame(7, Protocol::IPV4, &inner(8)), 48, 11);
+    frames.extend(
+        within.iter().zip(7..).map(|(piece, number)| sas[1].frame(number, Protocol::IPV4, &piece[14..])),
+    );
+    frames.push(nested(&[&unknown, &sas[1]], 20, 9));
+    let input = format!("wan={}", capture(&room, "in.pcapng", &frames));
+    let lines: Vec<String> = sas.iter().map(Sa::line).collect();
+    let json = replay(&room, &policy, &input, &room.write("esp_sa", lines.join("\n")));
+    let found = raw(&room.path("out/decrypted.pcapng"));
+    let packets: Vec<&[u8]> = found.iter().map(|(packet, _)| &packet[..]).collect();
+    let whole = |port: u16| inner(port);
+    let deep = sas[0].frame(3, Protocol::IPV4, &inner(3))[14..].to_vec();
+    let mut expected = vec![whole(1), whole(2), deep];
+    expected.push(link().ipv4(PEER, OFFICE).udp(4, 5_060).payload(b"hello, office").to_vec()[14..].to_vec());
+    expected.extend([whole(6), whole(5)]);
+    expected.extend(within[..within.len() - 1].iter().map(|piece| piece[14..].to_vec()));
+    expected.push(whole(8));
+    expected.push(unknown.frame(20, Protocol::IPV4, &inner(9))[14..].to_vec());
+    // Of transport mode the sum is that of other addresses.
+    let same = |found: &[u8], expected: &[u8], place: usize| match place {
+        3 => found[..26] == expected[..26] && found[28..] == expected[28..],
+        _ => found == expected,
+    };
+    assert_eq!(packets.len(), expected.len(), "{json:#}");
+    for (place, (found, expected)) in packets.iter().zip(&expected).enumerate() {
+        assert!(same(found, expected, place), "{place}: {found:02x?} for {expected:02x?}");
+    }
+    let of = |spi: u32, number: u32| format!("esp 198.51.100.2 > 203.0.113.2 sa {spi:#x} num {number}");
+    assert_eq!(found[0].1, format!("{}, {}", of(0x9002, 1), of(0x9001, 1)));
+    assert_eq!(found[2].1, [5, 4, 3, 2].map(|at| of(0x9000 + at, 3)).join(", "));
+    let notes = json["notes"].to_string();
+    assert!(notes.contains(&format!("{} were fragments without the others", missing.len() - 1)), "{notes}");
+}
+
+/// Captures of tcpdump's own tests, with their keys: pings in ESP, and in ESP within ESP whose inner end is another. What they say is
+/// known from there.
+#[test]
+fn real_captures_are_decrypted_to_the_last_ping() {
+    let data = std::env::var_os("WIRERATE_DATA").map_or_else(|| root().join("../shared/data"), PathBuf::from);
+    let captures = data.join("captures");
+    let line = |destination: &str, spi: &str, cipher: &str, key: &str| {
+        format!(
+            "\"IPv4\",\"192.1.2.23\",\"{destination}\",\"{spi}\",\"{cipher}\",\"0x{key}\",\"ANY 96 bit authentication [no checking]\",\"0x\"\n"
+        )
+    };
+    let triple = "TripleDES-CBC [RFC2451]";
+    let outer = line("192.1.2.45", "0x12345678", triple, "43434545464649494a4a4c4c4f4f51515252545457575840");
+    let inner = line("192.0.1.1", "0xabcdabcd", triple, "434545464649494a4a4c4c4f4f5151525254545757584043");
+    let aes = "aaaabbbbccccdddd4043434545464649494a4a4c4c4f4f515152525454575758";
+    let single = line("192.1.2.45", "0xd1234567", "AES-CBC [RFC3602]", aes);
+    let room = Room::new("esp-sa-real");
+    let policy = room.write("policy.toml", office());
+    for (file, table, depth) in
+        [("08-sunrise-sunset-aes.pcap", single, 1), ("08-sunrise-sunset-esp2.pcap", outer + &inner, 2)]
+    {
+        let path = captures.join(file);
+        if !path.exists() {
+            eprintln!("SKIPPED: no {}; set WIRERATE_DATA", path.display());
+            continue;
+        }
+        let input = format!("wan={}", path.display());
+        let json = replay(&room, &policy, &input, &room.write("esp_sa", table));
+        let found = raw(&room.path("out/decrypted.pcapng"));
+        assert_eq!(found.len(), 8, "{file}: {json:#}");
+        for (place, (packet, comment)) in (0..).zip(&found) {
+            assert_eq!((packet.len(), packet[9], packet[20]), (84, 1, 8), "{file}");
+            assert_eq!(packet[12..20], [192, 0, 2, 1, 192, 0, 1, 1], "{file}");
+            let word = |at: usize| u16::from_be_bytes([packet[at], packet[at + 1]]);
+            assert_eq!((word(24), word(26)), (28_416, 1_280 + 256 * place), "{file}");
+            assert_eq!(comment.matches("esp 192.1.2.23").count(), depth, "{comment}");
+        }
+    }
 }
 
 #[test]

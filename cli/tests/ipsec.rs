@@ -291,7 +291,7 @@ fn an_explanation_has_the_association_and_both_headers() {
     let sa = &stage(&json, "encap")["sa"];
     // 48 bytes and a trailer of 2, padded by 2; around that 20 of IP, 8 of ESP, 8 of the IV, 16 of the ICV.
     let expected = serde_json::json!({
-        "direction": "out", "tunnel": "site-b", "spi": 0x1001, "algorithm": "aes128-gcm", "auth": null,
+        "direction": "out", "tunnel": "site-b", "mode": "tunnel", "spi": 0x1001, "algorithm": "aes128-gcm", "auth": null,
         "number": 1, "mtu": 1446, "overhead": 56,
         "outer": {
             "words": "esp 203.0.113.2 > 198.51.100.2 sa 0x1001 num 1 dscp ef ttl 64 length 104",
