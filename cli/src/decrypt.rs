@@ -303,6 +303,7 @@ impl Known {
             suite,
             keys: &sa.keys,
             selectors: &[],
+            agreed: None,
         };
         let added = SaAddition::new(tables, &request).and_then(|addition| {
             if let Some(destination) = replaced {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use esp::{Transform, Window};
 use foldhash::fast::RandomState;
-use wire::esp::{Direction, Esn};
+use wire::esp::{Direction, Esn, Udp};
 use wire::{Nanos, PortId};
 
 use crate::stage::decap::Quote;
@@ -29,8 +29,8 @@ mod reload;
 mod sequence;
 mod stand_in;
 
-pub use change::{Prepared, RetiredSa, SaAddition, SaChange, SaError, SaId, SaRefused, SaRequest};
-pub use count::{SaErrors, SaView};
+pub use change::{Agreed, Prepared, RetiredSa, SaAddition, SaChange, SaError, SaId, SaRefused, SaRequest};
+pub use count::{SaErrors, SaView, Standing};
 pub use esp::{Fingerprint, Keys};
 use event::Events;
 pub use event::{SaEvent, SaNews};
@@ -68,6 +68,8 @@ pub struct Sas {
     outbound: Vec<Vec<Outbound>>,
     /// Ends that the peers of tunnels were last seen at, by the number of the tunnel.
     followed: Vec<Followed>,
+    /// Latest event of a packet that nothing carries, by the number of the tunnel.
+    missed: Vec<Option<Nanos>>,
     /// News that nobody has taken yet.
     events: Events,
     learnt: Learnt,
@@ -82,6 +84,8 @@ pub enum Origin {
     Policy,
     /// Added at run time: it stays as long as its tunnel, until it is deleted.
     Added,
+    /// An IKE daemon: the same.
+    Ike,
 }
 
 /// Security association of packets that come in.
@@ -92,6 +96,8 @@ pub struct Inbound {
     pub spi: u32,
     /// Outer destination.
     pub destination: Address,
+    /// UDP encapsulation.
+    pub(crate) udp: Udp,
     /// Extended sequence numbers.
     pub esn: Esn,
     /// Algorithms and keys.
@@ -127,6 +133,10 @@ pub(crate) struct Way {
 pub struct Outbound {
     /// Security parameters index.
     pub spi: u32,
+    /// Outer destination, where the peer has not moved: part of its name.
+    destination: Address,
+    /// UDP encapsulation.
+    pub(crate) udp: Udp,
     /// Extended sequence numbers.
     pub esn: Esn,
     /// Algorithms and keys.
@@ -155,6 +165,7 @@ impl Inbound {
             tunnel: number,
             spi: spec.spi,
             destination: tunnel.local,
+            udp: spec.udp,
             esn: spec.esn,
             life: Life::new(spec.soft, spec.hard),
             errors: SaErrors::default(),
@@ -223,6 +234,7 @@ impl Inbound {
     #[cold]
     pub(crate) fn note(&mut self, reason: Reason) {
         self.errors.note(reason);
+        self.sequence.used.refuse(reason);
     }
 }
 
@@ -234,13 +246,15 @@ impl Outbound {
             life: Life::new(spec.soft, spec.hard),
             errors: SaErrors::default(),
             spi: spec.spi,
+            destination: spec.peer.address,
+            udp: spec.udp,
             esn: spec.esn,
             transform: Arc::clone(&spec.transform),
             sequence: Arc::clone(&spec.sequence),
             selectors: Arc::clone(&spec.selectors),
-            peer: Peer::of(tunnel),
+            peer: spec.peer,
             way: None,
-            given: Given::of(tunnel),
+            given: Given::new(spec.peer, tunnel),
             fingerprint: spec.fingerprint,
             origin: Origin::Policy,
         }
@@ -283,7 +297,8 @@ impl Sas {
     pub(crate) fn new(tables: &Tables) -> Sas {
         let list = &tables.tunnels.list;
         let followed = list.iter().map(Followed::new).collect();
-        let mut sas = Sas { events: Events::new(), followed, ..Sas::default() };
+        let missed = vec![None; list.len()];
+        let mut sas = Sas { events: Events::new(), followed, missed, ..Sas::default() };
         if list.is_empty() {
             return sas;
         }
@@ -292,7 +307,7 @@ impl Sas {
         sas.index.reserve(room);
         for (number, tunnel) in (0..).zip(list) {
             let mut out = Vec::with_capacity(MOST_OUT);
-            out.push(Outbound::new(number, tunnel, &tunnel.out));
+            out.extend(tunnel.out.iter().map(|spec| Outbound::new(number, tunnel, spec)));
             sas.outbound.push(out);
             for spec in &tunnel.inward {
                 sas.receive(Inbound::new(number, tunnel, spec, Inbound::window(spec)));
@@ -309,11 +324,7 @@ impl Sas {
         let has_sent = |(tunnel, number): &(&Tunnel, u16)| {
             let followed = self.followed.get(usize::from(*number));
             tunnel.local == local
-                && tunnel.udp == quote.udp
-                && self
-                    .outbound
-                    .get(usize::from(*number))
-                    .is_some_and(|out| out.iter().any(|sa| sa.spi == quote.spi))
+                && self.outbounds(*number).iter().any(|sa| (sa.spi, sa.udp) == (quote.spi, quote.udp))
                 && (tunnel.remote == quote.remote || followed.is_some_and(|peer| peer.is_at(quote.remote)))
         };
         numbered.find(has_sent).map(|(_, number)| number)
@@ -364,7 +375,7 @@ impl Sas {
         bytes: usize,
         now: Nanos,
     ) -> Result<u64, Reason> {
-        let sa = self.outbound_mut(tunnel, place).ok_or(Reason::RouteMissing)?;
+        let sa = self.outbound_mut(tunnel, place).ok_or(Reason::SaMissing)?;
         let (admitted, news) = (sa.admit(bytes, now), sa.news(now));
         self.note_bound(news);
         admitted
@@ -472,6 +483,7 @@ impl Sas {
             + self.index.capacity() * (size_of::<((u32, Address), u32)>() + 1)
             + self.inbound.iter().map(|sa| sa.window.memory_bytes()).sum::<usize>()
             + self.followed.capacity() * size_of::<Followed>()
+            + self.missed.capacity() * size_of::<Option<Nanos>>()
             + self.learnt.memory_bytes()
             + self.reassembly.memory_bytes()
     }

@@ -483,7 +483,16 @@ pub(crate) fn selective(
     let keys = Keys { cipher: Secret::new(vec![key; 36].into()), auth: Secret::new(Box::default()) };
     SaAddition::new(
         &gateway.tables,
-        &SaRequest { tunnel: "peer", direction, spi, esn: Esn::Off, suite, keys: &keys, selectors },
+        &SaRequest {
+            tunnel: "peer",
+            direction,
+            spi,
+            esn: Esn::Off,
+            suite,
+            keys: &keys,
+            selectors,
+            agreed: None,
+        },
     )
     .unwrap()
 }
@@ -562,6 +571,7 @@ fn keys_that_are_in_use_and_associations_without_end_are_refused() {
                 suite,
                 keys: &keys,
                 selectors: &[],
+                agreed: None,
             };
             let refused = SaAddition::new(&near.tables, &request);
             assert_eq!(refused.map(|_| ()), Err(SaError::SameKey));
@@ -582,7 +592,16 @@ fn keys_that_are_in_use_and_associations_without_end_are_refused() {
             auth: Secret::new(Box::default()),
         };
         let (direction, spi, esn) = (Direction::In, 0x10000 + number, Esn::Off);
-        let request = SaRequest { tunnel: "peer", direction, spi, esn, suite, keys: &keys, selectors: &[] };
+        let request = SaRequest {
+            tunnel: "peer",
+            direction,
+            spi,
+            esn,
+            suite,
+            keys: &keys,
+            selectors: &[],
+            agreed: None,
+        };
         let sa = SaAddition::new(&near.tables, &request).unwrap();
         assert_eq!(change(&mut near, sa.prepare()), Ok(false), "{number}");
     }

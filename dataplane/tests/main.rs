@@ -14,6 +14,7 @@ mod esp;
 mod esp_hostile;
 mod found;
 mod handoff;
+mod ike;
 mod import_tc;
 mod itself;
 mod l4s;

@@ -186,7 +186,7 @@ fn scenes_reach_the_corners() {
     // Slots are enough, also for what waits, nothing waits for ever, in small tables flows are full first, tables are not
     // swapped here (`reload.rs`), nobody asks for outside addresses (`tests/cases/nat/on-link.case`), and no rule has the
     // gateway answer SYNs (`syn_proxy.rs`, `tests/cases/syn-proxy`), ports have no trees of queues (`schedule.rs`), and a tunnel has numbers
-    // for years.
+    // for years, and a security association of the policy's (`ike.rs`).
     let unmet = [
         Reason::SlotTooSmall,
         Reason::FragmentWaits,
@@ -203,6 +203,7 @@ fn scenes_reach_the_corners() {
         Reason::InterfaceGone,
         Reason::EarlyDrop,
         Reason::EspSequence,
+        Reason::SaMissing,
     ];
     let missing: Vec<&str> = Reason::ALL
         .iter()

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gateway::xfrm::association::Association;
-use gateway::xfrm::message::{Header, Request, SaFilter, kind};
+use gateway::xfrm::message::{Header, Request, SaFilter, Selector, kind};
 use gateway::xfrm::parse::{Refusal, parse};
 use gateway::xfrm::state::{Answer, Carrier, Database, Limits, Moment, Usage};
 use gateway::xfrm::write::{self, KeyUse};
@@ -25,12 +25,18 @@ const LIMITS: Limits = Limits { sas: 16, policies: 8 };
 struct Carried(BTreeSet<(IpAddr, u32)>);
 
 impl Carrier for Carried {
-    fn add(&mut self, association: &Arc<Association>) -> Result<(), Refusal> {
+    fn add(&mut self, association: &Arc<Association>, _: &[Selector]) -> Result<(), Refusal> {
         assert!(self.0.insert((association.destination, association.spi)), "added twice");
         Ok(())
     }
 
-    fn change(&mut self, old: &Association, new: &Arc<Association>) -> Result<(), Refusal> {
+    fn change(
+        &mut self,
+        old: &Association,
+        new: &Arc<Association>,
+        protected: &[Selector],
+    ) -> Result<(), Refusal> {
+        assert!(protected.len() <= LIMITS.policies);
         assert_eq!((old.destination, old.spi), (new.destination, new.spi));
         assert!(self.0.contains(&(new.destination, new.spi)));
         Ok(())

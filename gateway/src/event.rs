@@ -7,6 +7,7 @@ use crate::linux::News;
 use crate::reload::Built;
 use crate::request::Request;
 use crate::worker::WorkerEvent;
+use crate::xfrm::carried::Change;
 
 /// Event for the supervisor.
 pub enum Event {
@@ -18,6 +19,8 @@ pub enum Event {
     Worker(WorkerEvent),
     /// Request of a client.
     Request(Request),
+    /// Change of the security associations of IKE daemons.
+    Ike(Change),
     /// End of a compilation of tables.
     Built(Box<Built>),
     /// Request to stop the process.

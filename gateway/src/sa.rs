@@ -1,10 +1,10 @@
 //! Security associations of a live gateway: those of its policy, and those added at run time, as they are asked for, shown and counted.
 
 use dataplane::flow::owner_of_sa;
-use dataplane::sa::{Origin, SaErrors, SaView};
+use dataplane::sa::{Origin, SaErrors, SaView, Standing};
 use dataplane::tables::Tables;
 use serde::{Deserialize, Serialize};
-use wire::esp::{Direction, Suite};
+use wire::esp::{Direction, Suite, Udp};
 use zeroize::Zeroize;
 
 use crate::request::Overview;
@@ -30,11 +30,14 @@ pub struct AssociationView {
     pub local: String,
     /// Outer address of the peer.
     pub remote: String,
+    /// True where ESP goes in UDP (RFC 3948).
+    #[serde(default)]
+    pub udp: bool,
     /// Encryption algorithm.
     pub algorithm: String,
     /// Integrity algorithm; none where the encryption authenticates.
     pub auth: Option<String>,
-    /// `policy`, or `added` at run time.
+    /// `policy`; `added` at run time; or `ike`, an IKE daemon's.
     pub origin: String,
     /// `active`; or `superseded`, of packets that leave, where another one has taken its place.
     pub state: String,
@@ -148,12 +151,8 @@ impl Overview {
                     known.expired += sa.errors.expired;
                     continue;
                 }
-                let newer = |other: &&SaView| (other.tunnel, other.direction) == (sa.tunnel, sa.direction);
-                let newest = report.sas.iter().rfind(newer);
-                let is_active =
-                    sa.direction == Direction::In || newest.is_some_and(|newest| newest.spi == sa.spi);
                 let owner = (sa.direction == Direction::In).then_some(owner);
-                all.extend(view(sa, is_active, owner, &self.tables).map(|view| (sa.clone(), view)));
+                all.extend(view(sa, owner, &self.tables).map(|view| (sa.clone(), view)));
             }
         }
         all.sort_by_key(|(sa, _)| (sa.tunnel, sa.direction == Direction::Out));
@@ -161,7 +160,7 @@ impl Overview {
     }
 }
 
-fn view(sa: &SaView, is_active: bool, worker: Option<u16>, tables: &Tables) -> Option<AssociationView> {
+fn view(sa: &SaView, worker: Option<u16>, tables: &Tables) -> Option<AssociationView> {
     let tunnel = tables.tunnels.list.get(usize::from(sa.tunnel))?;
     let SaErrors { replayed, icv_wrong, length, trailer, selector, expired } = sa.errors;
     Some(AssociationView {
@@ -169,15 +168,21 @@ fn view(sa: &SaView, is_active: bool, worker: Option<u16>, tables: &Tables) -> O
         direction: sa.direction.name().to_owned(),
         spi: sa.spi,
         local: tunnel.local.to_ip().to_string(),
-        remote: tunnel.remote.to_ip().to_string(),
+        remote: sa.peer.map_or(tunnel.remote, |peer| peer.address).to_ip().to_string(),
         algorithm: sa.suite.algorithm().to_owned(),
         auth: sa.suite.auth().map(str::to_owned),
         origin: match sa.origin {
             Origin::Policy => "policy",
             Origin::Added => "added",
+            Origin::Ike => "ike",
         }
         .to_owned(),
-        state: if is_active { "active" } else { "superseded" }.to_owned(),
+        state: match sa.standing {
+            Standing::Active => "active",
+            Standing::Superseded => "superseded",
+        }
+        .to_owned(),
+        udp: sa.udp == Udp::Yes,
         number: sa.number,
         packets: sa.packets,
         bytes: sa.bytes,

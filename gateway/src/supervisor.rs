@@ -25,6 +25,7 @@ use crate::worker::WorkerEvent;
 mod announce;
 mod answer;
 mod beside;
+mod ike;
 mod kernel;
 mod memory;
 mod neighbour;
@@ -41,6 +42,7 @@ pub use start::Options;
 pub use start_error::StartError;
 
 use announce::Announcements;
+use ike::Daemons;
 use kernel::Kernel;
 use neighbour::Neighbours;
 use port::Ports;
@@ -64,6 +66,8 @@ pub struct Supervisor {
     reserve: Reserve,
     /// Security associations added at run time.
     added: Associations,
+    /// Security associations of IKE daemons.
+    daemons: Daemons,
     /// Counters of all security associations since the start.
     totals: Totals,
     /// File that keys are written to.
@@ -80,6 +84,7 @@ impl Supervisor {
                 Ok(Event::Listeners(listeners)) => self.reload.sockets_listen(listeners),
                 Ok(Event::Worker(event)) => self.worker_reports(event),
                 Ok(Event::Request(request)) => self.answer(request),
+                Ok(Event::Ike(change)) => self.change_ike(change),
                 Ok(Event::Built(built)) => self.built(*built),
                 Ok(Event::Reread(found)) => {
                     self.reread(*found);
@@ -103,7 +108,8 @@ impl Supervisor {
 
     /// Reserves sequence numbers for tunnels, before workers have used up those that are.
     fn reserve_numbers(&mut self) {
-        match self.reserve.top_up(&self.reload.tables, &self.added.known()) {
+        let known: Vec<_> = self.known().collect();
+        match self.reserve.top_up(&self.reload.tables, &known) {
             Ok(()) => self.reserve.is_logged = false,
             Err(error) if !self.reserve.is_logged => {
                 error!("{error}; tunnels send until the numbers reserved are used up");
@@ -165,6 +171,7 @@ impl Supervisor {
                 );
                 self.workers.panicked(worker, self.neighbours.all());
                 self.added.restore(worker, &self.workers);
+                self.daemons.restore(worker, &self.workers);
             }
         }
     }
@@ -188,8 +195,8 @@ impl Supervisor {
             Ok(Some(tables)) => {
                 let known = self.neighbours.of(&tables);
                 // Numbers first: workers seal as soon as they have the tables.
-                let reserved =
-                    self.reserve.top_up(&tables, &self.added.known()).map_err(|error| error.to_string());
+                let numbers: Vec<_> = self.known().collect();
+                let reserved = self.reserve.top_up(&tables, &numbers).map_err(|error| error.to_string());
                 let swapped = reserved.and_then(|()| {
                     let swapped = self.workers.swap(&self.reload.tables, &tables, &known);
                     swapped.map_err(|error| error.to_string())
@@ -199,6 +206,7 @@ impl Supervisor {
                         self.reload.tables = tables;
                         self.added.follow(&self.reload.tables);
                         self.reload.effective = effective;
+                        self.bind_anew();
                         self.log_keys();
                         if let Some(asked) = asked {
                             self.ports.name_guards(&asked.policy, &self.kernel.state);

@@ -6,8 +6,10 @@
 //! an association is, or why the data plane cannot carry it.
 
 pub mod association;
+pub mod carried;
 pub mod message;
 pub mod parse;
+pub mod selector;
 pub mod server;
 pub mod state;
 pub mod write;

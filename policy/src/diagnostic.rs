@@ -170,6 +170,9 @@ pub enum Code {
     SelectorOverlap,
     /// A tunnel without a security association each way, or with several out.
     TunnelSas,
+    /// Keys that have no meaning for a tunnel whose security associations are an IKE daemon's, or for another one; or two tunnels that a
+    /// security association of a daemon would be for.
+    TunnelKeys,
     /// A reserved security parameters index, or one of two inbound security associations.
     BadSpi,
     /// A key that is not hexadecimal, or of another length than its algorithm's.
@@ -280,6 +283,7 @@ impl Code {
         (Code::BadSelector, "bad-selector", Severity::Error),
         (Code::SelectorOverlap, "selector-overlap", Severity::Warning),
         (Code::TunnelSas, "tunnel-sas", Severity::Error),
+        (Code::TunnelKeys, "tunnel-keys", Severity::Error),
         (Code::BadSpi, "bad-spi", Severity::Error),
         (Code::BadKey, "bad-key", Severity::Error),
         (Code::SameKey, "same-key", Severity::Error),

@@ -42,7 +42,8 @@ pub use rule::{
 pub(crate) use selector::overlap;
 pub use selector::{SelectorEnd, SelectorPair};
 pub use tunnel::{
-    DfBit, Follow, FragmentWhen, KeyFiles, Legacy, Lifetime, StaticSa, Tunnel, TunnelDscp, WindowSize,
+    Binding, DfBit, Follow, FragmentWhen, KeyFiles, KeySource, Legacy, Lifetime, StaticSa, Tunnel,
+    TunnelDscp, WindowSize,
 };
 
 /// Zone of the gateway itself: the destination of traffic to the gateway's own addresses.

@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 
 use wire::Family;
-use wire::esp::Direction;
 
 use crate::model::{FragmentWhen, Policy, RouteTarget, Tunnel};
 use crate::validate::{hop_interface, interface_of};
@@ -49,9 +48,9 @@ pub fn mtu(policy: &Policy, index: usize, tunnel: &Tunnel) -> u16 {
         outer.extend(links.map(|interface| interface.mtu));
     }
     let family = if tunnel.local.is_ipv4() { Family::V4 } else { Family::V6 };
-    let suites = || tunnel.sas(Direction::Out).map(|sa| sa.suite);
+    let (suites, udp) = (tunnel.suites_out(), tunnel.room_for());
     let inner =
-        |outer: u16| suites().map(move |suite| suite.inner_mtu(outer, family, tunnel.udp, tunnel.mode)).min();
+        |outer: u16| suites.iter().map(|suite| suite.inner_mtu(outer, family, udp, tunnel.mode)).min();
     let room = outer.into_iter().filter_map(inner).min();
     policy.interfaces[index].mtu.min(room.unwrap_or(u16::MAX))
 }

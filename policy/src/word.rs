@@ -5,7 +5,7 @@ use wire::esp::{self, Direction, EcnUse, Udp};
 
 use crate::model::{
     Action, Checksum, ColourMode, DfBit, Driver, Dropper, Fairness, FamilyMatch, FragmentWhen, IcmpMatch,
-    Isolation, LinkKind, LogEvent, MeterKind, Mode, NoInstance, Offload, OnExit, Pickup, Protocol,
+    Isolation, KeySource, LinkKind, LogEvent, MeterKind, Mode, NoInstance, Offload, OnExit, Pickup, Protocol,
     RejectWith, RouteTarget, Scheduler, SearchAlgorithm, SourceCheck, State, SynAnswer, TcpWindow, Template,
     TreeWorkers, WhenFull,
 };
@@ -37,6 +37,8 @@ pub(crate) const FRAGMENT_WHEN: Words<FragmentWhen> =
     &[("before", FragmentWhen::Before), ("after", FragmentWhen::After)];
 
 pub(crate) const UDP: Words<Udp> = &[("no", Udp::No), ("yes", Udp::Yes)];
+
+pub(crate) const KEY_SOURCE: Words<KeySource> = &[("policy", KeySource::Policy), ("ike", KeySource::Ike)];
 
 pub(crate) const DF: Words<DfBit> = &[("copy", DfBit::Copy), ("set", DfBit::Set), ("clear", DfBit::Clear)];
 

@@ -52,7 +52,7 @@ connections {{
     local_addrs = {local}
     remote_addrs = {remote}
     proposals = aes128gcm16-prfsha256-x25519
-    encap = yes
+    encap = {encap}
     dpd_delay = 2s
     local {{
       auth = psk
@@ -60,15 +60,10 @@ connections {{
     }}
     remote {{
       auth = psk
-      id = {remote}
+      id = {remote_id}
     }}
     children {{
-      net {{
-        local_ts = {local_net}
-        remote_ts = {remote_net}
-        esp_proposals = {esp}
-        rekey_time = 1h
-      }}
+{children}
     }}
   }}
 }}
@@ -77,6 +72,17 @@ secrets {{
     secret = "between two sites"
   }}
 }}
+"""
+
+
+CHILD = """
+      {name} {{
+        local_ts = {local_net}
+        remote_ts = {remote_net}
+        esp_proposals = {esp}
+        rekey_time = 1h
+        {more}
+      }}
 """
 
 
@@ -116,16 +122,24 @@ class Daemon:
         (self.place / "strongswan.conf").write_text(text)
         self.process = None
 
-    def start(self, **connection):
+    def start(self, local=None, remote=None, remote_id=None, encap="yes", also=(), **child):
+        """With the ends of a connection, and its child `net`; `also` has further ones by name."""
         self.vici.unlink(missing_ok=True)
         # Its file of process IDs has a fixed place below /run.
         script = f'mount -t tmpfs none /run && exec env {" ".join(self.environment)} {CHARON}'
         self.process = self.host.start("unshare", "-m", "sh", "-c", script, log="charon")
         wait.until(self.answers, "charon answers")
-        if connection:
-            conf = self.place / "swanctl.conf"
-            conf.write_text(CONNECTION.format(**connection))
-            self.ask("--load-all", "--file", conf)
+        if local:
+            each = {"net": child, **dict(also)}
+            children = [CHILD.format(**{"more": "", "name": name, **one}) for name, one in each.items()]
+            ends = {"local": local, "remote": remote, "remote_id": remote_id or remote}
+            self.load(CONNECTION.format(**ends, encap=encap, children="".join(children)))
+
+    def load(self, text):
+        """Has it take a configuration of `swanctl`."""
+        conf = self.place / "swanctl.conf"
+        conf.write_text(text)
+        self.ask("--load-all", "--file", conf)
 
     def answers(self):
         return self.vici.exists() and self.ask("--stats", check=False).returncode == 0
@@ -133,10 +147,10 @@ class Daemon:
     def ask(self, *words, check=True):
         return self.host.run("swanctl", *words, "--uri", f"unix://{self.vici}", check=check, timeout=20)
 
-    def pair(self):
+    def pair(self, child="net"):
         """SPIs in and out of the CHILD_SA in use, or None."""
         text = self.ask("--list-sas").stdout
-        for block in re.split(r"\n  net: ", text)[1:]:
+        for block in re.split(rf"\n  {child}: ", text)[1:]:
             if "INSTALLED" in block.splitlines()[0]:
                 return tuple(int(re.search(rf"{way} +([0-9a-f]{{8}})", block)[1], 16) for way in ["in", "out"])
         return None

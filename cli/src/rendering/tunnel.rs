@@ -100,9 +100,9 @@ impl Renderer<'_> {
             Some(Mode::Transport) => ", transport mode",
             _ => "",
         };
-        let within = match self.tunnel(sa).map(|tunnel| tunnel.udp) {
-            Some(Udp::Yes) => ", in UDP",
-            _ => "",
+        let within = match sa.udp {
+            Udp::Yes => ", in UDP",
+            Udp::No => "",
         };
         format!(
             "the security association {:#x} of {} ({}{mode}{within})",

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use esp::Fingerprint;
 use policy::Policy;
-use policy::model::{self, StaticSa};
-use wire::PortId;
-use wire::esp::{Direction, SUITES};
+use policy::model::{self, KeySource, StaticSa};
+use wire::esp::{Direction, Mode, SUITES, Suite};
+use wire::{Family, PortId};
 
 use super::selector;
-use crate::sa::Sequence;
+use crate::sa::{Peer, Sequence};
 use crate::tables::{CompileError, SaSpec, Selectors, Spd, Tunnel, Tunnels};
 
 /// Compiles the tunnels of a policy.
@@ -26,15 +26,19 @@ pub(super) fn compile(policy: &Policy) -> Result<Tunnels, CompileError> {
             sas.map(|sa| spec(&interface.name, tunnel, sa, &selectors)).collect::<Result<Vec<_>, _>>()
         };
         let mut out = specs(Direction::Out)?;
-        let (Some(last), true) = (out.pop(), out.is_empty()) else {
+        let last = out.pop();
+        if !out.is_empty() || last.is_none() && tunnel.keys == KeySource::Policy {
             return Err(CompileError::TunnelSas(interface.name.clone()));
-        };
+        }
         list.push(Tunnel {
             interface: PortId(place as u16),
             local: tunnel.local.into(),
             remote: tunnel.remote.into(),
             mode: tunnel.mode,
-            udp: tunnel.udp,
+            keys: tunnel.keys,
+            udp: tunnel.room_for(),
+            suite: tightest(tunnel).ok_or_else(|| CompileError::TunnelSas(interface.name.clone()))?,
+            window: tunnel.window.numbers(),
             follow: tunnel.follow,
             fragment: tunnel.fragment,
             df: tunnel.df,
@@ -47,6 +51,13 @@ pub(super) fn compile(policy: &Policy) -> Result<Tunnels, CompileError> {
         });
     }
     Ok(Tunnels::new(list, Spd::new(policies)))
+}
+
+/// The algorithms that leave inner packets the least room, of those that packets may leave by.
+fn tightest(tunnel: &model::Tunnel) -> Option<&'static Suite> {
+    let suites = tunnel.suites_out();
+    let room = |suite: &&Suite| suite.inner_mtu(1_500, Family::V4, tunnel.room_for(), Mode::Tunnel);
+    SUITES.iter().filter(|suite| suites.contains(suite)).min_by_key(room)
 }
 
 fn spec(
@@ -69,6 +80,8 @@ fn spec(
     Ok(SaSpec {
         direction: sa.direction,
         spi: sa.spi,
+        udp: tunnel.udp,
+        peer: Peer::of(tunnel.remote.into(), tunnel.udp),
         esn: sa.esn,
         window: tunnel.window.numbers(),
         selectors: Arc::clone(selectors),

@@ -2,7 +2,7 @@
 
 use esp::Place;
 use tally::Count;
-use wire::esp::{Direction, Header, SuiteName};
+use wire::esp::{Direction, Header, SuiteName, Udp};
 use wire::{Frame, PortId};
 
 use crate::stage::decap::{self, Decap};
@@ -46,6 +46,8 @@ pub struct SaBrief {
     pub interface: PortId,
     /// Security parameters index.
     pub spi: u32,
+    /// UDP encapsulation.
+    pub udp: Udp,
     /// Algorithms.
     pub suite: SuiteName,
 }
@@ -89,7 +91,7 @@ fn inward(frame: &Frame, cx: &mut Cx<'_, Count>) -> Option<SaMet> {
     let Some(sa) = cx.shard.sas.inbound(spi, destination) else { return Some(SaMet::Unknown { spi }) };
     let interface = cx.tables.tunnels.list.get(usize::from(sa.tunnel))?.interface;
     Some(SaMet::In {
-        sa: SaBrief { interface, spi, suite: sa.transform.suite().name() },
+        sa: SaBrief { interface, spi, udp: sa.udp, suite: sa.transform.suite().name() },
         place: sa.window.place(low, sa.esn),
         top: sa.window.top(),
         window: sa.window.size(),
@@ -100,7 +102,7 @@ fn outward(frame: &Frame, cx: &mut Cx<'_, Count>) -> Option<SaMet> {
     let interface = frame.meta.egress;
     let sa = cx.shard.sas.outbound(cx.tables.tunnel_of(interface)?)?;
     Some(SaMet::Out {
-        sa: SaBrief { interface, spi: sa.spi, suite: sa.transform.suite().name() },
+        sa: SaBrief { interface, spi: sa.spi, udp: sa.udp, suite: sa.transform.suite().name() },
         last: sa.sequence.last(),
         mtu: cx.shard.hops.get(frame.meta.hop).map_or(0, |hop| hop.mtu),
     })

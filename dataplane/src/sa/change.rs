@@ -8,9 +8,9 @@ use std::sync::Arc;
 use esp::{Fingerprint, KeyError, Keys, Window, expand};
 use policy::model::Lifetime;
 use wire::Nanos;
-use wire::esp::{Direction, Esn, Suite};
+use wire::esp::{Direction, Esn, Suite, Udp};
 
-use super::{Inbound, Known, MOST_OUT, Origin, Outbound, PathNews};
+use super::{Inbound, Known, MOST_OUT, Origin, Outbound, PathNews, Peer, Sas};
 use crate::shard::Shard;
 use crate::tables::{Address, SaSpec, Selector, Selectors, Tables};
 
@@ -34,6 +34,7 @@ pub struct SaAddition {
     pub interface: u32,
     /// Fingerprint of the key, and that of the same key in the other direction.
     fingerprints: [Fingerprint; 2],
+    origin: Origin,
     spec: Arc<SaSpec>,
 }
 
@@ -54,6 +55,19 @@ pub struct SaRequest<'a> {
     pub keys: &'a Keys,
     /// Packets that it may carry, as its peer has agreed to; those of the tunnel's own selectors where there are none.
     pub selectors: &'a [Selector],
+    /// Agreement of an IKE daemon with the peer; none of one that the operator adds, which is as the policy has the tunnel.
+    pub agreed: Option<Agreed>,
+}
+
+/// Agreement of an IKE daemon with its peer on a security association.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Agreed {
+    /// End of the peer, with the port of its NAT.
+    pub peer: Peer,
+    /// UDP encapsulation.
+    pub udp: Udp,
+    /// Bounds at which it ends.
+    pub hard: Lifetime,
 }
 
 /// Reason why a security association cannot be added.
@@ -77,6 +91,8 @@ pub enum SaError {
 pub enum SaChange {
     /// Adds one. That of packets that leave is in use at once, for those that its selectors match.
     Add(Box<Prepared>),
+    /// Puts one in the place of that of the same name, whose key is the same: with other selectors, ends or bounds.
+    Replace(Box<Prepared>),
     /// Deletes one.
     Delete(SaId),
     /// Takes in what another shard has learnt of the way to a tunnel's peer.
@@ -93,6 +109,7 @@ pub enum SaChange {
 /// Security association with the memory of one shard.
 pub struct Prepared {
     interface: u32,
+    origin: Origin,
     spec: Arc<SaSpec>,
     /// Window of one that packets come in by.
     window: Option<Window>,
@@ -127,7 +144,7 @@ impl SaAddition {
     /// # Errors
     /// [`SaError`]
     pub fn new(tables: &Tables, request: &SaRequest<'_>) -> Result<SaAddition, SaError> {
-        let SaRequest { tunnel, direction, spi, esn, suite, keys, selectors } = *request;
+        let SaRequest { tunnel, direction, spi, esn, suite, keys, selectors, agreed } = *request;
         let place = tables.interface_named(tunnel);
         let found = place.and_then(|place| tables.tunnel_at(place));
         let ends = found.ok_or_else(|| SaError::NoTunnel(tunnel.to_owned()))?;
@@ -139,22 +156,30 @@ impl SaAddition {
         let fingerprints = [direction, other].map(|direction| Fingerprint::of(keys, direction));
         let has_key = |spec: &SaSpec| fingerprints.contains(&spec.fingerprint);
         let list = &tables.tunnels.list;
-        if list.iter().any(|tunnel| has_key(&tunnel.out) || tunnel.inward.iter().any(has_key)) {
+        if list.iter().any(|tunnel| tunnel.out.iter().chain(&tunnel.inward).any(has_key)) {
             return Err(SaError::SameKey);
         }
-        let destination = ends.destination(direction);
+        let own =
+            || Agreed { peer: Peer::of(ends.remote, ends.udp), udp: ends.udp, hard: Lifetime::UNBOUNDED };
+        let Agreed { peer, udp, hard } = agreed.unwrap_or_else(own);
+        let destination = match direction {
+            Direction::In => ends.local,
+            Direction::Out => peer.address,
+        };
         let spec = SaSpec {
             direction,
             spi,
+            udp,
+            peer,
             esn,
             // All of a tunnel have windows of one size.
-            window: ends.out.window,
+            window: ends.window,
             selectors: match selectors {
                 [] => Arc::clone(&ends.selectors),
                 own => Arc::new(Selectors::new(own.to_vec())),
             },
             soft: Lifetime::UNBOUNDED,
-            hard: Lifetime::UNBOUNDED,
+            hard,
             transform,
             fingerprint: fingerprints[0],
             sequence: tables.tunnels.sequences().of(fingerprints[0], direction),
@@ -163,6 +188,7 @@ impl SaAddition {
             id: SaId { direction, spi, destination },
             interface: tables.number_of(ends.interface),
             fingerprints,
+            origin: agreed.map_or(Origin::Added, |_| Origin::Ike),
             spec: Arc::new(spec),
         })
     }
@@ -183,11 +209,20 @@ impl SaAddition {
         tables.interface_numbered(self.interface).and_then(|place| tables.tunnel_of(place)).is_some()
     }
 
-    /// Allocates the memory of one shard.
+    /// Allocates the memory of one shard for one more.
     pub fn prepare(&self) -> SaChange {
-        let (interface, spec) = (self.interface, Arc::clone(&self.spec));
+        SaChange::Add(Box::new(self.prepared()))
+    }
+
+    /// The same for one that takes the place of that of its name.
+    pub fn prepare_to_replace(&self) -> SaChange {
+        SaChange::Replace(Box::new(self.prepared()))
+    }
+
+    fn prepared(&self) -> Prepared {
+        let (interface, origin, spec) = (self.interface, self.origin, Arc::clone(&self.spec));
         let window = (spec.direction == Direction::In).then(|| Inbound::window(&spec));
-        SaChange::Add(Box::new(Prepared { interface, spec, window }))
+        Prepared { interface, origin, spec, window }
     }
 }
 
@@ -197,62 +232,115 @@ impl Shard {
     /// # Errors
     /// [`SaRefused`]
     pub fn change_sa(&mut self, tables: &Tables, change: SaChange) -> Result<Option<RetiredSa>, SaRefused> {
-        let sas = &mut self.sas;
-        let tunnel_of = |interface| {
-            let place = tables.interface_numbered(interface);
-            place.and_then(|place| tables.tunnel_of(place)).ok_or(SaRefused::NoTunnel)
-        };
         match change {
             SaChange::Path { interface, news, at } => {
-                sas.hear(tunnel_of(interface)?, news, at, &mut self.hops, tables);
+                self.sas.hear(tunnel_of(interface, tables)?, news, at, &mut self.hops, tables);
                 Ok(None)
             }
-            SaChange::Add(prepared) => {
-                let Prepared { interface, spec, window } = *prepared;
-                let number = tunnel_of(interface)?;
-                let tunnel = tables.tunnels.list.get(usize::from(number)).ok_or(SaRefused::NoTunnel)?;
-                if let Some(window) = window {
-                    if sas.index.contains_key(&(spec.spi, tunnel.local)) {
-                        return Err(SaRefused::Taken);
-                    }
-                    if sas.inbound.len() == sas.inbound.capacity() {
-                        return Err(SaRefused::Full);
-                    }
-                    sas.receive(Inbound {
-                        origin: Origin::Added,
-                        ..Inbound::new(number, tunnel, &spec, window)
-                    });
-                    return Ok(None);
-                }
-                let list = sas.outbound.get_mut(usize::from(number)).ok_or(SaRefused::NoTunnel)?;
-                if list.iter().any(|other| other.spi == spec.spi) {
-                    return Err(SaRefused::Taken);
-                }
-                if list.len() >= MOST_OUT {
-                    return Err(SaRefused::Full);
-                }
-                let mut sa = Outbound { origin: Origin::Added, ..Outbound::new(number, tunnel, &spec) };
-                if let Some(before) = list.last() {
-                    // The peer is where its packets have come from.
-                    sa.peer = before.peer;
-                }
-                list.push(sa);
-                Ok(None)
+            SaChange::Add(prepared) => self.sas.add(tables, *prepared).map(|()| None),
+            SaChange::Replace(prepared) => self.sas.replace(tables, *prepared).map(Some),
+            SaChange::Delete(id) => self.sas.delete(&id).map(Some).ok_or(SaRefused::Unknown),
+        }
+    }
+}
+
+/// Number of the tunnel whose interface has that number.
+fn tunnel_of(interface: u32, tables: &Tables) -> Result<u16, SaRefused> {
+    let place = tables.interface_numbered(interface);
+    place.and_then(|place| tables.tunnel_of(place)).ok_or(SaRefused::NoTunnel)
+}
+
+impl Sas {
+    fn add(&mut self, tables: &Tables, prepared: Prepared) -> Result<(), SaRefused> {
+        let Prepared { interface, origin, spec, window } = prepared;
+        let number = tunnel_of(interface, tables)?;
+        let tunnel = tables.tunnels.list.get(usize::from(number)).ok_or(SaRefused::NoTunnel)?;
+        if let Some(window) = window {
+            if self.index.contains_key(&(spec.spi, tunnel.local)) {
+                return Err(SaRefused::Taken);
             }
-            SaChange::Delete(SaId { direction: Direction::In, spi, destination }) => {
-                let sa = sas.cease(spi, destination).ok_or(SaRefused::Unknown)?;
-                Ok(Some(RetiredSa { _in: Some(sa), _out: None }))
+            if self.inbound.len() == self.inbound.capacity() {
+                return Err(SaRefused::Full);
             }
-            SaChange::Delete(SaId { direction: Direction::Out, spi, destination }) => {
-                let ends = tables.tunnels.list.iter().map(|tunnel| tunnel.remote);
-                for (list, remote) in sas.outbound.iter_mut().zip(ends) {
-                    let place = list.iter().position(|sa| sa.spi == spi && remote == destination);
-                    if let Some(place) = place {
-                        return Ok(Some(RetiredSa { _in: None, _out: Some(list.remove(place)) }));
-                    }
-                }
-                Err(SaRefused::Unknown)
+            self.receive(Inbound { origin, ..Inbound::new(number, tunnel, &spec, window) });
+            return Ok(());
+        }
+        let list = self.outbound.get_mut(usize::from(number)).ok_or(SaRefused::NoTunnel)?;
+        if list.iter().any(|other| other.spi == spec.spi) {
+            return Err(SaRefused::Taken);
+        }
+        if list.len() >= MOST_OUT {
+            return Err(SaRefused::Full);
+        }
+        let mut sa = Outbound { origin, ..Outbound::new(number, tunnel, &spec) };
+        if origin == Origin::Ike {
+            self.heed(&mut sa);
+        } else if let Some(before) = list.last() {
+            // The peer is where its packets have come from.
+            sa.peer = before.peer;
+        }
+        self.put_out(sa);
+        Ok(())
+    }
+
+    /// Sends packets of a tunnel to where an IKE daemon says that the peer is.
+    fn heed(&mut self, sa: &mut Outbound) {
+        let place = usize::from(sa.tunnel);
+        let Some(followed) = self.followed.get_mut(place) else { return };
+        sa.peer = followed.heed(sa.peer);
+        // A tunnel has one peer, wherever the daemon has said that of one association so far.
+        for other in self.outbound.get_mut(place).into_iter().flatten() {
+            other.peer.address = sa.peer.address;
+            if other.udp == sa.udp {
+                other.peer = sa.peer;
             }
         }
+    }
+
+    /// Puts one behind those that are to be asked after it: the newest comes first, but one without selectors only where no other carries a
+    /// packet.
+    fn put_out(&mut self, sa: Outbound) {
+        let Some(list) = self.outbound.get_mut(usize::from(sa.tunnel)) else { return };
+        let choosy = |list: &Vec<Outbound>| list.iter().position(|other| !other.selectors.is_empty());
+        let place = if sa.selectors.is_empty() { choosy(list) } else { None };
+        list.insert(place.unwrap_or(list.len()), sa);
+    }
+
+    fn replace(&mut self, tables: &Tables, prepared: Prepared) -> Result<RetiredSa, SaRefused> {
+        let Prepared { interface, origin, spec, window } = prepared;
+        let number = tunnel_of(interface, tables)?;
+        let tunnel = tables.tunnels.list.get(usize::from(number)).ok_or(SaRefused::NoTunnel)?;
+        if let Some(window) = window {
+            let place = self.place_of_inbound(spec.spi, tunnel.local).ok_or(SaRefused::Unknown)?;
+            let old = self.inbound_at(place).ok_or(SaRefused::Unknown)?;
+            let mut sa = Inbound { origin, ..Inbound::new(number, tunnel, &spec, window) };
+            sa.go_on(old);
+            return Ok(RetiredSa { _in: Some(std::mem::replace(old, sa)), _out: None });
+        }
+        let mut sa = Outbound { origin, ..Outbound::new(number, tunnel, &spec) };
+        self.heed(&mut sa);
+        let list = self.outbound.get_mut(usize::from(number)).ok_or(SaRefused::NoTunnel)?;
+        let place = list.iter().position(|other| other.spi == spec.spi).ok_or(SaRefused::Unknown)?;
+        let old = list.get_mut(place).ok_or(SaRefused::Unknown)?;
+        sa.go_on(old);
+        if old.selectors.is_empty() == sa.selectors.is_empty() {
+            return Ok(RetiredSa { _in: None, _out: Some(std::mem::replace(old, sa)) });
+        }
+        let old = list.remove(place);
+        self.put_out(sa);
+        Ok(RetiredSa { _in: None, _out: Some(old) })
+    }
+
+    fn delete(&mut self, id: &SaId) -> Option<RetiredSa> {
+        let SaId { direction, spi, destination } = *id;
+        if direction == Direction::In {
+            return self.cease(spi, destination).map(|sa| RetiredSa { _in: Some(sa), _out: None });
+        }
+        let is_it = |sa: &Outbound| (sa.spi, sa.destination) == (spi, destination);
+        let (list, place) = self
+            .outbound
+            .iter_mut()
+            .find_map(|list| list.iter().position(is_it).map(|place| (list, place)))?;
+        Some(RetiredSa { _in: None, _out: Some(list.remove(place)) })
     }
 }

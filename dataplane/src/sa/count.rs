@@ -1,9 +1,9 @@
 //! Counters of a security association, and what is shown of it.
 
 use wire::Nanos;
-use wire::esp::{Direction, SuiteName};
+use wire::esp::{Direction, SuiteName, Udp};
 
-use super::{Bound, Inbound, Origin, Outbound, Sas};
+use super::{Bound, Inbound, Origin, Outbound, Peer, Sas};
 use crate::tables::Tables;
 use crate::verdict::Reason;
 
@@ -39,6 +39,15 @@ impl SaErrors {
     }
 }
 
+/// Use of a security association.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Packets go by it.
+    Active,
+    /// Another one has taken its place: of packets that leave.
+    Superseded,
+}
+
 /// A security association as it is shown: without keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SaView {
@@ -52,6 +61,12 @@ pub struct SaView {
     pub suite: SuiteName,
     /// Source.
     pub origin: Origin,
+    /// End of the peer that packets go to; none of packets that come in.
+    pub peer: Option<Peer>,
+    /// UDP encapsulation.
+    pub udp: Udp,
+    /// Whether packets go by it.
+    pub standing: Standing,
     /// Highest sequence number sent, or accepted.
     pub number: u64,
     /// Packets sealed, or opened.
@@ -98,7 +113,13 @@ impl SaView {
 impl Sas {
     /// All security associations: for each tunnel that of packets that leave, then those of packets that come in.
     pub fn views(&self, now: Nanos) -> Vec<SaView> {
-        let out = self.outbound.iter().flatten().map(|sa| sa.view(now));
+        let standing = |rest: &[Outbound]| match rest {
+            [sa, newer @ ..] if newer.iter().any(|other| other.carries_all_of(sa)) => Standing::Superseded,
+            _ => Standing::Active,
+        };
+        let lists = self.outbound.iter();
+        let out = lists.flat_map(|list| (0..list.len()).filter_map(|place| list.get(place..)));
+        let out = out.filter_map(|rest| Some(rest.first()?.view(standing(rest), now)));
         let mut all: Vec<SaView> = out.chain(self.inbound.iter().map(|sa| sa.view(now))).collect();
         all.sort_by_key(|view| view.tunnel);
         all
@@ -106,13 +127,21 @@ impl Sas {
 }
 
 impl Outbound {
-    fn view(&self, now: Nanos) -> SaView {
+    /// True if packets of another one go by this one, which comes behind.
+    fn carries_all_of(&self, other: &Outbound) -> bool {
+        self.selectors.is_empty() || self.selectors.list() == other.selectors.list()
+    }
+
+    fn view(&self, standing: Standing, now: Nanos) -> SaView {
         SaView {
             tunnel: self.tunnel,
             direction: Direction::Out,
             spi: self.spi,
             suite: self.transform.suite().name(),
             origin: self.origin,
+            peer: Some(self.peer),
+            udp: self.udp,
+            standing,
             number: self.sequence.last(),
             packets: self.sequence.used.packets(),
             bytes: self.sequence.used.bytes(),
@@ -131,6 +160,9 @@ impl Inbound {
             spi: self.spi,
             suite: self.transform.suite().name(),
             origin: self.origin,
+            peer: None,
+            udp: self.udp,
+            standing: Standing::Active,
             number: self.window.top(),
             packets: self.sequence.used.packets(),
             bytes: self.sequence.used.bytes(),

@@ -6,12 +6,16 @@ use wire::Nanos;
 use wire::esp::Direction;
 
 use super::{Bound, Inbound, PathNews, Sas};
+use crate::tables::Ends;
 
 /// Number of events kept, at most.
 const MOST: usize = 256;
 
 /// Time between two events of packets received before, of one security association.
 const REPEATS: Nanos = Nanos::from_secs(1);
+
+/// Time between two events of packets that nothing carries, of one tunnel.
+const MISSES: Nanos = Nanos::from_millis(50);
 
 /// Security associations looked at for bounds of time, at one turn of the clock.
 const AT_ONCE: usize = 64;
@@ -41,6 +45,8 @@ pub enum SaNews {
     },
     /// The way to the peer is another one.
     Path(PathNews),
+    /// No security association out carries a packet of a tunnel whose security associations are an IKE daemon's.
+    Missing(Ends),
     /// Packets were refused, as their numbers had been received or were left of the window.
     Replayed {
         /// Security parameters index.
@@ -112,6 +118,16 @@ impl Sas {
 
     pub(super) fn note(&mut self, event: SaEvent) {
         self.events.push(event);
+    }
+
+    /// Notes a packet for a tunnel that no security association carries: the first, and then one of many.
+    pub(crate) fn note_missing(&mut self, tunnel: u16, ends: Ends, at: Nanos) {
+        let Some(missed) = self.missed.get_mut(usize::from(tunnel)) else { return };
+        if missed.is_some_and(|before| before <= at && at.since(before) < MISSES) {
+            return;
+        }
+        *missed = Some(at);
+        self.events.push_minor(Some(SaEvent { at, tunnel, news: SaNews::Missing(ends) }));
     }
 
     /// Looks for bounds of time, which no packet has to reach: at some each time, in turns.

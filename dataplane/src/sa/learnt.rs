@@ -141,6 +141,9 @@ impl Sas {
     #[cold]
     pub(crate) fn pass_time(&mut self, now: Nanos, hops: &mut Hops, tables: &Tables) {
         while let Some(Pending { at, tunnel, news }) = self.learnt.next(now) {
+            if self.is_outdated(tunnel, news) {
+                continue;
+            }
             if self.put_in_force(tunnel, news, at, hops, tables) {
                 self.note(SaEvent { at, tunnel, news: SaNews::Path(news) });
             }
@@ -164,6 +167,12 @@ impl Sas {
         }
         self.put_in_force(tunnel, news, at, hops, tables);
         self.learnt.wait();
+    }
+
+    /// True for news of a peer's end that an IKE daemon has said another word on since.
+    fn is_outdated(&self, tunnel: u16, news: PathNews) -> bool {
+        let followed = self.followed.get(usize::from(tunnel));
+        matches!(news, PathNews::Peer { given, .. } if followed.is_some_and(|now| now.given() != given))
     }
 
     /// Puts news in force. Returns false if nothing is different.
@@ -194,8 +203,11 @@ impl Sas {
     /// Sends the packets of a tunnel to another end. Returns false if all go there already.
     fn set_peer(&mut self, tunnel: u16, peer: Peer) -> bool {
         let Some(list) = self.outbound.get_mut(usize::from(tunnel)) else { return false };
-        let is_other = list.iter().any(|sa| sa.peer != peer);
-        list.iter_mut().for_each(|sa| sa.peer = peer);
+        let mut is_other = false;
+        for sa in list.iter_mut().filter(|sa| peer.takes(sa.udp)) {
+            is_other |= sa.peer != peer;
+            sa.peer = peer;
+        }
         is_other
     }
 
@@ -203,7 +215,7 @@ impl Sas {
     pub(super) fn settle(&mut self) {
         while let Some(Pending { at, tunnel, news }) = self.learnt.pending.pop_front() {
             if let PathNews::Peer { peer, .. } = news {
-                if self.set_peer(tunnel, peer) {
+                if !self.is_outdated(tunnel, news) && self.set_peer(tunnel, peer) {
                     self.note(SaEvent { at, tunnel, news: SaNews::Path(news) });
                 }
             }

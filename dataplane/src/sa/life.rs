@@ -4,10 +4,12 @@
 //! the hard one ends the security association. Several workers may pass it by a packet each. What a packet meets follows from the packets
 //! before and the moment of its receipt alone.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use policy::model::Lifetime;
 use wire::Nanos;
+
+use crate::verdict::Reason;
 
 /// Use of a key, which all workers count together.
 #[derive(Debug)]
@@ -16,11 +18,24 @@ pub struct Used {
     bytes: AtomicU64,
     /// Moment of the first use by a shard; `u64::MAX` before.
     since: AtomicU64,
+    refused: Refused,
+}
+
+/// Packets refused under a key, since its first use.
+#[derive(Debug, Default)]
+struct Refused {
+    replayed: AtomicU32,
+    forged: AtomicU32,
 }
 
 impl Default for Used {
     fn default() -> Used {
-        Used { packets: AtomicU64::new(0), bytes: AtomicU64::new(0), since: AtomicU64::new(u64::MAX) }
+        Used {
+            packets: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            since: AtomicU64::new(u64::MAX),
+            refused: Refused::default(),
+        }
     }
 }
 
@@ -33,6 +48,27 @@ impl Used {
     /// Their bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Packets refused, as their numbers had been received or were left of the window.
+    pub fn replayed(&self) -> u32 {
+        self.refused.replayed.load(Ordering::Relaxed)
+    }
+
+    /// Packets refused, as their integrity check failed.
+    pub fn forged(&self) -> u32 {
+        self.refused.forged.load(Ordering::Relaxed)
+    }
+
+    /// Counts a packet that was refused.
+    #[cold]
+    pub(super) fn refuse(&self, reason: Reason) {
+        let count = match reason {
+            Reason::Replayed => &self.refused.replayed,
+            Reason::IcvWrong => &self.refused.forged,
+            _ => return,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts packets and their bytes.

@@ -1,6 +1,6 @@
 //! Outer ends of peers, and of those that move.
 
-use policy::model::Follow;
+use policy::model::{Follow, KeySource};
 use wire::Nanos;
 use wire::esp::{NAT_PORT, Udp};
 
@@ -26,17 +26,22 @@ impl std::fmt::Display for Peer {
 }
 
 impl Peer {
-    /// The peer's end as the policy gives it.
-    pub(super) fn of(tunnel: &Tunnel) -> Peer {
-        let port = match tunnel.udp {
+    /// The peer's end at an address, without a NAT in between.
+    pub(crate) fn of(address: Address, udp: Udp) -> Peer {
+        let port = match udp {
             Udp::No => 0,
             Udp::Yes => NAT_PORT,
         };
-        Peer { address: tunnel.remote, port }
+        Peer { address, port }
+    }
+
+    /// True for an end that packets with this encapsulation can be sent to.
+    pub(crate) fn takes(self, udp: Udp) -> bool {
+        (udp == Udp::Yes) == (self.port != 0)
     }
 }
 
-/// The policy's word on the peer's end.
+/// The word of the policy, or of an IKE daemon, on the peer's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Given {
     peer: Peer,
@@ -44,8 +49,8 @@ pub struct Given {
 }
 
 impl Given {
-    pub(super) fn of(tunnel: &Tunnel) -> Given {
-        Given { peer: Peer::of(tunnel), follow: tunnel.follow }
+    pub(super) fn new(peer: Peer, tunnel: &Tunnel) -> Given {
+        Given { peer, follow: tunnel.follow }
     }
 }
 
@@ -56,11 +61,24 @@ pub(super) struct Followed {
     /// Moment when that changed.
     moved: Option<Nanos>,
     given: Given,
+    /// Whose word that is.
+    keys: KeySource,
 }
 
 impl Followed {
     pub(super) fn new(tunnel: &Tunnel) -> Followed {
-        Followed { seen: Peer::of(tunnel), moved: None, given: Given::of(tunnel) }
+        let peer = Peer::of(tunnel.remote, tunnel.out.as_ref().map_or(Udp::No, |out| out.udp));
+        Followed { seen: peer, moved: None, given: Given::new(peer, tunnel), keys: tunnel.keys }
+    }
+
+    /// Takes an IKE daemon's word on the peer's end. Returns the end that packets go to: where the peer was seen last, if the word is the one of
+    /// before.
+    pub(super) fn heed(&mut self, peer: Peer) -> Peer {
+        if self.given.peer != peer {
+            self.given.peer = peer;
+            (self.seen, self.moved) = (peer, None);
+        }
+        self.seen
     }
 
     /// True for the address that the peer was last seen at.
@@ -97,10 +115,16 @@ impl Followed {
         self.given
     }
 
-    /// Goes on from before a reload, if the policy says the same of the peer.
+    /// Goes on from before a reload, if the policy says the same of the peer. A daemon has said nothing new.
     pub(super) fn go_on(&mut self, before: &Followed) {
+        let are_daemons = [self.keys, before.keys] == [KeySource::Ike; 2];
+        if are_daemons {
+            self.given.peer = before.given.peer;
+        }
         if self.given == before.given {
             (self.seen, self.moved) = (before.seen, before.moved);
+        } else if are_daemons {
+            self.seen = self.given.peer;
         }
     }
 }

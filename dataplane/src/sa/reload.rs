@@ -15,7 +15,7 @@ pub(crate) struct SasPlan {
     tunnels: Vec<Option<u16>>,
     /// Places in the new state by fingerprint: of packets that come in, and of the tunnels of those that leave.
     inbound: HashMap<Fingerprint, usize>,
-    outbound: HashMap<Fingerprint, usize>,
+    outbound: HashMap<Fingerprint, u16>,
     retired: (Vec<Inbound>, Vec<Outbound>),
 }
 
@@ -33,7 +33,7 @@ impl SasPlan {
         SasPlan {
             tunnels: old.tunnels.list.iter().map(becomes).collect(),
             inbound: sas.inbound.iter().map(|sa| sa.fingerprint).zip(0..).collect(),
-            outbound: sas.outbound.iter().flatten().map(|sa| sa.fingerprint).zip(0..).collect(),
+            outbound: sas.outbound.iter().flatten().map(|sa| (sa.fingerprint, sa.tunnel)).collect(),
             retired: (Vec::with_capacity(room), Vec::with_capacity(room)),
             sas,
         }
@@ -48,7 +48,7 @@ impl SasPlan {
             let tunnel = becomes(usize::from(sa.tunnel));
             if let Some(same) = inbound.get(&sa.fingerprint).and_then(|place| new.inbound.get_mut(*place)) {
                 same.go_on(&mut sa);
-            } else if let (Origin::Added, Some(tunnel)) = (sa.origin, tunnel) {
+            } else if let (Origin::Added | Origin::Ike, Some(tunnel)) = (sa.origin, tunnel) {
                 if !new.index.contains_key(&(sa.spi, sa.destination)) {
                     new.receive(Inbound { tunnel, ..sa });
                     continue;
@@ -58,10 +58,12 @@ impl SasPlan {
         }
         for (tunnel, list) in sas.outbound.iter_mut().enumerate() {
             for mut sa in list.drain(..) {
-                let same = outbound.get(&sa.fingerprint).and_then(|tunnel| new.outbound.get_mut(*tunnel));
+                let same = outbound
+                    .get(&sa.fingerprint)
+                    .and_then(|tunnel| new.outbound.get_mut(usize::from(*tunnel)));
                 if let Some(same) = same.and_then(|list| list.first_mut()) {
                     same.go_on(&mut sa);
-                } else if let (Origin::Added, Some(after)) = (sa.origin, becomes(tunnel)) {
+                } else if let (Origin::Added | Origin::Ike, Some(after)) = (sa.origin, becomes(tunnel)) {
                     if let Some(list) = new.outbound.get_mut(usize::from(after)) {
                         list.push(Outbound { tunnel: after, ..sa });
                         continue;
@@ -84,7 +86,7 @@ impl SasPlan {
 
 impl Inbound {
     /// Goes on with the window and the counts of another one under the same key.
-    fn go_on(&mut self, old: &mut Inbound) {
+    pub(super) fn go_on(&mut self, old: &mut Inbound) {
         if old.window.size() == self.window.size() {
             std::mem::swap(&mut old.window, &mut self.window);
         } else {
@@ -102,7 +104,7 @@ impl Inbound {
 
 impl Outbound {
     /// Goes on with the numbers, the peer's end and the counts of another one under the same key.
-    fn go_on(&mut self, old: &mut Outbound) {
+    pub(super) fn go_on(&mut self, old: &mut Outbound) {
         std::mem::swap(&mut old.sequence, &mut self.sequence);
         if old.given == self.given {
             self.peer = old.peer;

@@ -21,7 +21,7 @@ pub struct Sequence {
     /// Highest number that may be taken.
     ceiling: AtomicU64,
     /// Packets and bytes, for bounds on them.
-    pub(super) used: Used,
+    pub used: Used,
 }
 
 /// No number can be taken: they are used up, or none is reserved.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use esp::Fingerprint;
 use policy::model::Lifetime;
-use wire::esp::{Direction, Esn, Suite};
+use wire::esp::{Direction, Esn, Suite, Udp};
 
-use super::{Inbound, Outbound, Sequence};
+use super::{Inbound, Outbound, Peer, Sequence};
 use crate::compile::keyless;
 use crate::shard::Shard;
 use crate::tables::{SaSpec, Tables};
@@ -21,6 +21,8 @@ pub struct SaStandIn<'a> {
     pub direction: Direction,
     /// Security parameters index.
     pub spi: u32,
+    /// UDP encapsulation.
+    pub udp: Udp,
     /// Algorithms.
     pub suite: &'static Suite,
     /// Highest number sent, or accepted.
@@ -35,15 +37,17 @@ impl Shard {
         own.inbound.clear();
         own.index.clear();
         own.outbound.iter_mut().for_each(Vec::clear);
-        for SaStandIn { tunnel, direction, spi, suite, number } in sas.iter().copied() {
+        for SaStandIn { tunnel, direction, spi, udp, suite, number } in sas.iter().copied() {
             let place = tables.interface_named(tunnel).and_then(|place| tables.tunnel_of(place));
             let Some(place) = place else { continue };
             let Some(tunnel) = tables.tunnels.list.get(usize::from(place)) else { continue };
             let spec = SaSpec {
                 direction,
                 spi,
+                udp,
+                peer: Peer::of(tunnel.remote, udp),
                 esn: Esn::Off,
-                window: tunnel.out.window,
+                window: tunnel.window,
                 selectors: Arc::clone(&tunnel.selectors),
                 soft: Lifetime::UNBOUNDED,
                 hard: Lifetime::UNBOUNDED,

@@ -97,8 +97,7 @@ pub(super) fn program(tables: &Tables) -> u32 {
             .map(|(Block { once, round, tables, keys, .. }, _)| once + round + tables + keys + LOOP)
             .sum::<u32>()
     };
-    let sas =
-        tables.tunnels.list.iter().flat_map(|tunnel| std::iter::once(&tunnel.out).chain(&tunnel.inward));
+    let sas = tables.tunnels.list.iter().flat_map(|tunnel| tunnel.out.iter().chain(&tunnel.inward));
     // Of one cipher with keys of several lengths, one program.
     let mut suites: Vec<&Suite> = sas.map(|sa| sa.transform.suite()).collect();
     suites.sort_unstable_by_key(|suite| suite.cipher as u8 * 8 + suite.integrity as u8);

@@ -8,6 +8,7 @@
 
 use esp::format::untrail;
 use esp::{Forged, Packet, Place, SPARE};
+use policy::model::KeySource;
 use tally::{Op, Region, Tally};
 use wire::esp::{Direction, EcnUse, Esn, HEADER_LEN, Header, Mode, NAT_PORT, Udp};
 use wire::header::Protocol;
@@ -266,7 +267,8 @@ fn find<T: Tally>(frame: &Frame, carried: &Carried, cx: &mut Cx<'_, T>) -> Resul
     cx.tally.hash(8);
     cx.tally.read(Region::CipherKey, sa.spi as usize % 64 * SA_BYTES, 64);
     let tunnel = cx.tables.tunnels.list.get(usize::from(sa.tunnel)).ok_or(Reason::SpiUnknown)?;
-    if udp != tunnel.udp {
+    // A peer of IKE may send either way (RFC 7296, section 2.23).
+    if udp != sa.udp && tunnel.keys == KeySource::Policy {
         return Err(Reason::TunnelEncapsulation);
     }
     let suite = sa.transform.suite();
@@ -300,13 +302,13 @@ fn finish<T: Tally>(
     sa.accept(number);
     let suite = sa.transform.suite();
     let selective = (!sa.selectors.is_empty()).then_some(sealed.place);
-    let (is_latest, of, news, spi) = (sa.is_latest(number), sa.tunnel, sa.news(now), sa.spi);
+    let (is_latest, of, news, spi, udp) = (sa.is_latest(number), sa.tunnel, sa.news(now), sa.spi, sa.udp);
     let tunnel = cx.tables.tunnels.list.get(usize::from(of)).ok_or(Reason::SpiUnknown)?;
     cx.shard.sas.note_bound(news);
     // What is late, or was delayed by somebody, does not tell where the peer is (RFC 7296, section 2.23).
     let may_move = tunnel.mode == Mode::Tunnel || source.address == tunnel.remote;
-    if may_move && is_latest && cx.shard.sas.is_elsewhere(of, source) && is_end(source, tunnel.udp, cx.tables)
-    {
+    let is_followed = is_latest && may_move && source.takes(udp) && tunnel.follows(udp);
+    if is_followed && cx.shard.sas.is_elsewhere(of, source) && is_end(source, cx.tables) {
         cx.shard.sas.follow(of, source, now);
     }
     spent.map_err(|Expired| Reason::SaExpired)?;
@@ -328,8 +330,8 @@ fn finish<T: Tally>(
 
 /// True for an end that packets can be sent to.
 #[cold]
-fn is_end(peer: Peer, udp: Udp, tables: &Tables) -> bool {
-    (udp == Udp::No || peer.port != 0) && !tables.is_own(peer.address) && !is_link_local(peer.address)
+fn is_end(peer: Peer, tables: &Tables) -> bool {
+    !tables.is_own(peer.address) && !is_link_local(peer.address)
 }
 
 /// Lets the inner packet come in by the interface of its tunnel.

@@ -267,11 +267,11 @@ impl Job {
         cx.tally.execute(Op::Branch, 14);
         let tables = cx.tables;
         let egress = frame.meta.egress;
-        let hop = hop(egress, frame, cx)?;
         let number = tables.tunnel_of(egress).ok_or(Reason::RouteMissing)?;
         let tunnel = tables.tunnels.list.get(usize::from(number)).ok_or(Reason::RouteMissing)?;
         let place = selector::carrier(frame, number, cx)?;
-        let sa = cx.shard.sas.outbounds(number).get(place).ok_or(Reason::RouteMissing)?;
+        let hop = hop(egress, frame, cx)?;
+        let sa = cx.shard.sas.outbounds(number).get(place).ok_or(Reason::SaMissing)?;
         let kept = head::kept(frame, tunnel, cx.tally)?;
         let ds_field = match kept {
             Some(_) => header::ds_field(frame),
@@ -291,7 +291,7 @@ impl Job {
 
     /// Makes room around the inner packet, and writes the trailer and the ESP header.
     fn lay_out<T: Tally>(&self, frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Reason> {
-        let sa = cx.shard.sas.outbounds(self.sa.0).get(self.sa.1).ok_or(Reason::RouteMissing)?;
+        let sa = cx.shard.sas.outbounds(self.sa.0).get(self.sa.1).ok_or(Reason::SaMissing)?;
         let suite = sa.transform.suite();
         let (esp_at, text_len) = (usize::from(self.esp_at), usize::from(self.layout.text));
         let text_at = esp_at + HEADER_LEN + usize::from(suite.iv);
@@ -337,7 +337,7 @@ impl Job {
         let Job { hop, ds_field, way_is_narrow, sequence, .. } = *self;
         let Hop { interface, mtu, .. } = *cx.shard.hops.get(hop).ok_or(Reason::NeighbourUnknown)?;
         let tunnel = cx.tables.tunnels.list.get(usize::from(self.sa.0)).ok_or(Reason::RouteMissing)?;
-        let sa = self.sa(cx).ok_or(Reason::RouteMissing)?;
+        let sa = self.sa(cx).ok_or(Reason::SaMissing)?;
         let is_set = frame.meta.flags & flag::DONT_FRAGMENT != 0;
         let df = match tunnel.df {
             // That of the packet, whose header it is.
@@ -363,7 +363,7 @@ impl Job {
         };
         let head = Head::of(tunnel, sa, self.kept);
         head.write(frame.bytes_mut(), &fields);
-        if tunnel.udp == Udp::Yes && tunnel.local.v6 {
+        if sa.udp == Udp::Yes && tunnel.local.v6 {
             // Across IPv6 there must be a checksum (RFC 8200, section 8.1): an add for every four bytes, and a fold.
             cx.tally.instructions(u32::from(payload_len) / 4 + 24);
             cx.tally.read(Region::Frame, self.esp_at.into(), payload_len.into());

@@ -1,6 +1,6 @@
 //! Selectors and packets (RFC 4301): may a security association carry a packet?
 
-use policy::model::Mode;
+use policy::model::{KeySource, Mode};
 use tally::{Op, Tally};
 use wire::esp::Direction;
 use wire::header::{Ports as Header, Protocol};
@@ -10,21 +10,35 @@ use super::track::quoted_key;
 use super::{Cx, header};
 use crate::flow::Key;
 use crate::sa::Outbound;
-use crate::tables::{Address, Ends, Fit, Ports, Selectors};
+use crate::tables::{Address, Ends, Fit, Ports, Selectors, Tunnel};
 use crate::verdict::Reason;
 
 /// Returns the place of the security association that carries a packet out of the tunnel of that number, among those of the tunnel: the
 /// newest whose selectors it matches, as its bytes are now.
 ///
 /// # Errors
-/// There is none.
+/// There is none: an IKE daemon is to be told.
 #[inline]
 pub(super) fn carrier<T: Tally>(frame: &Frame, tunnel: u16, cx: &mut Cx<'_, T>) -> Result<usize, Reason> {
     let list = cx.shard.sas.outbounds(tunnel);
-    match list.last() {
+    let found = match list.last() {
         Some(newest) if newest.selectors.is_empty() => Ok(list.len() - 1),
         Some(_) => matching(frame, list, cx.tables.mode, cx.tally).ok_or(Reason::TunnelSelector),
-        None => Err(Reason::RouteMissing),
+        None => Err(Reason::SaMissing),
+    };
+    if found.is_err() {
+        missing(frame, tunnel, cx);
+    }
+    found
+}
+
+/// Notes a packet that an IKE daemon may have a security association for.
+#[cold]
+#[inline(never)]
+fn missing<T>(frame: &Frame, tunnel: u16, cx: &mut Cx<'_, T>) {
+    let is_daemons = |tunnel: &Tunnel| tunnel.keys == KeySource::Ike;
+    if cx.tables.tunnels.list.get(usize::from(tunnel)).is_some_and(is_daemons) {
+        cx.shard.sas.note_missing(tunnel, ends(frame, Direction::Out), frame.meta.received);
     }
 }
 

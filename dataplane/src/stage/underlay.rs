@@ -9,13 +9,17 @@ use crate::sa::Way;
 use crate::tables::Target;
 use crate::verdict::Reason;
 
-/// Checks that a packet can leave by the tunnel whose interface is `egress`, before a byte of it is changed.
+/// Checks that a packet can leave by the tunnel whose interface is `egress`, before a byte of it is changed. One that no security association
+/// carries need not wait: `encap` drops it, and knows what it has become by then.
 ///
 /// # Errors
 /// No route leads to the peer, or its neighbour is not known yet: the packet waits as it was received.
 #[inline]
 pub(super) fn ready<T: Tally>(egress: PortId, cx: &mut Cx<'_, T>) -> Result<(), Step> {
-    let way = way(egress, cx)?;
+    let way = match way(egress, cx) {
+        Err(Step::Drop(Reason::SaMissing)) => return Ok(()),
+        way => way?,
+    };
     match cx.shard.hops.get(way.hop).is_some_and(|hop| hop.is_known()) {
         true => Ok(()),
         false => Err(Step::Hold(Reason::NeighbourWaits)),
@@ -32,14 +36,14 @@ pub(super) fn awaited<T: Tally>(egress: PortId, cx: &mut Cx<'_, T>) -> Option<Wa
 /// Way of the outer packets of the tunnel whose interface is `egress`: as it was routed last, or anew.
 ///
 /// # Errors
-/// No route leads to the peer, or only one into a tunnel.
+/// No route leads to the peer, or only one into a tunnel; or the tunnel has no security association out.
 #[inline]
 pub(super) fn way<T: Tally>(egress: PortId, cx: &mut Cx<'_, T>) -> Result<Way, Step> {
     // The tunnel by interface and place, 6; its way, and is it to where the peer is, 6.
     cx.tally.instructions(12);
     cx.tally.execute(Op::Branch, 4);
     let tunnel = cx.tables.tunnel_of(egress).ok_or(MISSING)?;
-    match cx.shard.sas.outbound(tunnel).ok_or(MISSING)?.way() {
+    match cx.shard.sas.outbound(tunnel).ok_or(WITHOUT)?.way() {
         Some(way) => Ok(way),
         None => routed(tunnel, cx),
     }
@@ -47,6 +51,9 @@ pub(super) fn way<T: Tally>(egress: PortId, cx: &mut Cx<'_, T>) -> Result<Way, S
 
 /// Verdict on a packet for a peer that no route leads to.
 const MISSING: Step = Step::Answer(Reason::RouteMissing);
+
+/// Verdict on a packet for a tunnel that has no security association out.
+const WITHOUT: Step = Step::Drop(Reason::SaMissing);
 
 /// Routes the outer packets of the tunnel of that number, and notes their way. What waits is routed again: its neighbour has no number yet.
 #[inline(never)]
@@ -56,7 +63,7 @@ fn routed<T: Tally>(tunnel: u16, cx: &mut Cx<'_, T>) -> Result<Way, Step> {
     cx.tally.execute(Op::Branch, 4);
     let turns_back = Step::Drop(Reason::TunnelLoop);
     let tables = cx.tables;
-    let out = cx.shard.sas.outbound(tunnel).ok_or(MISSING)?;
+    let out = cx.shard.sas.outbound(tunnel).ok_or(WITHOUT)?;
     let (remote, spi) = (out.peer.address, out.spi);
     let (hop, link) = match tables.route(remote, cx.tally) {
         Some(Target::Link(link)) if tables.tunnel_of(link).is_some() => return Err(turns_back),

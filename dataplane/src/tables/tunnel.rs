@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use esp::{Fingerprint, Transform};
-use policy::model::{DfBit, Follow, FragmentWhen, Lifetime};
+use policy::model::{DfBit, Follow, FragmentWhen, KeySource, Lifetime};
 use wire::Dscp;
 use wire::PortId;
-use wire::esp::{Direction, EcnUse, Esn, Mode, Tfc, Udp};
+use wire::esp::{Direction, EcnUse, Esn, Mode, Suite, Tfc, Udp};
 
 use super::{Address, Selectors, Spd, Tables};
-use crate::sa::{Sequence, Sequences};
+use crate::sa::{Peer, Sequence, Sequences};
 
 /// All tunnels, in the order of their interfaces.
 #[derive(Default)]
@@ -32,10 +32,16 @@ pub struct Tunnel {
     pub local: Address,
     /// Outer address of the peer.
     pub remote: Address,
+    /// Source of its security associations.
+    pub keys: KeySource,
     /// Tunnel mode, or transport mode, in which packets keep their header.
     pub mode: Mode,
-    /// UDP encapsulation.
+    /// UDP encapsulation that its MTU leaves room for.
     pub udp: Udp,
+    /// Algorithms that its MTU leaves room for.
+    pub suite: &'static Suite,
+    /// Size of the window against replay of its security associations; 0 if numbers are not looked at.
+    pub window: u32,
     /// Peers that move.
     pub follow: Follow,
     /// Fragmentation of packets that are too large.
@@ -50,8 +56,8 @@ pub struct Tunnel {
     pub tfc: Tfc,
     /// Packets that it protects, wherever routes lead; none of a tunnel that routes lead into.
     pub selectors: Arc<Selectors>,
-    /// Security association of packets that leave.
-    pub out: SaSpec,
+    /// Security association of packets that leave; none where an IKE daemon gives it.
+    pub out: Option<SaSpec>,
     /// Security associations of packets that come in.
     pub inward: Vec<SaSpec>,
 }
@@ -65,10 +71,16 @@ impl Tunnel {
         }
     }
 
+    /// True if the peer is followed to where its packets come from. One of an IKE daemon's is only through a NAT: else the daemon itself moves
+    /// it (RFC 7296, section 2.23; RFC 4555).
+    pub(crate) fn follows(&self, udp: Udp) -> bool {
+        self.keys == KeySource::Policy || udp == Udp::Yes
+    }
+
     /// Largest inner packet where outer ones have `outer` bytes at most.
     pub(crate) fn inner_mtu(&self, outer: u16) -> u16 {
-        let suite = self.out.transform.suite();
-        suite.inner_mtu(outer, self.local.family(), self.udp, self.mode).max(policy::tunnel::LEAST_MTU)
+        let room = self.suite.inner_mtu(outer, self.local.family(), self.udp, self.mode);
+        room.max(policy::tunnel::LEAST_MTU)
     }
 }
 
@@ -78,6 +90,10 @@ pub struct SaSpec {
     pub direction: Direction,
     /// Security parameters index.
     pub spi: u32,
+    /// UDP encapsulation.
+    pub udp: Udp,
+    /// End of the peer, where it has not moved.
+    pub peer: Peer,
     /// Extended sequence numbers.
     pub esn: Esn,
     /// Size of the window against replay; 0 if numbers are not looked at.
@@ -109,8 +125,7 @@ impl Tunnels {
     /// Goes on with the numbers of keys that were used before.
     pub(crate) fn go_on(&mut self, sequences: Sequences) {
         let tunnels = self.list.iter_mut();
-        sequences
-            .take_over(tunnels.flat_map(|tunnel| std::iter::once(&mut tunnel.out).chain(&mut tunnel.inward)));
+        sequences.take_over(tunnels.flat_map(|tunnel| tunnel.out.iter_mut().chain(&mut tunnel.inward)));
         self.sequences = sequences;
     }
 

@@ -188,6 +188,8 @@ pub enum Reason {
     TunnelSelector,
     /// The packet came in clear, and selectors say that it must come through a tunnel.
     TunnelRequired,
+    /// The tunnel has no security association out.
+    SaMissing,
 }
 
 /// Description of a reason, for operators.
@@ -205,7 +207,7 @@ pub struct Entry {
 
 impl Reason {
     /// Every reason with its name, cause and remedy, in the order of the enum.
-    pub const ALL: [Entry; 90] = [
+    pub const ALL: [Entry; 91] = [
         Entry {
             reason: Reason::LinkTruncated,
             name: "link-truncated",
@@ -745,6 +747,12 @@ impl Reason {
             name: "tunnel-required",
             cause: "The packet came in clear, and `local-net` and `remote-net` of a tunnel say that such packets must come through the tunnel (RFC 4301, section 5.2.1).",
             remedy: "Find who sends around the tunnel, or forges. Networks that are reached without the tunnel, own ones too, belong into its `direct`.",
+        },
+        Entry {
+            reason: Reason::SaMissing,
+            name: "sa-missing",
+            cause: "The packet was to leave by a tunnel that has no security association out: an IKE daemon has not agreed on one yet, or the one that was there has been deleted.",
+            remedy: "Look at the IKE daemon: `swanctl --list-sas`, its log, its connection to the gateway (`[gateway] xfrm`). A connection with `start_action = trap` begins with such a packet, the first of which is lost. Without a daemon, `wirerate sa add`.",
         },
     ];
 

@@ -104,7 +104,8 @@ impl Reserve {
     /// No state file, or a failure to write it: no ceiling is raised then.
     pub(crate) fn top_up(&mut self, tables: &Tables, added: &[Known]) -> Result<(), ReserveError> {
         let mut raised: Vec<(Fingerprint, Arc<Sequence>, u64)> = Vec::new();
-        let given = tables.tunnels.list.iter().map(|tunnel| (tunnel.out.fingerprint, &tunnel.out.sequence));
+        let given = tables.tunnels.list.iter().filter_map(|tunnel| tunnel.out.as_ref());
+        let given = given.map(|out| (out.fingerprint, &out.sequence));
         let added = added.iter().filter(|known| known.direction == Direction::Out);
         for (fingerprint, sequence) in given.chain(added.map(|known| (known.fingerprint, &known.sequence))) {
             let (last, ceiling) = (sequence.last(), sequence.ceiling());

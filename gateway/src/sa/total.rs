@@ -132,6 +132,7 @@ mod tests {
             spi,
             local: String::new(),
             remote: String::new(),
+            udp: false,
             algorithm: String::new(),
             auth: None,
             origin: String::new(),

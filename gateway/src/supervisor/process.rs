@@ -30,7 +30,7 @@ pub(super) struct Process {
     pub(super) _held: Held,
     pub(super) _server: Server,
     /// Takes SAs of IKE daemons; none where the policy names no socket.
-    pub(super) _xfrm: Option<xfrm::server::Server>,
+    pub(super) xfrm: Option<xfrm::server::Server>,
 }
 
 /// Watchdog of systemd: interval and time of the next notification.

@@ -13,6 +13,7 @@ use super::Supervisor;
 use super::worker::Workers;
 use crate::reload::BuildError;
 use crate::sa::key_log::Logged;
+use crate::xfrm::server::News;
 
 /// Security association that is asked for.
 pub struct SaAsked {
@@ -64,6 +65,11 @@ impl Associations {
         self.list.iter().map(SaAddition::known).collect()
     }
 
+    /// True if one has the key.
+    pub(super) fn have_key_of(&self, sa: &SaAddition) -> bool {
+        self.list.iter().any(|other| sa.has_key_of(other))
+    }
+
     /// Forgets those whose tunnel is gone.
     pub(super) fn follow(&mut self, tables: &Tables) {
         self.list.retain(|sa| sa.is_of(tables));
@@ -112,7 +118,11 @@ impl Supervisor {
                 packets,
                 "packets dropped: their sequence numbers had been received, or had left the window"
             ),
+            SaNews::Missing(ends) => self.packet_misses(tunnel, &ends),
             SaNews::Path(news) => {
+                if let PathNews::Peer { peer, .. } = news {
+                    self.peer_moved(tunnel, peer);
+                }
                 match news {
                     PathNews::Peer { peer, .. } => info!(tunnel, "peer is at {peer} now"),
                     PathNews::Mtu(mtu) => info!(tunnel, mtu, "path MTU learnt from an ICMP error"),
@@ -131,13 +141,21 @@ impl Supervisor {
         let tables = self.reload.tables.clone();
         let sa = SaAddition::new(
             &tables,
-            &SaRequest { tunnel: &tunnel, direction, spi, esn, suite, keys: &keys, selectors: &[] },
+            &SaRequest {
+                tunnel: &tunnel,
+                direction,
+                spi,
+                esn,
+                suite,
+                keys: &keys,
+                selectors: &[],
+                agreed: None,
+            },
         )?;
-        if self.added.list.iter().any(|other| sa.has_key_of(other)) {
+        if self.added.have_key_of(&sa) || self.daemons.have_key_of(&sa) {
             return Err(SaError::SameKey.into());
         }
-        let mut known = self.added.known();
-        known.push(sa.known());
+        let known: Vec<Known> = self.known().chain([sa.known()]).collect();
         self.reserve.top_up(&tables, &known).map_err(BuildError::Reserve)?;
         self.workers.change_sa(&sa.id, || sa.prepare()).map_err(SaError::Refused)?;
         self.log_key(&tunnel, direction, spi, suite, &keys);
@@ -180,6 +198,17 @@ impl Supervisor {
         let tables = &self.reload.tables;
         let found = tables.interface_named(tunnel).and_then(|place| tables.tunnel_at(place));
         let found = found.ok_or_else(|| SaError::NoTunnel(tunnel.to_owned()))?;
+        if let Some(name) = self.daemons.named(tunnel, direction, spi) {
+            // The daemon hears that its lifetime has ended.
+            self.tell_ike(News::End(name));
+            info!(
+                tunnel,
+                direction = direction.name(),
+                spi,
+                "security association of an IKE daemon ended by request"
+            );
+            return Ok(());
+        }
         let id = SaId { direction, spi, destination: found.destination(direction) };
         let deleted = self.workers.delete_sa(&id);
         self.added.list.retain(|sa| sa.id != id);
@@ -206,7 +235,7 @@ impl Supervisor {
 
 impl Workers {
     /// Changes a security association at the workers that have it, and waits until it is done. Where one refuses, it is undone.
-    fn change_sa(&self, id: &SaId, change: impl Fn() -> SaChange) -> Result<(), SaRefused> {
+    pub(super) fn change_sa(&self, id: &SaId, change: impl Fn() -> SaChange) -> Result<(), SaRefused> {
         let outcomes = self.send_sa(id, change);
         match outcomes.iter().find_map(|outcome| outcome.as_ref().err()) {
             None => Ok(()),
@@ -218,8 +247,13 @@ impl Workers {
         }
     }
 
+    /// Puts a security association in the place of that of the same name, at the workers that have it.
+    pub(super) fn replace_sa(&self, id: &SaId, change: impl Fn() -> SaChange) -> Result<(), SaRefused> {
+        self.send_sa(id, change).into_iter().collect()
+    }
+
     /// Deletes a security association at all workers. Returns true if there was one.
-    fn delete_sa(&self, id: &SaId) -> bool {
+    pub(super) fn delete_sa(&self, id: &SaId) -> bool {
         self.send_sa_to_all(|| SaChange::Delete(*id)).iter().any(Result::is_ok)
     }
 }

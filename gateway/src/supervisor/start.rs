@@ -10,6 +10,7 @@ use policy::Policy;
 
 use super::Supervisor;
 use super::announce::Announcements;
+use super::ike::Daemons;
 use super::kernel::{Kernel, list_listeners};
 use super::neighbour::Neighbours;
 use super::port::{Ports, terms};
@@ -28,7 +29,8 @@ use crate::sa::key_log::KeyLog;
 use crate::sa::reserve::Reserve;
 use crate::sa::total::Totals;
 use crate::server::{Public, Server};
-use crate::xfrm::state::{Kept, Limits};
+use crate::xfrm::carried::Carried;
+use crate::xfrm::state::Limits;
 use crate::{log, signal, xfrm};
 
 /// Bounds of what IKE daemons give.
@@ -105,7 +107,8 @@ impl Supervisor {
             .and_then(|public| Server::start(&options.socket, public, sender.clone()))
             .map_err(StartError::Server)?;
         let xfrm = policy.gateway.xfrm.as_deref();
-        let xfrm = xfrm.map(|path| xfrm::server::Server::start(path, LIMITS, Box::new(Kept)));
+        let carried = || Box::new(Carried::new(sender.clone()));
+        let xfrm = xfrm.map(|path| xfrm::server::Server::start(path, LIMITS, carried()));
         let xfrm = xfrm.transpose().map_err(StartError::Server)?;
         let started = Instant::now();
         let neighbours = Neighbours::new(&kernel.state, clock);
@@ -130,6 +133,7 @@ impl Supervisor {
             reload: Reload::new(policy, first, tables, history, directory),
             reserve,
             added: Associations::default(),
+            daemons: Daemons::default(),
             totals: Totals::default(),
             key_log,
             workers,
@@ -144,7 +148,7 @@ impl Supervisor {
                 confinement,
                 _held: held,
                 _server: server,
-                _xfrm: xfrm,
+                xfrm,
             },
         };
         supervisor.key_log.iter().for_each(KeyLog::announce);

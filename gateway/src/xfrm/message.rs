@@ -113,6 +113,29 @@ pub struct Selector {
     pub user: u32,
 }
 
+impl Selector {
+    /// True if all packets of the other one are this one's, too.
+    pub fn has(&self, other: &Selector) -> bool {
+        let ports =
+            |own: [u16; 2], other: [u16; 2]| own[1] & !other[1] == 0 && (own[0] ^ other[0]) & own[1] == 0;
+        (self.family == 0 || self.family == other.family)
+            && self.destination_len <= other.destination_len
+            && self.source_len <= other.source_len
+            && same_prefix(self.destination, other.destination, self.destination_len)
+            && same_prefix(self.source, other.source, self.source_len)
+            && (self.protocol == 0 || self.protocol == other.protocol)
+            && ports(self.destination_port, other.destination_port)
+            && ports(self.source_port, other.source_port)
+    }
+}
+
+/// True if the first `len` bits of both addresses are the same.
+pub fn same_prefix(one: Address, other: Address, len: u8) -> bool {
+    let shift = 128_u32.saturating_sub(u32::from(len));
+    let differs = u128::from_be_bytes(one.0) ^ u128::from_be_bytes(other.0);
+    differs.checked_shr(shift).unwrap_or(0) == 0
+}
+
 /// Name of an SA (`xfrm_id`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Id {

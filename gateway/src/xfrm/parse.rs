@@ -510,4 +510,4 @@ fn expire(fields: &mut Fields<'_>) -> Result<Request, Refusal> {
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+pub(crate) mod tests;

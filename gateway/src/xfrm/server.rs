@@ -5,21 +5,25 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use netlink_packet_core::NLM_F_ACK;
+use policy::model::Binding;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, SocketType, accept_with, recv, send};
 use tracing::{info, warn};
 use zeroize::{Zeroize, Zeroizing};
 
-use super::message::{Header, Request, kind};
+use super::carried::Name;
+use super::message::{Header, Request, SaId, Selector, kind};
 use super::parse::{Refusal, parse};
 use super::state::{Answer, Carrier, Database, Event, Limits, List, Moment};
 use super::write::{self, Datagram};
@@ -44,8 +48,32 @@ const TICK: Duration = Duration::from_secs(1);
 /// Running server, which stops when dropped and takes its socket out of the file system.
 pub struct Server {
     _file: SocketFile,
-    stop: Arc<OwnedFd>,
+    news: Sender<News>,
+    wake_up: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// News of the data plane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// A packet for a tunnel needs an association.
+    Needed {
+        /// Sign of the tunnel.
+        tunnel: Binding,
+        /// The packet.
+        packet: Selector,
+    },
+    /// The peer of an inbound association sends from another end.
+    Moved {
+        /// The association.
+        name: Name,
+        /// Address that it sends from.
+        source: IpAddr,
+        /// UDP port that it sends from.
+        port: u16,
+    },
+    /// The operator ends an association.
+    End(Name),
 }
 
 impl Server {
@@ -61,11 +89,13 @@ impl Server {
         let listener = listen(path, SocketType::SEQPACKET, Purpose::Xfrm)?;
         let file = SocketFile::at(path, Purpose::Xfrm)?;
         let thread_failed = |error| ServerError::Thread { error };
-        let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        let stop = Arc::new(stop.map_err(|error| thread_failed(error.into()))?);
+        let wake_up = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let wake_up = Arc::new(wake_up.map_err(|error| thread_failed(error.into()))?);
+        let (news, told) = channel();
         let mut desk = Desk {
             listener,
-            stop: stop.clone(),
+            wake_up: wake_up.clone(),
+            news: told,
             clients: Vec::new(),
             database: Database::new(limits),
             carrier,
@@ -76,14 +106,29 @@ impl Server {
         let spawned = thread::Builder::new().name("xfrm".to_owned()).spawn(move || desk.serve());
         let thread = Some(spawned.map_err(thread_failed)?);
         info!("SAs of IKE daemons are taken at {}", path.display());
-        Ok(Server { _file: file, stop, thread })
+        Ok(Server { _file: file, news, wake_up, thread })
+    }
+
+    /// Tells the thread what daemons wait for. Returns at once.
+    pub fn tell(&self, news: News) {
+        // A thread that has ended has said so.
+        if self.news.send(news).is_ok() {
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        // It fails only where the counter is at its end, and the thread awake.
+        let _ = rustix::io::write(&*self.wake_up, &1_u64.to_ne_bytes());
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let told = rustix::io::write(&*self.stop, &1_u64.to_ne_bytes());
-        if let (Ok(_), Some(thread)) = (told, self.thread.take()) {
+        // The channel's end is what the thread stops by.
+        drop(std::mem::replace(&mut self.news, channel().0));
+        self.wake();
+        if let Some(thread) = self.thread.take() {
             // A panic of the thread has been reported by then.
             let _ = thread.join();
         }
@@ -93,7 +138,8 @@ impl Drop for Server {
 /// State of the server's thread.
 struct Desk {
     listener: UnixListener,
-    stop: Arc<OwnedFd>,
+    wake_up: Arc<OwnedFd>,
+    news: Receiver<News>,
     clients: Vec<Client>,
     database: Database,
     carrier: Box<dyn Carrier + Send>,
@@ -135,7 +181,7 @@ impl Desk {
                     return;
                 }
             };
-            if ready.stop {
+            if self.hear() == Connection::Closed {
                 return;
             }
             for number in ready.readable {
@@ -157,6 +203,30 @@ impl Desk {
         }
     }
 
+    /// Takes what the data plane tells. Closed when the server is to end.
+    fn hear(&mut self) -> Connection {
+        let mut count = [0; 8];
+        // There may have been nothing to wake up for.
+        let _ = rustix::io::read(&*self.wake_up, &mut count);
+        loop {
+            let (now, mut events) = (self.now(), Vec::new());
+            match self.news.try_recv() {
+                Ok(News::Needed { tunnel, packet }) => {
+                    self.database.needed(&tunnel, &packet, now, &mut events);
+                }
+                Ok(News::Moved { name, source, port }) => {
+                    self.database.moved(&SaId::from(name), source.into(), port, &mut events);
+                }
+                Ok(News::End(name)) => {
+                    self.database.end(&SaId::from(name), now, &mut *self.carrier, &mut events);
+                }
+                Err(TryRecvError::Empty) => return Connection::Open,
+                Err(TryRecvError::Disconnected) => return Connection::Closed,
+            }
+            self.tell(&events);
+        }
+    }
+
     fn now(&self) -> Moment {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         Moment { elapsed: self.started.elapsed(), wall }
@@ -165,7 +235,7 @@ impl Desk {
     /// Waits until there is something to do, or a second has passed.
     fn wait(&self) -> io::Result<Ready> {
         let mut polled = vec![
-            PollFd::from_borrowed_fd(self.stop.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.wake_up.as_fd(), PollFlags::IN),
             PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN),
         ];
         polled.extend(self.clients.iter().map(|client| {
@@ -178,10 +248,10 @@ impl Desk {
             Err(Errno::INTR) => return Ok(Ready::default()),
             Err(error) => return Err(error.into()),
         }
-        let mut fired = polled.iter().map(|polled| !polled.revents().is_empty());
-        let (stop, listener) = (fired.next() == Some(true), fired.next() == Some(true));
+        let mut fired = polled.iter().skip(1).map(|polled| !polled.revents().is_empty());
+        let listener = fired.next() == Some(true);
         let readable = (0..self.clients.len()).zip(fired).filter(|(_, fired)| *fired);
-        Ok(Ready { stop, listener, readable: readable.map(|(number, _)| number).collect() })
+        Ok(Ready { listener, readable: readable.map(|(number, _)| number).collect() })
     }
 
     fn accept(&mut self) {
@@ -272,7 +342,6 @@ impl Desk {
 /// Descriptors that are ready.
 #[derive(Default)]
 struct Ready {
-    stop: bool,
     listener: bool,
     readable: Vec<usize>,
 }

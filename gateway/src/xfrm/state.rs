@@ -9,10 +9,12 @@ use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tracing::warn;
+
 use super::association::{Association, Unsupported};
 use super::message::{
-    Address, Ae, AllocSpi, ESN, ESP, Errno, Group, Header, Replay, ReplayEsn, Request, Sa, SaFilter, SaId,
-    Thresholds, Used, kind,
+    Address, Ae, AllocSpi, ESN, ESP, Errno, Group, Header, Policy, Replay, ReplayEsn, Request, Sa, SaFilter,
+    SaId, Selector, Thresholds, Used, kind, same_prefix,
 };
 use super::parse::Refusal;
 use super::write::{self, Datagram, KeyUse, Writer};
@@ -21,8 +23,8 @@ mod carrier;
 mod expire;
 mod policy;
 
-pub use carrier::{Carrier, Kept, Usage};
-use policy::Policies;
+pub use carrier::{Carrier, Usage};
+use policy::{Policies, Protecting};
 
 /// Seconds for which an allocated SPI is kept without keys (`net.core.xfrm_acq_expires` of charon).
 const LARVAL: Duration = Duration::from_secs(165);
@@ -101,6 +103,8 @@ struct Entry {
     sa: Sa,
     /// In words of the data plane; none while only the SPI is allocated.
     carried: Option<Arc<Association>>,
+    /// Packets that policies say it protects, as the data plane was told last.
+    protected: Vec<Selector>,
     added: Duration,
     /// The daemon has been told that the soft bound is reached.
     soft: bool,
@@ -178,14 +182,24 @@ impl Database {
             }
             Request::NewAe(ae) => self.set_numbers(header, &ae, now, carrier, events)?,
             Request::GetAe(asked) => return self.numbers(header, &asked, now, carrier).map(Answer::One),
-            Request::NewPolicy(policy) => self.policies.add(*policy, now, self.limits.policies, events)?,
-            Request::UpdatePolicy(policy) => {
-                self.policies.update(*policy, now, self.limits.policies, events)?;
+            Request::NewPolicy(policy) => {
+                let protecting = Protecting::of(&policy);
+                self.policies.add(*policy, now, self.limits.policies, events)?;
+                self.protect(&protecting, carrier);
             }
-            Request::DeletePolicy(id) => self.policies.remove(&id, events)?,
+            Request::UpdatePolicy(policy) => {
+                let protecting = Protecting::of(&policy);
+                self.policies.update(*policy, now, self.limits.policies, events)?;
+                self.protect(&protecting, carrier);
+            }
+            Request::DeletePolicy(id) => {
+                let protecting = Protecting::of(&self.policies.remove(&id, events)?);
+                self.protect(&protecting, carrier);
+            }
             Request::GetPolicy(id) => {
                 let header = write::answer_to(header, kind::NEWPOLICY);
-                return Ok(Answer::One(write::policy(&header, self.policies.find(&id)?)));
+                let policy = self.used(self.policies.find(&id)?, now, carrier);
+                return Ok(Answer::One(write::policy(&header, &policy)));
             }
             Request::ListPolicies => {
                 return Ok(Answer::List(List { request: *header, place: Place::Policies(0) }));
@@ -221,7 +235,7 @@ impl Database {
     }
 
     /// Policies, in the order of their numbers.
-    pub fn policies(&self) -> impl Iterator<Item = &super::message::Policy> {
+    pub fn policies(&self) -> impl Iterator<Item = &Policy> {
         self.policies.iter()
     }
 
@@ -244,7 +258,7 @@ impl Database {
             Place::Policies(after) => {
                 let header = write::part_of_answer_to(&list.request, kind::NEWPOLICY);
                 for policy in self.policies.after(*after) {
-                    writer.policy(&header, policy);
+                    writer.policy(&header, &self.used(policy, now, carrier));
                     *after = policy.info.index;
                     if writer.is_full() {
                         return Some(writer.finish());
@@ -293,7 +307,7 @@ impl Database {
         sa.info.id.spi = spi;
         sa.info.used = Used { added: now.wall, ..Used::default() };
         let message = write::sa(&write::answer_to(header, kind::NEWSA), &sa, KeyUse::Zeros);
-        self.sas.insert(Key::of(&sa), Entry { sa, carried: None, added: now.elapsed, soft: false });
+        self.sas.insert(Key::of(&sa), Entry::new(sa, None, Vec::new(), now));
         Ok(message)
     }
 
@@ -319,27 +333,55 @@ impl Database {
         }
         self.have_room()?;
         let association = Arc::new(Association::of(&sa)?);
-        carrier.add(&association)?;
-        self.put(kind::NEWSA, sa, association, now, events);
+        let protected = self.policies.protected_by(&association);
+        carrier.add(&association, &protected)?;
+        self.put(kind::NEWSA, Entry::new(sa, Some(association), protected, now), now, events);
         Ok(())
     }
 
-    fn put(
-        &mut self,
-        told: u16,
-        mut sa: Sa,
-        association: Arc<Association>,
-        now: Moment,
-        events: &mut Vec<Event>,
-    ) {
+    fn put(&mut self, told: u16, mut entry: Entry, now: Moment, events: &mut Vec<Event>) {
+        let sa = &mut entry.sa;
         if sa.info.used.added == 0 {
             sa.info.used.added = now.wall;
         }
         self.policies.have_sa(sa.info.reqid);
-        let message = write::sa(&write::event(told), &sa, KeyUse::Zeros);
+        let message = write::sa(&write::event(told), sa, KeyUse::Zeros);
         events.push(Event { group: Group::Sa, message });
-        let entry = Entry { carried: Some(association), added: now.elapsed, soft: false, sa };
         self.sas.insert(Key::of(&entry.sa), entry);
+    }
+
+    /// Tells the data plane of the packets that associations protect since policies have changed. An association that some policy was for stays
+    /// with what the last one said: it never protects more for the lack of one.
+    fn protect(&mut self, protecting: &[Protecting], carrier: &mut dyn Carrier) {
+        for entry in self.sas.values_mut() {
+            let Some(association) = &entry.carried else { continue };
+            if !protecting.iter().any(|policy| policy.is_for(association)) {
+                continue;
+            }
+            let protected = self.policies.protected_by(association);
+            if protected.is_empty() || protected == entry.protected {
+                continue;
+            }
+            match carrier.change(association, association, &protected) {
+                Ok(()) => entry.protected = protected,
+                Err(refusal) => {
+                    warn!(spi = association.spi, "the packets of an SA stay as they are: {refusal}")
+                }
+            }
+        }
+    }
+
+    /// A policy with the latest use of its associations.
+    fn used(&self, policy: &Policy, now: Moment, carrier: &mut dyn Carrier) -> Policy {
+        let protecting = Protecting::of(policy);
+        let carried = self.sas.values().filter_map(|entry| entry.carried.as_ref());
+        let own = carried.filter(|association| protecting.iter().any(|policy| policy.is_for(association)));
+        let latest = own.filter_map(|association| carrier.usage(association).since_last).min();
+        let mut policy = policy.clone();
+        if let Some(since) = latest {
+            policy.info.used.first = now.wall.saturating_sub(since.as_secs());
+        }
+        policy
     }
 
     fn update(
@@ -352,15 +394,16 @@ impl Database {
         let entry = self.sas.get_mut(&Key::of(&sa)).ok_or_else(no_such_sa)?;
         let association = Arc::new(Association::of(&sa)?);
         let Some(old) = &entry.carried else {
-            carrier.add(&association)?;
-            self.put(kind::UPDSA, sa, association, now, events);
+            let protected = self.policies.protected_by(&association);
+            carrier.add(&association, &protected)?;
+            self.put(kind::UPDSA, Entry::new(sa, Some(association), protected, now), now, events);
             return Ok(());
         };
         if !association.has_keys_of(old) || association.source != old.source || association.mode != old.mode {
             let words = "keys, algorithms, source and mode of an SA stay: remove it and add another";
             return Err(Refusal::new(Errno::INVAL, words));
         }
-        carrier.change(old, &association)?;
+        carrier.change(old, &association, &entry.protected)?;
         // Linux's `xfrm_state_update` takes these over, and nothing else.
         entry.sa.info.lifetimes = sa.info.lifetimes;
         entry.sa.info.selector = sa.info.selector;
@@ -419,7 +462,7 @@ impl Database {
         if association.numbers.sent < before.sent {
             return Err(Refusal::new(Errno::INVAL, "numbers that are sent already would be used again"));
         }
-        carrier.change(&old, &association)?;
+        carrier.change(&old, &association, &entry.protected)?;
         (entry.sa.replay, entry.sa.esn) = (sa.replay, sa.esn);
         entry.carried = Some(association);
         let told = ae_of(&entry.now(now, carrier), CAUSE_POLICY);
@@ -454,6 +497,10 @@ fn removed(entry: &Entry, now: Moment, carrier: &mut dyn Carrier) -> Event {
 }
 
 impl Entry {
+    fn new(sa: Sa, carried: Option<Arc<Association>>, protected: Vec<Selector>, now: Moment) -> Entry {
+        Entry { sa, carried, protected, added: now.elapsed, soft: false }
+    }
+
     /// The association with its use and numbers of this moment.
     fn now(&self, now: Moment, carrier: &mut dyn Carrier) -> Sa {
         let mut sa = self.sa.clone();
@@ -499,13 +546,6 @@ impl SaFilter {
                     && same_prefix(ends.destination, sa.info.id.destination, ends.destination_len)
             })
     }
-}
-
-/// True if the first `len` bits of both addresses are the same.
-fn same_prefix(one: Address, other: Address, len: u8) -> bool {
-    let shift = 128_u32.saturating_sub(u32::from(len));
-    let differs = u128::from_be_bytes(one.0) ^ u128::from_be_bytes(other.0);
-    differs.checked_shr(shift).unwrap_or(0) == 0
 }
 
 #[cfg(test)]

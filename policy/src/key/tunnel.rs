@@ -8,8 +8,8 @@ use wire::esp::{Direction, EcnUse, Esn, Mode, SUITES, Secret, Suite, Tfc, Udp};
 
 use super::{Keys, Table};
 use crate::model::{
-    DfBit, Follow, FragmentWhen, Interface, KeyFiles, Legacy, Lifetime, StaticSa, Tunnel, TunnelDscp,
-    WindowSize,
+    DfBit, Follow, FragmentWhen, Interface, KeyFiles, KeySource, Legacy, Lifetime, StaticSa, Tunnel,
+    TunnelDscp, WindowSize,
 };
 use crate::value::address::{ADDRESS, PREFIX};
 use crate::value::selector::SELECTOR;
@@ -100,6 +100,9 @@ pub(super) fn tunnel(keys: &mut Keys<'_, '_>, tunnel: &mut Tunnel) {
         }
     }
     keys.key("legacy", Flag(Legacy::Allowed, Legacy::Refused), &mut tunnel.legacy);
+    keys.key("keys", word::KEY_SOURCE, &mut tunnel.keys);
+    keys.optional("reqid", NUMBER32, &mut tunnel.reqid);
+    keys.optional("if-id", NUMBER32, &mut tunnel.if_id);
 }
 
 /// Keys of tunnel mode: what goes around the tunnel, and what outer headers say.
@@ -212,6 +215,9 @@ pub(super) fn new_tunnel() -> Tunnel {
         ecn: EcnUse::Copy,
         tfc: Tfc::Off,
         legacy: Legacy::Refused,
+        keys: KeySource::Policy,
+        reqid: None,
+        if_id: None,
         sas: Vec::new(),
     }
 }

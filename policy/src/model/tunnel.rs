@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use ipnet::IpNet;
-use wire::esp::{Direction, EcnUse, Esn, Mode, Secret, Suite, Tfc, Udp};
+use wire::esp::{Direction, EcnUse, Esn, Mode, SUITES, Secret, Standing, Suite, Tfc, Udp};
 use wire::{Dscp, Nanos};
 
 use super::SelectorEnd;
@@ -44,8 +44,36 @@ pub struct Tunnel {
     pub tfc: Tfc,
     /// Use of weak algorithms.
     pub legacy: Legacy,
+    /// Source of its security associations.
+    pub keys: KeySource,
+    /// Number by which an IKE daemon's security associations are this tunnel's; by their outer addresses where there is neither this one nor
+    /// the next.
+    pub reqid: Option<u32>,
+    /// Number of the interface by which they are; before `reqid`.
+    pub if_id: Option<u32>,
     /// Security associations, in the order of the file.
     pub sas: Vec<StaticSa>,
+}
+
+/// Source of a tunnel's security associations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KeySource {
+    /// The policy, and the operator at run time.
+    #[default]
+    Policy,
+    /// An IKE daemon.
+    Ike,
+}
+
+/// Sign by which security associations of an IKE daemon are a tunnel's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Binding {
+    /// Number of the interface (`if_id_in` and `if_id_out` of strongSwan).
+    IfId(u32),
+    /// Number that binds security associations to policies.
+    Reqid(u32),
+    /// Outer addresses: the gateway's, and the peer's.
+    Ends(IpAddr, IpAddr),
 }
 
 /// Fragmentation of packets that are too large for the way to the peer.
@@ -196,6 +224,33 @@ pub enum Legacy {
 }
 
 impl Tunnel {
+    /// Returns the sign by which security associations of an IKE daemon are the tunnel's.
+    pub fn binding(&self) -> Binding {
+        let number = self.if_id.map(Binding::IfId).or(self.reqid.map(Binding::Reqid));
+        number.unwrap_or(Binding::Ends(self.local, self.remote))
+    }
+
+    /// Returns the UDP encapsulation that packets have to leave room for: an IKE daemon finds out whether there is a NAT on the way.
+    pub fn room_for(&self) -> Udp {
+        match self.keys {
+            KeySource::Policy => self.udp,
+            KeySource::Ike => Udp::Yes,
+        }
+    }
+
+    /// Returns the algorithms that packets may leave by: of a tunnel whose security associations are an IKE daemon's, all that it may choose.
+    pub fn suites_out(&self) -> Vec<Suite> {
+        match self.keys {
+            KeySource::Policy => self.sas(Direction::Out).map(|sa| sa.suite).collect(),
+            KeySource::Ike => SUITES.iter().filter(|suite| self.permits(suite)).copied().collect(),
+        }
+    }
+
+    /// True if the tunnel may use the algorithms (RFC 8221).
+    pub fn permits(&self, suite: &Suite) -> bool {
+        self.legacy == Legacy::Allowed || suite.standing == Standing::Current
+    }
+
     /// Returns the security associations of one direction.
     pub fn sas(&self, direction: Direction) -> impl Iterator<Item = &StaticSa> {
         self.sas.iter().filter(move |sa| sa.direction == direction)

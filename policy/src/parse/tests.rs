@@ -4,8 +4,9 @@ use wire::{Dscp, Nanos};
 use super::parse;
 use crate::diagnostic::Code;
 use crate::model::{
-    Action, AddressItem, Checksum, DfBit, FamilyMatch, Hairpin, IcmpMatch, Legacy, Lifetime, LinkKind,
-    MssClamp, NatAction, PortRange, Protocol, Rate, RouteTarget, Scope, State, TcpFlagsMatch,
+    Action, AddressItem, Binding, Checksum, DfBit, FamilyMatch, Hairpin, IcmpMatch, KeySource, Legacy,
+    Lifetime, LinkKind, MssClamp, NatAction, PortRange, Protocol, Rate, RouteTarget, Scope, State,
+    TcpFlagsMatch,
 };
 
 /// Every key of the format.
@@ -36,6 +37,9 @@ fn every_key_of_the_format_is_read() {
     assert_eq!(esp.sas[1].soft, Lifetime { time: Some(Nanos::from_secs(3_000)), ..Lifetime::UNBOUNDED });
     assert_eq!(esp.legacy, Legacy::Allowed);
     assert_eq!(esp.sas.iter().map(|sa| sa.esn).collect::<Vec<_>>(), [Esn::Off, Esn::On, Esn::Off]);
+    let daemons = policy.interface("site-c").unwrap().esp.as_ref().unwrap();
+    assert_eq!((daemons.keys, daemons.reqid, daemons.if_id), (KeySource::Ike, Some(7), Some(42)));
+    assert_eq!((daemons.binding(), esp.keys), (Binding::IfId(42), KeySource::Policy));
     let sas = esp.sas.iter().map(|sa| {
         let lengths = (sa.key.len(), sa.auth_key.len());
         (sa.direction, sa.spi, sa.suite.name().to_string(), lengths)
@@ -50,7 +54,7 @@ fn every_key_of_the_format_is_read() {
     let paths = [&files.key, &files.auth_key].map(|file| file.as_deref().and_then(|file| file.to_str()));
     assert_eq!(paths, [Some("keys/site-b"), Some("keys/site-b-auth")]);
     let names: Vec<&str> = policy.interfaces.iter().map(|interface| interface.name.as_str()).collect();
-    assert_eq!(names, ["wan", "lan", "tun", "site-b", "cpe"]);
+    assert_eq!(names, ["wan", "lan", "tun", "site-b", "site-c", "cpe"]);
     assert_eq!(policy.set("servers").unwrap().items.len(), 3);
     assert_eq!(policy.default_action("lan", "wan"), Action::Accept);
     let RouteTarget::Via(hops) = &policy.routes[1].target else { panic!("{:?}", policy.routes[1]) };

@@ -3,14 +3,15 @@
 use std::collections::HashMap;
 
 use ipnet::IpNet;
-use wire::esp::{Direction, Esn, LEAST_SPI, Mode, Standing};
+use wire::esp::{Direction, Esn, LEAST_SPI, Mode, Standing, Udp};
 
 use super::interface::unusable;
 use super::{In, Validator};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::lines::Item;
 use crate::model::{
-    FragmentWhen, Interface, Legacy, Lifetime, Policy, RouteTarget, StaticSa, Tunnel, WindowSize,
+    Binding, FragmentWhen, Interface, KeySource, Legacy, Lifetime, Policy, RouteTarget, StaticSa, Tunnel,
+    WindowSize,
 };
 use crate::tunnel::{LEAST_MTU, interfaces_to, mtu};
 
@@ -35,7 +36,9 @@ impl<'a> Validator<'a> {
             self.window(item, tunnel);
             self.fragments(item, tunnel);
             self.sas(item, interface, tunnel);
+            self.key_source(item, tunnel);
         }
+        self.bindings();
         self.selectors();
         self.spis();
         self.keys_used_twice();
@@ -187,7 +190,7 @@ impl<'a> Validator<'a> {
             self.key_lengths(item, index, sa);
             self.lifetimes(item, index, sa);
         }
-        if self.lines.is_broken(item) {
+        if self.lines.is_broken(item) || tunnel.keys == KeySource::Ike {
             return;
         }
         let [out, inward] = [Direction::Out, Direction::In].map(|direction| tunnel.sas(direction).count());
@@ -202,6 +205,54 @@ impl<'a> Validator<'a> {
             }
         };
         self.report(Diagnostic::new(Code::TunnelSas, message).hint(hint).at(self.lines.place(item)));
+    }
+
+    /// Reports keys of the file that have no meaning beside others, and security associations that nothing gives.
+    fn key_source(&mut self, item: Item, tunnel: &Tunnel) {
+        let daemon = "the IKE daemon gives the security associations".to_owned();
+        let numbers = [("reqid", tunnel.reqid), ("if-id", tunnel.if_id)];
+        if tunnel.keys == KeySource::Policy {
+            for (key, _) in numbers.iter().filter(|(_, number)| number.is_some()) {
+                let message = format!("`{key}` is of no meaning where no IKE daemon gives keys");
+                self.wrong(Code::TunnelKeys, item, key, message, "add keys = \"ike\", or leave it out");
+            }
+            return;
+        }
+        for (key, _) in numbers.iter().filter(|(_, number)| *number == Some(0)) {
+            let hint = "any other number: the daemon's configuration has it, too";
+            self.wrong(Code::TunnelKeys, item, key, format!("`{key}` is 0, which stands for none"), hint);
+        }
+        for index in 0..tunnel.sas.len() {
+            let hint = "leave it out, or keys = \"ike\"";
+            self.wrong_in(Code::TunnelKeys, In { item, key: "spi", index }, daemon.clone(), hint);
+        }
+        if tunnel.udp == Udp::Yes {
+            let message = "the IKE daemon finds out whether packets go in UDP".to_owned();
+            self.wrong(Code::TunnelKeys, item, "udp", message, "leave it out; strongSwan has `encap`");
+        }
+        if self.policy.gateway.xfrm.is_none() {
+            let hint = "add xfrm = \"/run/wirerate/xfrm\" to [gateway]";
+            self.wrong(Code::TunnelKeys, item, "keys", format!("{daemon}, and has no socket"), hint);
+        }
+    }
+
+    /// Reports tunnels that the security associations of another tunnel would be for as well.
+    fn bindings(&mut self) {
+        let mut seen: HashMap<Binding, Item> = HashMap::new();
+        for (index, interface) in self.policy.interfaces.iter().enumerate() {
+            let Some(tunnel) = interface.esp.as_ref().filter(|tunnel| tunnel.keys == KeySource::Ike) else {
+                continue;
+            };
+            let item = Item::Interface(index);
+            if let Some(first) = seen.insert(tunnel.binding(), item) {
+                let message = "security associations would be for two tunnels";
+                let diagnostic = Diagnostic::new(Code::TunnelKeys, message)
+                    .hint("give each an `if-id` or a `reqid` of its own, as the IKE daemon's configuration has it")
+                    .at(self.lines.place_of(item, "keys"))
+                    .and("the first", self.lines.place_of(first, "keys"));
+                self.diagnostics.push(diagnostic);
+            }
+        }
     }
 
     /// Reports an algorithm that no longer protects (RFC 8221).

@@ -22,7 +22,7 @@ use gateway::{Client, ClientError};
 use policy::Policy;
 use serde_json::{Value, json};
 use wire::Nanos;
-use wire::esp::{Direction, Suite};
+use wire::esp::{Direction, Suite, Udp};
 use wire::ethernet::{self, EtherType, Mac};
 use wire::header::Protocol;
 use wire::{ipv4, ipv6};
@@ -221,10 +221,11 @@ impl Live {
 
 /// The association without its keys.
 fn stand_in(view: &AssociationView) -> Option<SaStandIn<'_>> {
-    let AssociationView { tunnel, direction, spi, algorithm, auth, number, .. } = view;
+    let AssociationView { tunnel, direction, spi, udp, algorithm, auth, number, .. } = view;
     let direction = Direction::named(direction)?;
     let suite = Suite::named(algorithm, auth.as_deref())?;
-    Some(SaStandIn { tunnel, direction, spi: *spi, suite, number: *number })
+    let udp = if *udp { Udp::Yes } else { Udp::No };
+    Some(SaStandIn { tunnel, direction, spi: *spi, udp, suite, number: *number })
 }
 
 /// The flow, as it is in the gateway.

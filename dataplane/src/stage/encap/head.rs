@@ -57,7 +57,7 @@ pub(super) struct Varying {
 
 impl Head {
     pub(super) fn of(tunnel: &Tunnel, sa: &Outbound, kept: Option<Front>) -> Head {
-        Head { local: tunnel.local, peer: sa.peer, udp: tunnel.udp, kept }
+        Head { local: tunnel.local, peer: sa.peer, udp: sa.udp, kept }
     }
 
     /// Bytes of the IP header, with extension headers that stay.

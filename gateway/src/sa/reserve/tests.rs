@@ -59,8 +59,8 @@ fn numbers_of_a_gateway_that_was_killed_are_behind_all_that_it_may_have_sent() {
     // Killed here, and another begins.
     let (mut reserve, known) = Reserve::open(Some(&place.state())).unwrap();
     let second = tables(&mut reserve, known);
-    assert_eq!(second.tunnels.list[0].out.sequence.last(), ceiling);
-    assert_eq!(second.tunnels.list[1].out.sequence.last(), STEP);
+    assert_eq!(second.tunnels.list[0].out.as_ref().unwrap().sequence.last(), ceiling);
+    assert_eq!(second.tunnels.list[1].out.as_ref().unwrap().sequence.last(), STEP);
 }
 
 #[test]
@@ -68,12 +68,12 @@ fn numbers_of_a_gateway_that_ends_in_good_order_have_no_gap() {
     let place = Place::new("ended");
     let (mut reserve, none) = Reserve::open(Some(&place.state())).unwrap();
     let first = tables(&mut reserve, none);
-    first.tunnels.list[0].out.sequence.raise(7);
+    first.tunnels.list[0].out.as_ref().unwrap().sequence.raise(7);
     first.tunnels.list[0].inward[0].sequence.raise(9);
     reserve.finish(&first).unwrap();
     let (mut reserve, known) = Reserve::open(Some(&place.state())).unwrap();
     let second = tables(&mut reserve, known);
-    assert_eq!(second.tunnels.list[0].out.sequence.last(), 7);
+    assert_eq!(second.tunnels.list[0].out.as_ref().unwrap().sequence.last(), 7);
     assert_eq!(second.tunnels.list[0].inward[0].sequence.last(), 9);
     assert_eq!(
         shard(&second)
@@ -93,7 +93,7 @@ fn without_a_file_there_are_no_numbers() {
     let policy = policy::check(text, "site.toml").policy.unwrap();
     let tables = Tables::compile(&policy, 1).unwrap().going_on(none);
     assert!(matches!(reserve.top_up(&tables, &[]), Err(ReserveError::NoState)));
-    assert_eq!(tables.tunnels.list[0].out.sequence.ceiling(), 0);
+    assert_eq!(tables.tunnels.list[0].out.as_ref().unwrap().sequence.ceiling(), 0);
     let place = Place::new("unwritable");
     fs::create_dir_all(place.0.join(NAME)).unwrap();
     assert!(matches!(Reserve::open(Some(&place.state())), Err(ReserveError::Read { .. })));

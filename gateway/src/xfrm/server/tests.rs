@@ -3,9 +3,29 @@ use std::path::PathBuf;
 use rustix::net::sockopt::set_socket_timeout;
 use rustix::net::{AddressFamily, SocketAddrUnix, connect, socket_with};
 
+use super::super::association::Association;
 use super::super::parse::tests::bytes_of;
-use super::super::state::Kept;
+use super::super::state::Usage;
 use super::*;
+
+/// Data plane without packets.
+struct Kept;
+
+impl Carrier for Kept {
+    fn add(&mut self, _: &Arc<Association>, _: &[Selector]) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    fn change(&mut self, _: &Association, _: &Arc<Association>, _: &[Selector]) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    fn remove(&mut self, _: &Association) {}
+
+    fn usage(&mut self, association: &Association) -> Usage {
+        Usage { numbers: association.numbers, ..Usage::default() }
+    }
+}
 
 /// Server at a path of its own.
 struct Place {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use policy::model::Binding;
+
 use super::{Carrier, Database, Entry, Event, Key, LARVAL, Moment, removed};
 use crate::xfrm::message::{Address, Bound, Group, SaId, Selector, kind};
 use crate::xfrm::write;
@@ -37,9 +39,20 @@ impl Database {
         }
     }
 
-    /// Tells the daemon that a packet needs an SA by an outbound policy.
-    pub fn needed(&mut self, policy: u32, packet: &Selector, now: Moment, events: &mut Vec<Event>) {
-        events.extend(self.policies.acquire(policy, packet, now.elapsed));
+    /// Tells the daemon that a packet for the tunnel of this sign needs an association, if an outbound policy asks for one.
+    pub fn needed(&mut self, tunnel: &Binding, packet: &Selector, now: Moment, events: &mut Vec<Event>) {
+        if let Some(policy) = self.policies.wanting(tunnel, packet) {
+            events.extend(self.policies.acquire(policy, packet, now.elapsed));
+        }
+    }
+
+    /// Ends an association by the operator's wish, as if it had reached its hard bound: the daemon may make another one.
+    pub fn end(&mut self, sa: &SaId, now: Moment, carrier: &mut dyn Carrier, events: &mut Vec<Event>) {
+        if let Some(entry) = self.sas.remove(&Key::named(sa)) {
+            let message = write::expire(&write::event(kind::EXPIRE), &entry.now(now, carrier), Bound::Hard);
+            events.push(Event { group: Group::Expire, message });
+            events.push(removed(&entry, now, carrier));
+        }
     }
 
     /// Tells the daemon that the peer of an inbound association sends from another address or port.

@@ -1,10 +1,16 @@
 //! Policies by number.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::time::Duration;
 
+use policy::model::Binding;
+
 use super::{Event, Moment};
-use crate::xfrm::message::{Errno, Group, Mark, Policy, PolicyDirection, PolicyId, Selector, kind};
+use crate::xfrm::association::Association;
+use crate::xfrm::message::{
+    Address, ESP, Errno, Group, Mark, Policy, PolicyDirection, PolicyId, Selector, Template, kind,
+};
 use crate::xfrm::parse::Refusal;
 use crate::xfrm::write;
 
@@ -13,6 +19,49 @@ const STEP: u32 = 8;
 
 /// Time for which one packet's need of an SA stands for all (`net.core.xfrm_acq_expires`).
 const ACQUIRE: Duration = Duration::from_secs(30);
+
+/// Selectors of one association, at most: further policies protect nothing by it.
+const SELECTORS: usize = 256;
+
+/// Association that a policy asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Protecting {
+    template: Template,
+    if_id: u32,
+}
+
+impl Protecting {
+    /// Those of a policy.
+    pub(super) fn of(policy: &Policy) -> Vec<Protecting> {
+        let if_id = policy.if_id.unwrap_or(0);
+        let of_esp = policy.templates.iter().filter(|template| template.id.protocol == ESP);
+        of_esp.map(|template| Protecting { template: *template, if_id }).collect()
+    }
+
+    /// True if the association is what the policy asks for.
+    pub(super) fn is_for(&self, association: &Association) -> bool {
+        let Template { id, family, source, reqid, .. } = self.template;
+        let is_at = |address: Address, end: IpAddr| address.ip(family).is_some_and(|own| own == end);
+        (reqid == 0 || reqid == association.reqid)
+            && (id.spi == 0 || id.spi == association.spi)
+            && self.if_id == association.if_id
+            && is_at(id.destination, association.destination)
+            && is_at(source, association.source)
+    }
+
+    /// True if associations for the policy are those of the tunnel of this sign.
+    fn is_of(&self, binding: &Binding) -> bool {
+        let Template { id, family, source, reqid, .. } = self.template;
+        match *binding {
+            Binding::IfId(own) => self.if_id == own,
+            Binding::Reqid(own) => reqid == own,
+            Binding::Ends(local, remote) => {
+                let ends = (source.ip(family), id.destination.ip(family));
+                self.if_id == 0 && ends == (Some(local), Some(remote))
+            }
+        }
+    }
+}
 
 /// Security policies.
 #[derive(Debug, Default)]
@@ -108,14 +157,38 @@ impl Policies {
         self.by_index.insert(index, policy);
     }
 
-    /// Removes a policy.
-    pub(super) fn remove(&mut self, id: &PolicyId, events: &mut Vec<Event>) -> Result<(), Refusal> {
+    /// Removes a policy, and returns it.
+    pub(super) fn remove(&mut self, id: &PolicyId, events: &mut Vec<Event>) -> Result<Policy, Refusal> {
         let index = self.find(id)?.info.index;
         self.needs.remove(&index);
-        if let Some(policy) = self.by_index.remove(&index) {
-            events.push(event(write::removed_policy(&policy)));
+        let policy = self.by_index.remove(&index).ok_or_else(no_such_policy)?;
+        events.push(event(write::removed_policy(&policy)));
+        Ok(policy)
+    }
+
+    /// Packets that policies say an association protects: those of the same direction, each once.
+    pub(super) fn protected_by(&self, association: &Association) -> Vec<Selector> {
+        let mut selectors: Vec<Selector> = Vec::new();
+        let is_own =
+            |policy: &&Policy| Protecting::of(policy).iter().any(|policy| policy.is_for(association));
+        for policy in self.iter().filter(is_own) {
+            if !selectors.contains(&policy.info.selector) && selectors.len() < SELECTORS {
+                selectors.push(policy.info.selector);
+            }
         }
-        Ok(())
+        selectors
+    }
+
+    /// The outbound policy that a packet for the tunnel of this sign comes under: the first by priority that asks for an association.
+    pub(super) fn wanting(&self, binding: &Binding, packet: &Selector) -> Option<u32> {
+        let is_own = |policy: &&Policy| {
+            policy.info.direction == PolicyDirection::Out
+                && !policy.templates.is_empty()
+                && policy.info.selector.has(packet)
+                && Protecting::of(policy).iter().any(|policy| policy.is_of(binding))
+        };
+        let first = self.iter().filter(is_own).min_by_key(|policy| (policy.info.priority, policy.info.index));
+        first.map(|policy| policy.info.index)
     }
 
     /// Removes all policies.

@@ -1,7 +1,8 @@
+use ::policy::model::Binding;
 use proptest::prelude::{any, prop, proptest};
 
 use super::super::association::Numbers;
-use super::super::message::{Bound, PolicyDirection, Selector};
+use super::super::message::{Bound, Policy, PolicyDirection, PolicyId, Selector, Template};
 use super::super::parse::parse;
 use super::super::parse::tests::{asked, bytes_of, recorded};
 use super::*;
@@ -14,15 +15,29 @@ struct Noted {
     refuses: bool,
 }
 
+/// Destinations of selectors.
+fn packets(protected: &[Selector]) -> String {
+    let each = protected.iter().map(|selector| {
+        let net = selector.destination.ip(selector.family).unwrap();
+        format!(" to {net}/{}", selector.destination_len)
+    });
+    each.collect()
+}
+
 impl Carrier for Noted {
-    fn add(&mut self, association: &Arc<Association>) -> Result<(), Refusal> {
-        self.told.push(format!("add {:x}", association.spi));
+    fn add(&mut self, association: &Arc<Association>, protected: &[Selector]) -> Result<(), Refusal> {
+        self.told.push(format!("add {:x}{}", association.spi, packets(protected)));
         if self.refuses { Err(Refusal::new(Errno::NOENT, "no tunnel")) } else { Ok(()) }
     }
 
-    fn change(&mut self, old: &Association, new: &Arc<Association>) -> Result<(), Refusal> {
+    fn change(
+        &mut self,
+        old: &Association,
+        new: &Arc<Association>,
+        protected: &[Selector],
+    ) -> Result<(), Refusal> {
         assert_eq!(old.spi, new.spi);
-        self.told.push(format!("change {:x}", new.spi));
+        self.told.push(format!("change {:x}{}", new.spi, packets(protected)));
         Ok(())
     }
 
@@ -323,21 +338,113 @@ fn a_packet_asks_for_an_association_once() {
     scene.ask(asked("ip xfrm policy add")).unwrap();
     scene.ask(asked("ip xfrm policy update")).unwrap();
     scene.events();
-    let packet = Selector::default();
-    let needed = |scene: &mut Scene, policy| {
-        scene.database.needed(policy, &packet, scene.now, &mut scene.events);
+    let Request::NewPolicy(policy) = asked("ip xfrm policy add").1 else { panic!() };
+    let packet = policy.info.selector;
+    let Template { id, source, reqid, family, .. } = policy.templates[0];
+    let [local, remote] = [source, id.destination].map(|end| end.ip(family).unwrap());
+    let tunnel = Binding::IfId(policy.if_id.unwrap());
+    let needed = |scene: &mut Scene, tunnel, packet: &Selector| {
+        scene.database.needed(&tunnel, packet, scene.now, &mut scene.events);
         scene.events()
     };
-    assert_eq!(needed(&mut scene, 9), [(Group::Acquire, kind::ACQUIRE)]);
-    assert_eq!(needed(&mut scene, 9), []);
-    // Neither inbound policies nor unknown ones.
-    assert_eq!((needed(&mut scene, 16), needed(&mut scene, 17)), (vec![], vec![]));
+    let told = [(Group::Acquire, kind::ACQUIRE)];
+    assert_eq!(needed(&mut scene, tunnel, &packet), told);
+    assert_eq!(needed(&mut scene, tunnel, &packet), []);
     scene.pass(30);
-    assert_eq!(needed(&mut scene, 9), [(Group::Acquire, kind::ACQUIRE)]);
+    // Neither another tunnel's, one between the same ends among them, nor other packets.
+    assert_eq!(needed(&mut scene, Binding::Ends(local, remote), &packet), []);
+    assert_eq!(needed(&mut scene, Binding::Reqid(reqid + 1), &packet), []);
+    assert_eq!(needed(&mut scene, Binding::IfId(reqid), &packet), []);
+    let wider = Selector { source_len: packet.source_len - 1, ..packet };
+    assert_eq!(needed(&mut scene, tunnel, &wider), []);
+    assert_eq!(needed(&mut scene, Binding::Reqid(reqid), &packet), told);
     // There is one now; when it goes the need is told at once.
     scene.ask(asked(GCM)).unwrap();
     scene.events();
-    assert_eq!(needed(&mut scene, 9), [(Group::Acquire, kind::ACQUIRE)]);
+    assert_eq!(needed(&mut scene, tunnel, &packet), told);
+}
+
+#[test]
+fn policies_say_what_an_association_protects() {
+    let mut scene = Scene::new();
+    let (header, Request::NewSa(mut sa)) = asked(GCM) else { panic!() };
+    let Request::NewPolicy(policy) = asked("ip xfrm policy add").1 else { panic!() };
+    let Template { id, source, reqid, .. } = policy.templates[0];
+    (sa.info.id.destination, sa.info.source, sa.info.reqid) = (id.destination, source, reqid);
+    scene.ask((header, Request::NewSa(sa.clone()))).unwrap();
+    assert_eq!(scene.told(), ["add 1000"]);
+    scene.ask((header, Request::NewPolicy(policy.clone()))).unwrap();
+    let net = |selector: &Selector| packets(&[*selector]);
+    let first = net(&policy.info.selector);
+    assert_eq!(scene.told(), [format!("change 1000{first}")]);
+    // Nothing new.
+    scene.ask((header, Request::UpdatePolicy(policy.clone()))).unwrap();
+    assert_eq!(scene.told(), Vec::<String>::new());
+    let mut other = policy.clone();
+    other.info.selector.destination = Address::from(std::net::IpAddr::from([10, 99, 0, 0]));
+    let second = net(&other.info.selector);
+    scene.ask((header, Request::NewPolicy(other.clone()))).unwrap();
+    assert_eq!(scene.told(), [format!("change 1000{first}{second}")]);
+    // Of another number, or the other way round.
+    let mut foreign = other.clone();
+    (foreign.info.selector.source_len, foreign.templates[0].reqid) = (9, reqid + 1);
+    scene.ask((header, Request::NewPolicy(foreign))).unwrap();
+    let mut inward = other.clone();
+    inward.info.direction = PolicyDirection::In;
+    (inward.templates[0].source, inward.templates[0].id.destination) = (id.destination, source);
+    scene.ask((header, Request::NewPolicy(inward))).unwrap();
+    assert_eq!(scene.told(), Vec::<String>::new());
+    // The next one has them from its beginning.
+    sa.info.id.spi = 0x1001;
+    scene.ask((header, Request::NewSa(sa))).unwrap();
+    assert_eq!(scene.told(), [format!("add 1001{first}{second}")]);
+    let id_of = |policy: &Policy| {
+        let (selector, direction) = (policy.info.selector, policy.info.direction);
+        let (mark, if_id) = (policy.mark, policy.if_id);
+        Request::DeletePolicy(Box::new(PolicyId { selector, index: 0, direction, mark, if_id }))
+    };
+    scene.ask((header, id_of(&policy))).unwrap();
+    assert_eq!(scene.told(), [format!("change 1000{second}"), format!("change 1001{second}")]);
+    // Without the last one it protects what that said, and not everything.
+    scene.ask((header, id_of(&other))).unwrap();
+    assert_eq!(scene.told(), Vec::<String>::new());
+}
+
+#[test]
+fn the_latest_use_of_a_policy_is_that_of_its_associations() {
+    let mut scene = Scene::new();
+    let (header, Request::NewSa(mut sa)) = asked(GCM) else { panic!() };
+    let Request::NewPolicy(policy) = asked("ip xfrm policy add").1 else { panic!() };
+    let Template { id, source, reqid, .. } = policy.templates[0];
+    (sa.info.id.destination, sa.info.source, sa.info.reqid) = (id.destination, source, reqid);
+    scene.ask((header, Request::NewSa(sa))).unwrap();
+    scene.ask((header, Request::NewPolicy(policy.clone()))).unwrap();
+    let (selector, direction) = (policy.info.selector, policy.info.direction);
+    let get = PolicyId { selector, index: 0, direction, mark: None, if_id: policy.if_id };
+    let used = |scene: &mut Scene| {
+        let Ok(Answer::One(message)) = scene.ask((header, Request::GetPolicy(Box::new(get)))) else {
+            panic!()
+        };
+        // Its selector, the bounds, bytes, packets and the time of addition come before.
+        u64::from_ne_bytes(message[16 + 56 + 64 + 24..][..8].try_into().unwrap())
+    };
+    assert_eq!(used(&mut scene), 0);
+    scene.carrier.usage.since_last = Some(Duration::from_secs(7));
+    assert_eq!(used(&mut scene), scene.now.wall - 7);
+}
+
+#[test]
+fn an_association_ends_by_request_as_by_its_hard_bound() {
+    let mut scene = Scene::new();
+    scene.ask(asked(GCM)).unwrap();
+    scene.told();
+    scene.events();
+    let Request::DeleteSa(sa) = asked("ip xfrm state delete").1 else { panic!() };
+    scene.database.end(&sa, scene.now, &mut scene.carrier, &mut scene.events);
+    assert_eq!(scene.told(), ["remove 1000"]);
+    assert_eq!(scene.events(), [(Group::Expire, kind::EXPIRE), (Group::Sa, kind::DELSA)]);
+    scene.database.end(&sa, scene.now, &mut scene.carrier, &mut scene.events);
+    assert_eq!((scene.told(), scene.events()), (vec![], vec![]));
 }
 
 #[test]
@@ -443,7 +550,8 @@ proptest! {
             }
             scene.pass(seconds);
             for told in scene.told() {
-                let (what, spi) = told.split_once(' ').unwrap();
+                let mut words = told.split(' ');
+                let (what, spi) = (words.next().unwrap(), words.next().unwrap());
                 match what {
                     // The same SPI for another destination is another.
                     "add" => { carried.insert(spi.to_owned()); }

@@ -12,8 +12,8 @@ use wire::{Dscp, Nanos};
 
 use super::address;
 use crate::model::{
-    DfBit, Follow, FragmentWhen, Interface, KeyFiles, Legacy, Lifetime, LinkKind, PortRange, Protocol,
-    SelectorEnd, StaticSa, Tunnel, TunnelDscp, WindowSize,
+    DfBit, Follow, FragmentWhen, Interface, KeyFiles, KeySource, Legacy, Lifetime, LinkKind, PortRange,
+    Protocol, SelectorEnd, StaticSa, Tunnel, TunnelDscp, WindowSize,
 };
 
 /// Any interface that is a tunnel.
@@ -59,11 +59,13 @@ pub(super) fn interface() -> impl Strategy<Value = Interface> {
     let ecn = select(&[EcnUse::Copy, EcnUse::Off][..]);
     let tfc = prop_oneof![Just(Tfc::Off), Just(Tfc::Mtu), (1..=u16::MAX).prop_map(Tfc::Multiple)];
     let legacy = select(&[Legacy::Refused, Legacy::Allowed][..]);
+    let keys = select(&[KeySource::Policy, KeySource::Ike][..]);
+    let source = (keys, any::<Option<u32>>(), any::<Option<u32>>());
     let udp = select(&[Udp::No, Udp::Yes][..]);
     let follow = select(&[Follow::Yes, Follow::No][..]);
     let fragment = select(&[FragmentWhen::Before, FragmentWhen::After][..]);
     let way = (udp, follow, fragment);
-    let header = (window, df, dscp, ecn, tfc, legacy);
+    let header = (window, df, dscp, ecn, tfc, legacy, source);
     let ports = || select(vec![None, Some(PortRange::single(443)), Some(PortRange { first: 5, last: 9 })]);
     let protocol = || {
         option::of((any::<u8>(), ports())).prop_map(|of| match of {
@@ -86,7 +88,7 @@ pub(super) fn interface() -> impl Strategy<Value = Interface> {
         |(interface, (local, remote, mode, way, header, selectors, sas))| {
             let (udp, follow, mut fragment) = way;
             let (local_net, remote_net, mut direct) = selectors;
-            let (window, mut df, mut dscp, mut ecn, mut tfc, legacy) = header;
+            let (window, mut df, mut dscp, mut ecn, mut tfc, legacy, (keys, reqid, if_id)) = header;
             if mode == Mode::Transport {
                 // There are no keys for them.
                 direct.clear();
@@ -116,6 +118,9 @@ pub(super) fn interface() -> impl Strategy<Value = Interface> {
                     ecn,
                     tfc,
                     legacy,
+                    keys,
+                    reqid,
+                    if_id,
                     sas,
                 })),
                 ..Interface::new(&name, &zone)
