@@ -11,6 +11,7 @@ import json
 import re
 import shutil
 import signal
+from pathlib import Path
 
 import ike
 import pytest
@@ -494,3 +495,47 @@ def test_wirerate_at_both_ends(preload):
         transfer(one.client, two.client, "10.2.0.10", 5001, upload=4 << 20, download=4 << 20)
     finally:
         both.close()
+
+
+def page():
+    """Policies and configurations of strongSwan that the manual has for two sites."""
+    text = (Path(__file__).parents[2] / "docs" / "ipsec.md").read_text()
+    section = text.split("## Two sites with strongSwan\n")[1].split("\n## ")[0]
+    blocks = re.findall(r"(?s)```(toml|conf)\n(.*?)```", section)
+    return [[block for kind, block in blocks if kind == wanted] for wanted in ("toml", "conf")]
+
+
+def test_what_the_manual_says(preload):
+    """Two sites by the page's own files, with a router between them; only the socket is elsewhere, as there is one for each."""
+    sites, daemons, gateways = Sites(), [], []
+    router = Host(sites.ends[0].gateway.namespace.replace("gateway1", "router"), sites.ends[0].logs)
+    router.sysctl({"net/ipv4/ip_forward": 1})
+    try:
+        for end, net, policy, conf in zip(sites.ends, ["203.0.113", "198.51.100"], *page()):
+            host, xfrm = end.gateway, end.logs / "xfrm"
+            if end.number == 1:
+                host.ip("link del wan")
+            host.ip(f"link add wan type veth peer name to{end.number} netns {router.namespace}", "link set wan up")
+            host.ip(f"addr add {net}.2/24 dev wan", f"route add default via {net}.1")
+            router.ip(f"link set to{end.number} up", f"addr add {net}.1/24 dev to{end.number}")
+            gateways.append(gateway_with(end, policy.replace("/run/wirerate/xfrm", str(xfrm))))
+            gateways[-1].start()
+            daemons.append(ike.Daemon(host, end.logs, preload, xfrm))
+            daemons[-1].start()
+            daemons[-1].load(conf)
+        one, two = sites.ends
+        # The first packet begins it.
+        wait.until(lambda: one.client.ping("10.2.0.10"), "packets cross", deadline=15)
+        two.client.reaches("10.1.0.10")
+        daemons[1].ask("--initiate", "--child", "net", check=False)
+        for gateway in gateways:
+            listed = json.loads(gateway.ask("sa", "--json").stdout)
+            assert {sa["direction"] for sa in listed} == {"in", "out"} and not any(sa["udp"] for sa in listed), listed
+            assert {drop["reason"] for drop in json.loads(gateway.ask("drops", "--json").stdout)} <= {"sa-missing"}
+    finally:
+        for daemon, gateway in zip(daemons, gateways):
+            print(f"-- charon of {daemon.host}\n{daemon.evidence()}\n{gateway.evidence()}")
+            daemon.stop()
+            gateway.stop()
+        router.close()
+        sites.close()
