@@ -83,7 +83,12 @@ impl Tap {
 
     pub(crate) fn make(name: &str, change: Change, workers: usize, offload: Offload) -> Result<Tap, Cause> {
         let mut lines = Vec::with_capacity(workers);
-        let longest = change.mtu as usize + ethernet::HEADER_LEN + 2 * TAG_LEN;
+        let longest = match change.kind {
+            LinkKind::Ethernet => change.mtu as usize,
+            // Out of a tunnel come larger packets than go into it, put together from fragments; Linux takes them.
+            LinkKind::Ip => usize::from(u16::MAX),
+        } + ethernet::HEADER_LEN
+            + 2 * TAG_LEN;
         let mut identity = Identity { name: name.to_owned(), ifindex: 0 };
         for _ in 0..workers {
             let first = lines.is_empty();
