@@ -4,13 +4,16 @@
 mod run;
 mod tunnel;
 
+use std::collections::HashSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
 
 use run::{Room, root, wirerate};
 use serde_json::Value;
 use tunnel::{capture, capture_from, link, one_hop_on, packets, play, raw};
 use wire::Nanos;
 use wire::build::Tcp;
+use wire::capture::Reader;
 use wire::esp::Header;
 
 /// Site B, the peer of `policies/ipsec-gateway.toml`. It trusts the head office.
@@ -275,6 +278,111 @@ fn an_adapter_and_its_centre() {
     let [packet] = &opened[..] else { panic!("{json:#}") };
     assert_eq!((packet[1], &packet[28..]), (0, &b"ring"[..]));
     assert_eq!(json["reasons"], serde_json::json!({ "default-drop": 1 }), "{json:#}");
+}
+
+/// Bytes of a packet that routers, classes and `mss` leave as they are; `hops` routers on the way. None of a fragment.
+fn lasting(packet: &[u8], hops: u8) -> Option<Vec<u8>> {
+    let header =
+        wire::ipv4::Header::of(packet).filter(|header| header.version() == 4 && !header.is_fragment())?;
+    let (len, head) = (usize::from(header.total_len()), header.header_len());
+    let mut own = packet.get(..len)?.to_vec();
+    (own[1], own[8]) = (own[1] & 3, own[8].wrapping_add(hops));
+    own[10..12].fill(0);
+    let is_syn = own[9] == 6 && own.get(head + 13).is_some_and(|flags| flags & 2 != 0);
+    own.truncate(if is_syn { head + 12 } else { len });
+    Some(own)
+}
+
+/// Real traffic of a home through the adapter to its centre, and that of the internet from there to the home: what is let through comes out
+/// as it was, and is marked as its class says.
+#[test]
+fn real_traffic_crosses_the_adapter_and_its_centre() {
+    let data = std::env::var_os("WIRERATE_DATA").map_or_else(|| root().join("../shared/data"), PathBuf::from);
+    let captures = data.join("captures");
+    let room = Room::new("ipsec-real");
+    let (mut crossed, mut calls, mut is_whole) = (0, 0, true);
+    for (file, client) in [
+        ("iphone.pcap", [192, 168, 2, 17]),
+        ("instagram.pcap", [192, 168, 2, 17]),
+        ("whatsapp_login_call.pcap", [192, 168, 2, 4]),
+        ("1kxun.pcap", [192, 168, 115, 8]),
+        ("FAX-Call-t38-CA-TDM-SIP-FB-1.pcap", [10, 35, 60, 100]),
+    ] {
+        let path = captures.join(file);
+        if !path.exists() {
+            eprintln!("SKIPPED: no {}; set WIRERATE_DATA", path.display());
+            is_whole = false;
+            continue;
+        }
+        // The home's network is the client's, and so are the telephones'. Either direction goes by itself, as if connections were not tracked.
+        let [a, b, c, host] = client;
+        let net = format!("{a}.{b}.{c}.");
+        let stateless = |text: String| format!("mode = \"stateless\"\n{text}");
+        let text = std::fs::read_to_string(example("rena-adapter.toml")).unwrap();
+        let text = text
+            .replace("192.168.1.1/24", &format!("{net}254/24"))
+            .replace("192.168.1.16/28", &format!("{net}{}/28", host & 0xf0));
+        let adapter = room.write("adapter.toml", stateless(text));
+        let text = CENTRE.replace("192.168.1.0/24", &format!("{net}0/24"));
+        let centre = room.write("centre.toml", stateless(text));
+        let mut reader = Reader::open(&path).unwrap();
+        let (mut asked, mut answered) = (Vec::new(), Vec::new());
+        while let Some(record) = reader.next().unwrap() {
+            let Some(packet) =
+                record.bytes.get(14..).filter(|packet| packet.len() >= 20 && packet[0] >> 4 == 4)
+            else {
+                continue;
+            };
+            let is_far = |at: usize| packet[at..at + 3] != client[..3] && packet[at] < 224;
+            if packet[12..16] == client && is_far(16) {
+                asked.push(framed(packet));
+            } else if packet[16..20] == client && is_far(12) {
+                answered.push(framed(packet));
+            }
+        }
+        let known = |frames: &[Vec<u8>]| -> HashSet<Vec<u8>> {
+            frames.iter().filter_map(|frame| lasting(&frame[14..], 0)).collect()
+        };
+        for (from, to, frames) in [
+            ([&adapter, "home", "net"], [&centre, "access", "core"], asked),
+            ([&centre, "core", "access"], [&adapter, "net", "home"], answered),
+        ] {
+            let [policy, port, out] = from;
+            let is_out = port == "home";
+            let (sealed, json) = play(&room, policy, port, &frames, out);
+            let sealed: Vec<_> =
+                sealed.iter().filter(|packet| is_esp(packet)).map(|packet| framed(packet)).collect();
+            let [policy, port, out] = to;
+            let (opened, told) = play(&room, policy, port, &sealed, out);
+            let known = known(&frames);
+            for packet in &opened {
+                let Some(own) = lasting(packet, 2) else { continue };
+                assert!(known.contains(&own), "{file}: {packet:02x?} has never come");
+                let head = usize::from(packet[0] & 15) * 4;
+                let dport = u16::from_be_bytes([packet[head + 2], packet[head + 3]]);
+                let is_udp = packet[9] == 17;
+                if is_out {
+                    let is_share =
+                        matches!(packet[9], 6 | 17) && (matches!(dport, 135..=139) || dport == 445);
+                    assert!(!is_share, "{file}: a share of Windows' has crossed");
+                    let is_call = is_udp
+                        && packet[15] & 0xf0 == host & 0xf0
+                        && (dport == 5_060 || (16_384..=32_767).contains(&dport));
+                    calls += usize::from(is_call);
+                    assert_eq!(packet[1] >> 2 == 46, is_call, "{file}: dscp {}", packet[1] >> 2);
+                }
+            }
+            if is_out {
+                let forwarded = json["frames"]["forwarded"].as_u64().unwrap();
+                assert!(forwarded as usize * 10 >= frames.len() * 8, "{file}: {json:#}");
+                assert!(opened.len() * 10 >= sealed.len() * 9, "{file}: {told:#}");
+            }
+            crossed += opened.len();
+        }
+    }
+    if is_whole {
+        assert!(crossed > 1_000 && calls > 100, "{crossed} packets have crossed, and {calls} of calls");
+    }
 }
 
 /// The stage of an explanation.
