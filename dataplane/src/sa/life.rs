@@ -4,8 +4,10 @@
 //! the hard one ends the security association. Several workers may pass it by a packet each. What a packet meets follows from the packets
 //! before and the moment of its receipt alone.
 
+use std::hash::BuildHasher as _;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use foldhash::quality::FixedState;
 use policy::model::Lifetime;
 use wire::Nanos;
 
@@ -18,6 +20,8 @@ pub struct Used {
     bytes: AtomicU64,
     /// Moment of the first use by a shard; `u64::MAX` before.
     since: AtomicU64,
+    /// Highest bound that a shard has told of, in the two lowest bits, and whose bounds that was.
+    told: AtomicU64,
     refused: Refused,
 }
 
@@ -30,12 +34,9 @@ struct Refused {
 
 impl Default for Used {
     fn default() -> Used {
-        Used {
-            packets: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
-            since: AtomicU64::new(u64::MAX),
-            refused: Refused::default(),
-        }
+        let zero = || AtomicU64::new(0);
+        let since = AtomicU64::new(u64::MAX);
+        Used { packets: zero(), bytes: zero(), since, told: zero(), refused: Refused::default() }
     }
 }
 
@@ -84,6 +85,14 @@ impl Used {
         let _ = self.since.compare_exchange(u64::MAX, now.0, Ordering::Relaxed, Ordering::Relaxed);
     }
 
+    /// True for the first to tell of a bound: all that use the key tell of it once. `bounds` tells lifetimes apart.
+    fn tell(&self, bounds: u64, bound: Bound) -> bool {
+        let own = bounds & !3 | (bound as u64 + 1);
+        let is_news = |told: u64| (told & !3 != own & !3 || told < own).then_some(own);
+        // Relaxed: nothing else hangs on it.
+        self.told.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_news).is_ok()
+    }
+
     fn age(&self, now: Nanos) -> Nanos {
         now.since(Nanos(self.since.load(Ordering::Relaxed)))
     }
@@ -98,6 +107,8 @@ pub(crate) struct Life {
     is_spent: bool,
     /// Highest bound that has been told of.
     told: Option<Bound>,
+    /// Tells its bounds from others.
+    name: u64,
 }
 
 /// Bound of a lifetime.
@@ -125,7 +136,9 @@ pub(crate) struct Expired;
 
 impl Life {
     pub(super) fn new(soft: Lifetime, hard: Lifetime) -> Life {
-        Life { soft, hard, is_spent: false, told: None }
+        let bounds = |of: Lifetime| (of.bytes, of.packets, of.time.map(|time| time.0));
+        let name = FixedState::default().hash_one((bounds(soft), bounds(hard)));
+        Life { soft, hard, is_spent: false, told: None, name }
     }
 
     /// Takes over what has come of the same bounds.
@@ -171,7 +184,8 @@ impl Life {
         }
     }
 
-    /// A bound that has been reached and not been told of yet. A hard one comes without the soft one, where both were reached together.
+    /// A bound that has been reached and not been told of yet, by any shard. A hard one comes without the soft one, where both were reached
+    /// together.
     #[inline]
     pub(super) fn news(&mut self, used: &Used, now: Nanos) -> Option<Bound> {
         if !self.is_bound() {
@@ -182,7 +196,7 @@ impl Life {
             return None;
         }
         self.told = reached;
-        reached
+        reached.filter(|bound| used.tell(self.name, *bound))
     }
 
     /// True if there is a bound of any kind.
@@ -234,6 +248,22 @@ mod tests {
             })
             .collect();
         assert_eq!(told, [None, Some(Bound::Soft), Some(Bound::Hard), None, None]);
+        // Another shard's, under the same key: it has been told. Under other bounds, as of a reload, it has not.
+        assert_eq!(Life::new(soft, hard).news(&counts, Nanos(1)), None);
+        let wider = Lifetime { packets: Some(1), ..Lifetime::UNBOUNDED };
+        let mut others = [Life::new(wider, hard), Life::new(wider, hard)];
+        assert_eq!(others.each_mut().map(|life| life.news(&counts, Nanos(1))), [Some(Bound::Hard), None]);
+        // Shards that reach bounds by turns tell of each once.
+        let counts = used(0);
+        let mut shards = [Life::new(soft, hard), Life::new(soft, hard)];
+        let told: Vec<Option<Bound>> = (0..8)
+            .map(|turn| {
+                let life = &mut shards[turn % 2];
+                let _ = life.spend(&counts, 1, Nanos(1));
+                life.news(&counts, Nanos(1))
+            })
+            .collect();
+        assert_eq!(told.into_iter().flatten().collect::<Vec<_>>(), [Bound::Soft, Bound::Hard]);
         let (mut idle, counts) = (Life::new(soft, hard), used(0));
         let told = [499, 500, 501].map(|now| idle.news(&counts, Nanos(now)));
         assert_eq!(told, [None, Some(Bound::Hard), None]);
