@@ -48,9 +48,6 @@ pub(crate) use sequence::UsedUp;
 pub use sequence::{Known, Numbering, Sequence, Sequences};
 pub use stand_in::SaStandIn;
 
-/// Security associations of each direction that can be [added](crate::Shard::change_sa) to those of the policy, if it has a tunnel.
-pub const MOST_ADDED: usize = 1_024;
-
 /// Associations out of one tunnel, at most: those in use, each for its selectors, and those that they have taken the place of.
 pub const MOST_OUT: usize = 32;
 
@@ -302,7 +299,7 @@ impl Sas {
         if list.is_empty() {
             return sas;
         }
-        let room = MOST_ADDED + list.iter().map(|tunnel| tunnel.inward.len()).sum::<usize>();
+        let room = tables.limits.sas as usize + list.iter().map(|tunnel| tunnel.inward.len()).sum::<usize>();
         sas.inbound.reserve_exact(room);
         sas.index.reserve(room);
         for (number, tunnel) in (0..).zip(list) {

@@ -6,9 +6,7 @@ use std::rc::Rc;
 
 use dataplane::hop::Wanted;
 use dataplane::replay::Way;
-use dataplane::sa::{
-    Keys, MOST_ADDED, MOST_OUT, SaAddition, SaChange, SaError, SaId, SaNews, SaRefused, SaRequest,
-};
+use dataplane::sa::{Keys, MOST_OUT, SaAddition, SaChange, SaError, SaId, SaNews, SaRefused, SaRequest};
 use dataplane::state::{Cursor, Item};
 use dataplane::tables::{Address, Selector};
 use dataplane::{Reason, Shard, Verdict};
@@ -586,7 +584,7 @@ fn keys_that_are_in_use_and_associations_without_end_are_refused() {
     });
     assert!(outcomes.by_ref().take(MOST_OUT - 1).all(|outcome| outcome == Ok(false)));
     assert!(outcomes.all(|outcome| outcome == Err(SaRefused::Full)));
-    for number in 0..MOST_ADDED as u32 {
+    for number in 0..near.tables.limits.sas {
         let keys = Keys {
             cipher: Secret::new([&number.to_be_bytes()[..], &[1; 16]].concat().into()),
             auth: Secret::new(Box::default()),

@@ -182,6 +182,8 @@ impl Collected {
         for ((tunnel, direction), (count, _)) in &sums {
             ConstGauge::new(*count).encode(family.encode_family(&label(tunnel, direction))?)?;
         }
+        let help = "Security associations of each direction that can be added at run time.";
+        gauge(encoder, "sa_capacity", help, None, self.0.tables.limits.sas.into())?;
         let kind = ConstGauge::new(0i64).metric_type();
         let help = "Sequence numbers for which no packet came, of the associations that are there now.";
         let mut family = encoder.encode_descriptor("sa_lost_packets", help, None, kind)?;

@@ -3,7 +3,9 @@
 use dataplane::flow::owner_of_sa;
 use dataplane::sa::{Origin, SaErrors, SaView, Standing};
 use dataplane::tables::Tables;
+use policy::model::Lifetime;
 use serde::{Deserialize, Serialize};
+use wire::Nanos;
 use wire::esp::{Direction, Suite, Udp};
 use zeroize::Zeroize;
 
@@ -92,6 +94,40 @@ pub struct AssociationRequest {
     /// True with extended sequence numbers.
     #[serde(default)]
     pub esn: bool,
+    /// Bounds at which a new one is due.
+    #[serde(default)]
+    pub soft: Bounds,
+    /// Bounds at which it ends.
+    #[serde(default)]
+    pub hard: Bounds,
+}
+
+/// Bounds of a lifetime, over the control API: whichever is reached first; none that is absent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bounds {
+    /// Bytes that are encrypted, with padding.
+    #[serde(default)]
+    pub bytes: Option<u64>,
+    /// Packets.
+    #[serde(default)]
+    pub packets: Option<u64>,
+    /// Nanoseconds since the association was added.
+    #[serde(default)]
+    pub nanoseconds: Option<u64>,
+}
+
+impl Bounds {
+    /// The lifetime with these bounds.
+    pub(crate) fn lifetime(self) -> Lifetime {
+        let Bounds { bytes, packets, nanoseconds } = self;
+        Lifetime { bytes, packets, time: nanoseconds.map(Nanos) }
+    }
+
+    /// Each bound by its name.
+    pub(crate) fn each(self) -> [(&'static str, Option<u64>); 3] {
+        [("bytes", self.bytes), ("packets", self.packets), ("time", self.nanoseconds)]
+    }
 }
 
 impl Drop for AssociationRequest {

@@ -34,6 +34,11 @@ pub fn interfaces_to(policy: &Policy, address: IpAddr) -> Vec<usize> {
     }
 }
 
+/// Reads a number of bytes as policies have it: `"10 GiB"`, or a bare number. `None` for any other text.
+pub fn bytes(text: &str) -> Option<u64> {
+    crate::value::tunnel::bytes(text)
+}
+
 /// Largest inner packet of the tunnel whose interface has that index: the interface's own bound, and the room that is left on each
 /// link that may carry the outer packets, unless these are fragmented. 0 if there is no room.
 pub fn mtu(policy: &Policy, index: usize, tunnel: &Tunnel) -> u16 {
@@ -53,4 +58,18 @@ pub fn mtu(policy: &Policy, index: usize, tunnel: &Tunnel) -> u16 {
         |outer: u16| suites.iter().map(|suite| suite.inner_mtu(outer, family, udp, tunnel.mode)).min();
     let room = outer.into_iter().filter_map(inner).min();
     policy.interfaces[index].mtu.min(room.unwrap_or(u16::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bytes;
+
+    #[test]
+    fn bytes_are_written_as_in_policies() {
+        let read =
+            ["4096", "10 GiB", "1.5kB", "2 TB", "GiB", "-1 B", "10 Gbit/s", "", "99999999999 TiB"].map(bytes);
+        let expected = [Some(4_096), Some(10 << 30), Some(1_500), Some(2_000_000_000_000)];
+        assert_eq!(read[..4], expected);
+        assert_eq!(read[4..], [None; 5]);
+    }
 }

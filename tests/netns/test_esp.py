@@ -236,10 +236,39 @@ def associations(gateway, direction):
     return {sa["spi"]: sa for sa in listed if sa["direction"] == direction}
 
 
-def add(gateway, direction, spi, key, check=True):
+def add(gateway, direction, spi, key, *more, check=True):
     file = gateway.net.logs / f"keys/{key}"
     words = ["add", "site", "--direction", direction, "--spi", spi, "--algorithm", "aes128-gcm", "--key-file", file]
-    return gateway.ask("sa", *words, check=check)
+    return gateway.ask("sa", *words, *more, check=check)
+
+
+def test_one_that_is_added_has_a_lifetime(sites):
+    """It ends at its hard bound, and each bound is in the log once, whatever the number of workers."""
+    one, two = sites.running
+    client = sites.ends[0].client
+    refused = add(one, "out", 0x3003, 3, "--soft-packets", 5, "--hard-packets", 4, check=False)
+    assert refused.returncode == 1 and "past the hard one" in said(refused), refused
+    add(two, "in", 0x3003, 3)
+    add(one, "out", 0x3003, 3, "--soft-packets", 2, "--hard-packets", 4, "--hard-bytes", "1 GiB", "--hard-time", "1h")
+    try:
+        state = lambda: associations(one, "out")[0x3003]
+        wait.until(lambda: not client.ping(CLIENTS[1]) and state()["reached"] == "hard", "the end of the association")
+        # Each worker may pass the bound by a packet.
+        assert 4 <= state()["packets"] <= 5
+        lines = lambda bound: [
+            line
+            for line in one.process.log.read_text().splitlines()
+            if f"{bound} lifetime of a security association" in line and str(0x3003) in line
+        ]
+        wait.until(lambda: lines("hard"), "the hard bound in the log")
+        for host in range(30, 34):
+            client.ip(f"addr add 10.1.0.{host}/16 dev eth0")
+            assert not client.ping(CLIENTS[1], "-I", f"10.1.0.{host}")
+        assert (len(lines("soft")), len(lines("hard"))) == (1, 1), lines("soft") + lines("hard")
+    finally:
+        one.ask("sa", "delete", "site", "--direction", "out", "--spi", 0x3003)
+        two.ask("sa", "delete", "site", "--direction", "in", "--spi", 0x3003)
+    works(sites)
 
 
 def test_a_rekey_loses_nothing(sites):

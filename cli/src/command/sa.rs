@@ -4,7 +4,7 @@ use std::io::{self, BufRead, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
-use gateway::sa::{AssociationName, AssociationRequest, AssociationView, Deleted, FlushQuery};
+use gateway::sa::{AssociationName, AssociationRequest, AssociationView, Bounds, Deleted, FlushQuery};
 use policy::keys::{self, KeyFileError};
 use wire::esp::Secret;
 
@@ -53,7 +53,10 @@ Examples:
     --algorithm aes128-gcm --key-file in.key
   wirerate sa add site-b --direction out --spi 0x1001 --esn \\
     --algorithm aes256-cbc --key-file out.key \\
-    --auth hmac-sha256-128 --auth-key-file out-auth.key"))]
+    --auth hmac-sha256-128 --auth-key-file out-auth.key
+  wirerate sa add site-b --direction out --spi 0x1002 \\
+    --algorithm aes128-gcm --key-file new.key \\
+    --soft-bytes '9 GiB' --hard-bytes '10 GiB' --hard-time 8h"))]
     Add(Add),
     /// Delete a security association
     #[command(after_long_help = with_exit_codes("\
@@ -109,7 +112,56 @@ struct Add {
     esn: bool,
 
     #[command(flatten)]
+    lifetime: Lifetime,
+
+    #[command(flatten)]
     ask: Ask,
+}
+
+/// Bounds as `soft` and `hard` of a policy's security association.
+#[derive(Clone, Copy, Debug, Args)]
+struct Lifetime {
+    /// Bytes after which a new one is due: a number, or `10 GiB`
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    soft_bytes: Option<u64>,
+
+    /// Packets after which a new one is due
+    #[arg(long, value_name = "NUMBER")]
+    soft_packets: Option<u64>,
+
+    /// Time after which a new one is due, such as 50m
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    soft_time: Option<u64>,
+
+    /// Bytes after which it ends: no packet passes any more
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    hard_bytes: Option<u64>,
+
+    /// Packets after which it ends
+    #[arg(long, value_name = "NUMBER")]
+    hard_packets: Option<u64>,
+
+    /// Time after which it ends
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    hard_time: Option<u64>,
+}
+
+impl Lifetime {
+    fn soft(self) -> Bounds {
+        Bounds { bytes: self.soft_bytes, packets: self.soft_packets, nanoseconds: self.soft_time }
+    }
+
+    fn hard(self) -> Bounds {
+        Bounds { bytes: self.hard_bytes, packets: self.hard_packets, nanoseconds: self.hard_time }
+    }
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    policy::tunnel::bytes(text).ok_or_else(|| "a number of bytes, such as 10 GiB".to_owned())
+}
+
+fn time(text: &str) -> Result<u64, String> {
+    config::quantity::duration(text).ok_or_else(|| "a time, such as 50m or 8h".to_owned())
 }
 
 #[derive(Debug, Args)]
@@ -226,7 +278,8 @@ fn show(tunnel: Option<&str>, ask: &Ask) -> Result<Exit, Failure> {
 
 impl Add {
     fn run(self) -> Result<Exit, Failure> {
-        let Add { tunnel, direction, spi, algorithm, auth, key_file, auth_key_file, esn, ask } = self;
+        let Add { tunnel, direction, spi, algorithm, auth, key_file, auth_key_file, esn, lifetime, ask } =
+            self;
         let request = AssociationRequest {
             tunnel,
             direction: direction.name(),
@@ -236,6 +289,8 @@ impl Add {
             key: digits(key_file.as_deref())?,
             auth_key: digits(auth_key_file.as_deref())?,
             esn,
+            soft: lifetime.soft(),
+            hard: lifetime.hard(),
         };
         let body = serde_json::to_string(&request).unwrap_or_default();
         let added: AssociationName = ask.client().post("/sas", body)?;

@@ -131,7 +131,9 @@ pub enum SaRefused {
     #[error("there is a security association of this SPI already")]
     Taken,
     /// There are as many as there is room for.
-    #[error("there is no room for more security associations; delete some that are in use no more")]
+    #[error(
+        "there is no room for more security associations; delete some that are in use no more, or raise `sas` of [limit]"
+    )]
     Full,
     /// There is none of that name.
     #[error("there is no such security association")]
@@ -191,6 +193,16 @@ impl SaAddition {
             origin: agreed.map_or(Origin::Added, |_| Origin::Ike),
             spec: Arc::new(spec),
         })
+    }
+
+    /// The same with a lifetime: bounds at which a new one is due, and at which it ends.
+    #[must_use]
+    pub fn living(mut self, soft: Lifetime, hard: Lifetime) -> SaAddition {
+        // No shard has it yet.
+        if let Some(spec) = Arc::get_mut(&mut self.spec) {
+            (spec.soft, spec.hard) = (soft, hard);
+        }
+        self
     }
 
     /// True if the other one has the same key, in either direction.
@@ -265,11 +277,12 @@ impl Sas {
             self.receive(Inbound { origin, ..Inbound::new(number, tunnel, &spec, window) });
             return Ok(());
         }
+        let at_run_time = self.outbound.iter().flatten().filter(|sa| sa.origin != Origin::Policy).count();
         let list = self.outbound.get_mut(usize::from(number)).ok_or(SaRefused::NoTunnel)?;
         if list.iter().any(|other| other.spi == spec.spi) {
             return Err(SaRefused::Taken);
         }
-        if list.len() >= MOST_OUT {
+        if list.len() >= MOST_OUT || at_run_time >= tables.limits.sas as usize {
             return Err(SaRefused::Full);
         }
         let mut sa = Outbound { origin, ..Outbound::new(number, tunnel, &spec) };

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use esp::Fingerprint;
 use wire::Nanos;
 
-use super::{Inbound, MOST_ADDED, Origin, Outbound, Sas};
+use super::{Inbound, Origin, Outbound, Sas};
 use crate::tables::Tables;
 
 /// State prepared for other tables. Once applied, the state of before, which another thread frees.
@@ -29,7 +29,7 @@ impl SasPlan {
             u16::try_from(place).ok()
         };
         let old_sas = old.tunnels.list.iter().map(|tunnel| 1 + tunnel.inward.len()).sum::<usize>();
-        let room = old_sas + 2 * MOST_ADDED;
+        let room = old_sas + 2 * (old.limits.sas + new.limits.sas) as usize;
         SasPlan {
             tunnels: old.tunnels.list.iter().map(becomes).collect(),
             inbound: sas.inbound.iter().map(|sa| sa.fingerprint).zip(0..).collect(),
@@ -49,7 +49,9 @@ impl SasPlan {
             if let Some(same) = inbound.get(&sa.fingerprint).and_then(|place| new.inbound.get_mut(*place)) {
                 same.go_on(&mut sa);
             } else if let (Origin::Added | Origin::Ike, Some(tunnel)) = (sa.origin, tunnel) {
-                if !new.index.contains_key(&(sa.spi, sa.destination)) {
+                // A smaller limit may have no room for it.
+                let has_room = new.inbound.len() < new.inbound.capacity();
+                if has_room && !new.index.contains_key(&(sa.spi, sa.destination)) {
                     new.receive(Inbound { tunnel, ..sa });
                     continue;
                 }

@@ -72,6 +72,17 @@ fn asked(request: &AssociationRequest) -> Answer<SaAsked> {
     if request.spi < LEAST_SPI {
         return Err(wrong(format!("the SPI {} is reserved", request.spi), "name one from 256"));
     }
+    let bounds = request.soft.each().into_iter().zip(request.hard.each());
+    for ((name, soft), (_, hard)) in bounds {
+        if soft == Some(0) || hard == Some(0) {
+            let error = format!("a lifetime without {name}");
+            return Err(wrong(error, "leave the bound out where there is none"));
+        }
+        if soft.zip(hard).is_some_and(|(soft, hard)| soft > hard) {
+            let error = format!("the soft lifetime in {name} is past the hard one");
+            return Err(wrong(error, "soft is when a new security association is due, hard is its end"));
+        }
+    }
     let secret = |text: &str| {
         let bad = |error| wrong(format!("the key: {error}"), "two hexadecimal digits for each byte");
         Secret::of_hex(text).map_err(bad)
@@ -84,6 +95,8 @@ fn asked(request: &AssociationRequest) -> Answer<SaAsked> {
         suite,
         key: secret(&request.key)?,
         auth_key: secret(&request.auth_key)?,
+        soft: request.soft.lifetime(),
+        hard: request.hard.lifetime(),
     })
 }
 

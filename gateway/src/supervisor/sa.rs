@@ -5,6 +5,7 @@ use dataplane::Tables;
 use dataplane::sa::{
     Keys, Known, PathNews, SaAddition, SaChange, SaError, SaEvent, SaId, SaNews, SaRefused, SaRequest,
 };
+use policy::model::Lifetime;
 use tracing::{info, warn};
 use wire::Nanos;
 use wire::esp::{Direction, Esn, Secret, Suite};
@@ -31,6 +32,10 @@ pub struct SaAsked {
     pub key: Secret,
     /// Key of the integrity algorithm.
     pub auth_key: Secret,
+    /// Bounds at which a new one is due.
+    pub soft: Lifetime,
+    /// Bounds at which it ends.
+    pub hard: Lifetime,
 }
 
 /// Reason why a security association is not changed.
@@ -136,7 +141,7 @@ impl Supervisor {
 
     /// Adds a security association: for all workers, or for its owner.
     pub(super) fn add_sa(&mut self, asked: SaAsked) -> Result<(), SaTrouble> {
-        let SaAsked { tunnel, direction, spi, esn, suite, key, auth_key } = asked;
+        let SaAsked { tunnel, direction, spi, esn, suite, key, auth_key, soft, hard } = asked;
         let keys = Keys { cipher: key, auth: auth_key };
         let tables = self.reload.tables.clone();
         let sa = SaAddition::new(
@@ -151,7 +156,8 @@ impl Supervisor {
                 selectors: &[],
                 agreed: None,
             },
-        )?;
+        )?
+        .living(soft, hard);
         if self.added.have_key_of(&sa) || self.daemons.have_key_of(&sa) {
             return Err(SaError::SameKey.into());
         }

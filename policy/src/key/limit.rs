@@ -17,6 +17,7 @@ pub(super) fn limits(keys: &mut Keys<'_, '_>, limits: &mut Limits) {
     keys.key_or("errors-per-second", NUMBER32, &mut limits.errors_per_second, default.errors_per_second);
     keys.key_or("errors-in-all", NUMBER32, &mut limits.errors_in_all, default.errors_in_all);
     keys.key_or("queue", NUMBER32, &mut limits.queue, default.queue);
+    keys.key_or("sas", NUMBER32, &mut limits.sas, default.sas);
     keys.key("tcp-window", word::TCP_WINDOW, &mut limits.tcp_window);
     keys.key("pickup", word::PICKUP, &mut limits.pickup);
     keys.key("checksum", word::CHECKSUM, &mut limits.checksum);

@@ -390,6 +390,7 @@ fn limits() -> impl Strategy<Value = Limits> {
         errors_per_second: numbers[3],
         errors_in_all: numbers[4],
         queue: numbers[0] ^ numbers[3],
+        sas: numbers[1] ^ numbers[4],
         tcp_window: if words[0] { TcpWindow::Off } else { TcpWindow::Strict },
         checksum: if words[2] { Checksum::Ignore } else { Checksum::Verify },
         pickup: if words[1] { Pickup::Accept } else { Pickup::Refuse },

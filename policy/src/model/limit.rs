@@ -22,6 +22,8 @@ pub struct Limits {
     pub errors_in_all: u32,
     /// Length of an interface's transmit queue, in frames; frames past it are dropped from the tail.
     pub queue: u32,
+    /// Most security associations of each direction that are added at run time to those of the policy, 1 to 65,536.
+    pub sas: u32,
     /// Check of TCP sequence numbers against the window.
     pub tcp_window: TcpWindow,
     /// Pickup of TCP flows in mid-stream.
@@ -115,6 +117,7 @@ impl Default for Limits {
             errors_per_second: 100,
             errors_in_all: 10_000,
             queue: 1_024,
+            sas: 1_024,
             tcp_window: TcpWindow::Strict,
             pickup: Pickup::Refuse,
             checksum: Checksum::Verify,

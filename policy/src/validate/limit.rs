@@ -27,6 +27,7 @@ impl Validator<'_> {
             ("errors-per-second", limits.errors_per_second.into(), 0, 1_000_000),
             ("errors-in-all", limits.errors_in_all.into(), 0, 10_000_000),
             ("queue", limits.queue.into(), 1, 1_000_000),
+            ("sas", limits.sas.into(), 1, 65_536),
             ("datagrams", fragments.datagrams.into(), 1, 1_000_000),
             ("held", fragments.held.into(), 0, 1_000_000),
             ("datagram", fragments.datagram.0, 576, 65_535),

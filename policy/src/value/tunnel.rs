@@ -41,6 +41,15 @@ const SIZE: Quantity = Quantity {
     most: i64::MAX as u64,
 };
 
+/// Reads a number of bytes as policies have it: `"10 GiB"`, or a bare number. `None` for any other text.
+pub(crate) fn bytes(text: &str) -> Option<u64> {
+    let read = |text: &str| {
+        let read: Read<u64> = quantity::read(&DeValue::String(text.into()), &SIZE, 0);
+        read.ok()
+    };
+    text.trim().parse().ok().or_else(|| read(text))
+}
+
 fn lifetime(value: &DeValue<'_>) -> Read<Lifetime> {
     const EXAMPLE: &str = "for example: { bytes = \"10 GiB\", packets = 1000000, time = \"1h\" }";
     let DeValue::Table(table) = value else {
