@@ -26,13 +26,12 @@ pub(crate) struct Library {
 /// All libraries. The first one that has a suite, and is taken for texts of that length, carries it out.
 ///
 /// Nanoseconds that a packet of AES-128-GCM takes to be sealed, of 16 together within the first cache, the least of many rounds on a core of
-/// Zen 3 (`cargo bench -p wirerate-esp`):
+/// Zen 3 beside other work (`cargo bench -p wirerate-esp`; ipsec-mb by a program of its own):
 ///
 /// | bytes of text | ipsec-mb | abreast | ring |
 /// |---|---|---|---|
 /// | 52 | 42 | 67 | 127 |
-/// | 100 | 52 | 75 | 130 |
-/// | 136 | 70 | 92 | 143 |
+/// | 136 | | 92 | 143 |
 /// | 500 | 145 | 447 | 189 |
 /// | 1,408 | 351 | 707 | 256 |
 pub(crate) const LIBRARIES: &[Library] = &[
