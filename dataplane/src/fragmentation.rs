@@ -42,16 +42,26 @@ pub fn fragment<T: Tally, const N: usize>(
     tally: &mut T,
 ) -> Result<usize, Reason> {
     let Some(plan) = Plan::of(frame, network, mtu)? else { return Ok(0) };
+    let made =
+        all_or_none(pool, fragments, |pool, fragments| plan.make_fragments(frame, pool, fragments, tally))?;
+    plan.shorten(frame, tally);
+    Ok(made)
+}
+
+/// Has `make` add further fragments, and returns how many these are; if it fails, those that it has added are given back.
+fn all_or_none<const N: usize>(
+    pool: &mut Pool,
+    fragments: &mut ArrayVec<Frame, N>,
+    make: impl FnOnce(&mut Pool, &mut ArrayVec<Frame, N>) -> Result<(), Reason>,
+) -> Result<usize, Reason> {
     let before = fragments.len();
-    let made = plan.make_fragments(frame, pool, fragments, tally);
+    let made = make(pool, fragments);
     if made.is_err() {
         for fragment in fragments.drain(before..) {
             pool.put(fragment);
         }
     }
-    made?;
-    plan.shorten(frame, tally);
-    Ok(fragments.len() - before)
+    made.map(|()| fragments.len() - before)
 }
 
 /// Fragmentation of one IPv4 packet: lengths, offsets and the header of further fragments.

@@ -7,6 +7,7 @@ use wire::header::Protocol;
 use wire::ipv6::{self, FRAGMENT_HEADER_LEN, HEADER_LEN};
 use wire::{Frame, Part, Pool};
 
+use super::all_or_none;
 use crate::verdict::Reason;
 
 const MORE: u16 = 1;
@@ -48,16 +49,10 @@ pub(crate) fn fragment_own<T: Tally, const N: usize>(
         return Err(Reason::PacketTooBig);
     }
     let own = Own { network, front, end: network + end, room, protocol, identification };
-    let before = fragments.len();
-    let made = own.make_fragments(frame, pool, fragments, tally);
-    if made.is_err() {
-        for fragment in fragments.drain(before..) {
-            pool.put(fragment);
-        }
-    }
-    made?;
+    let made =
+        all_or_none(pool, fragments, |pool, fragments| own.make_fragments(frame, pool, fragments, tally))?;
     own.shorten(frame, tally);
-    Ok(fragments.len() - before)
+    Ok(made)
 }
 
 /// Fragmentation of one packet.

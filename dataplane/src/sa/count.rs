@@ -65,7 +65,7 @@ pub struct SaView {
     pub peer: Option<Peer>,
     /// UDP encapsulation.
     pub udp: Udp,
-    /// Whether packets go by it.
+    /// Use by packets.
     pub standing: Standing,
     /// Highest sequence number sent, or accepted.
     pub number: u64,

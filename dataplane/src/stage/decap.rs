@@ -193,12 +193,12 @@ struct Opened {
     selective: Option<u32>,
 }
 
-/// What ESP has carried.
+/// Contents of ESP.
 #[derive(Clone, Copy)]
 enum Contents {
     /// A packet of that IP version.
     Packet(Family),
-    /// What is behind the headers of a packet in transport mode: its protocol, and the tunnel's number.
+    /// Payload behind the headers of a packet in transport mode: its protocol, and the tunnel's number.
     Payload(Protocol, u16),
 }
 

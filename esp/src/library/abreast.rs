@@ -191,7 +191,7 @@ impl<C: BlockCipherEncrypt<BlockSize = U16>> Gcm<C> {
 struct Lane<'a> {
     /// Salt and IV, then zeros.
     nonce: u32x4,
-    /// What is authenticated before the text, filled up with zeros, and its length.
+    /// Data authenticated before the text, filled up with zeros, and its length.
     aad: Bytes,
     aad_len: usize,
     /// Text and, behind it, the integrity check value.

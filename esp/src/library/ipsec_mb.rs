@@ -39,7 +39,7 @@ struct Gcm {
     salt: [u8; SALT],
 }
 
-/// What the library reads of a packet beside its text, and the tag that it writes.
+/// Inputs of the library beside the text of a packet, and the tag that it writes.
 struct Around {
     nonce: [u8; NONCE],
     aad: Aad,

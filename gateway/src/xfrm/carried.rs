@@ -76,7 +76,7 @@ pub struct Carriage {
 pub struct Counts {
     /// Direction.
     pub direction: Direction,
-    /// What all workers count together under its key.
+    /// Counters of its key, which all workers share.
     pub sequence: Arc<Sequence>,
     /// Counts of before the association.
     pub before: Count,

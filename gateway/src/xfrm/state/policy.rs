@@ -31,7 +31,7 @@ pub(super) struct Protecting {
 }
 
 impl Protecting {
-    /// Those of a policy.
+    /// Associations that a policy asks for.
     pub(super) fn of(policy: &Policy) -> Vec<Protecting> {
         let if_id = policy.if_id.unwrap_or(0);
         let of_esp = policy.templates.iter().filter(|template| template.id.protocol == ESP);
