@@ -18,7 +18,7 @@ use policy::model::PriorityTag;
 use wire::ethernet::{EtherType, Mac};
 use wire::link_kind::FAR;
 use wire::vlan::Tag;
-use wire::{Family, LinkKind, Meta, PortId};
+use wire::{Family, LinkKind, Meta, PortId, ipv6};
 
 use crate::flow::FlowTable;
 use crate::tables::{Address, Tables};
@@ -44,9 +44,6 @@ pub const WAITING: u32 = 1 << 31;
 
 /// Number before a hop is chosen.
 pub const NO_HOP: u32 = Meta::NO_HOP;
-
-/// Least MTU of a link of IPv6, in bytes (RFC 8200, section 5).
-pub(crate) const LEAST_MTU_V6: u16 = 1_280;
 
 /// True if a routed packet leaves by that hop; else it is pending, or delivered by [`LOCAL_HOP`] or [`LINK_HOP`].
 #[inline(always)]
@@ -96,7 +93,7 @@ impl Hop {
     /// MTU that senders are told of. A tunnel carries whole what each link of IPv6 must, however narrow its way is (RFC 2473, section 7.1).
     #[inline(always)]
     pub(crate) fn told_mtu(&self, family: Family) -> u16 {
-        if self.tunnel != 0 && family == Family::V6 { self.mtu.max(LEAST_MTU_V6) } else { self.mtu }
+        if self.tunnel != 0 && family == Family::V6 { self.mtu.max(ipv6::LEAST_MTU) } else { self.mtu }
     }
 }
 

@@ -15,6 +15,8 @@ use crate::unit::Dscp;
 pub const HEADER_LEN: usize = 40;
 /// Bytes of a fragment header.
 pub const FRAGMENT_HEADER_LEN: usize = 8;
+/// The least MTU of a link, in bytes (RFC 8200, section 5).
+pub const LEAST_MTU: u16 = 1_280;
 /// The most extension headers that the walk passes.
 pub const MAX_EXTENSIONS: usize = 8;
 /// The most bytes of extension headers that the walk passes.

@@ -16,7 +16,7 @@ use wire::icmpv4::unreachable as unreachable4;
 use wire::icmpv6::unreachable as unreachable6;
 use wire::meta::Fields;
 use wire::tcp::Flags;
-use wire::{Family, Frame, Part, icmpv4, icmpv6, tcp};
+use wire::{Family, Frame, Part, icmpv4, icmpv6, ipv6, tcp};
 
 use super::own::{IpHeader, MOST_LINK, note, pseudo};
 use super::queue::ANSWERED;
@@ -35,7 +35,7 @@ pub struct Answer;
 
 /// Largest ICMP error for IPv4 (RFC 1812, section 4.3.2.3) and IPv6 (RFC 4443, section 2.4 c).
 const LARGEST4: usize = 576;
-const LARGEST6: usize = 1280;
+const LARGEST6: usize = ipv6::LEAST_MTU as usize;
 
 /// Internetwork control: what routers send (RFC 1812, section 4.3.2.5).
 const CONTROL: u8 = 0xc0;

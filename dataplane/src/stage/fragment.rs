@@ -9,13 +9,12 @@ use tally::Tally;
 use wire::esp::Header;
 use wire::header::Protocol;
 use wire::meta::Fields;
-use wire::{Family, Frame};
+use wire::{Family, Frame, ipv6};
 
 use super::{About, Cx, Stage, Step};
 use crate::flag;
 use crate::fragmentation::own::fragment_own;
 use crate::fragmentation::{MOST_PARTS, fragment};
-use crate::hop::LEAST_MTU_V6;
 use crate::tables::Tables;
 use crate::verdict::Reason;
 
@@ -50,7 +49,7 @@ impl Stage for Fragment {
             fragment(frame, usize::from(frame.meta.network), hop.mtu, cx.pool, &mut parts, cx.tally)
         } else {
             // Less than this no link on the way has (RFC 8200, section 5).
-            let mtu = hop.mtu.min(LEAST_MTU_V6);
+            let mtu = hop.mtu.min(ipv6::LEAST_MTU);
             fragment_own(frame, mtu, identification(frame), cx.pool, &mut parts, cx.tally)
         };
         match made {

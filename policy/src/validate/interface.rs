@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use wire::ipv6;
 use wire::vlan::DropEligible;
 
 use super::space::interval;
@@ -50,8 +51,11 @@ impl Validator<'_> {
 
     fn sizes(&mut self, item: Item, interface: &Interface) {
         let has_v6 = interface.addresses.iter().any(|net| net.addr().is_ipv6());
-        let (least, why) =
-            if has_v6 { (1_280, "1280 where there is IPv6 (RFC 8200, section 5)") } else { (68, "68") };
+        let (least, why) = if has_v6 {
+            (ipv6::LEAST_MTU, "1280 where there is IPv6 (RFC 8200, section 5)")
+        } else {
+            (68, "68")
+        };
         if interface.mtu < least || interface.mtu > 16_000 {
             let message = format!("an MTU of {} bytes is out of range", interface.mtu);
             self.wrong(Code::BadMtu, item, "mtu", message, format!("from {why} to 16000"));

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use ipnet::IpNet;
 use wire::esp::{Direction, Esn, LEAST_SPI, Mode, Standing, Udp};
+use wire::ipv6;
 
 use super::interface::unusable;
 use super::{In, Validator};
@@ -141,7 +142,7 @@ impl<'a> Validator<'a> {
         let selected = tunnel.selectors().map(|pair| pair.remote.net);
         let routed = self.routes_into(&interface.name).chain(interface.addresses.iter().copied());
         let (least, why) = match routed.chain(selected).any(|net| net.addr().is_ipv6()) {
-            true => (1_280, "IPv6 needs 1280"),
+            true => (ipv6::LEAST_MTU, "IPv6 needs 1280"),
             false => (LEAST_MTU, "IPv4 needs 68"),
         };
         // The interface's own bound is checked as that of any interface.

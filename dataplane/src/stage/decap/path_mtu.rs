@@ -9,7 +9,6 @@ use wire::header::Protocol;
 use wire::{Family, Frame, Part, icmpv4, icmpv6, ipv4, ipv6, udp};
 
 use crate::flag;
-use crate::hop::LEAST_MTU_V6;
 use crate::stage::Cx;
 use crate::stage::track::checksum_is_right;
 use crate::tables::Address;
@@ -22,7 +21,7 @@ const TOO_BIG_V6: u16 = 0x0200;
 /// Smallest MTU that is believed of a way across IPv4: every host takes in as much (RFC 1122, section 3.3.3).
 const FLOOR_V4: u16 = 576;
 /// That across IPv6.
-const FLOOR_V6: u16 = LEAST_MTU_V6;
+const FLOOR_V6: u16 = ipv6::LEAST_MTU;
 
 /// True for an ICMP error that tells an MTU.
 #[inline(always)]
