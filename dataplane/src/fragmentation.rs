@@ -8,7 +8,7 @@ use arrayvec::ArrayVec;
 use tally::{Region, Tally};
 use wire::checksum;
 use wire::ipv4::{self, HeaderMut, MIN_HEADER_LEN};
-use wire::{Frame, Part, Pool};
+use wire::{Frame, Meta, Part, Pool};
 
 use crate::verdict::Reason;
 
@@ -62,6 +62,31 @@ fn all_or_none<const N: usize>(
         }
     }
     made.map(|()| fragments.len() - before)
+}
+
+/// Adds a further fragment: `write` appends its bytes to an empty slot, and says where its payload begins, or `None` if the slot is too
+/// small. Its other metadata are those of the packet.
+fn add<T: Tally, const N: usize>(
+    meta: &Meta,
+    pool: &mut Pool,
+    fragments: &mut ArrayVec<Frame, N>,
+    tally: &mut T,
+    write: impl FnOnce(&mut Frame) -> Option<usize>,
+) -> Result<(), Reason> {
+    let mut fragment = pool.take().ok_or(Reason::SlotTooSmall)?;
+    let Some(transport) = write(&mut fragment).filter(|_| !fragments.is_full()) else {
+        pool.put(fragment);
+        return Err(Reason::SlotTooSmall);
+    };
+    fragment.meta = meta.clone();
+    fragment.meta.part = Part::Later;
+    fragment.meta.transport = transport as u16;
+    fragment.meta.end = fragment.len() as u16;
+    // Of the body a load and a store of each word.
+    tally.instructions(fragment.len() as u32 / 2);
+    tally.write(Region::Frame, 0, fragment.len() as u32);
+    fragments.push(fragment);
+    Ok(())
 }
 
 /// Fragmentation of one IPv4 packet: lengths, offsets and the header of further fragments.
@@ -142,32 +167,19 @@ impl Plan {
             let field = more | ((self.field & 0x1fff) + ((at - payload) / 8) as u16);
             let link = frame.bytes().get(..self.network).unwrap_or(&[]);
             let body = frame.bytes().get(at..at + len).unwrap_or(&[]);
-            let mut fragment = pool.take().ok_or(Reason::SlotTooSmall)?;
-            if !self.write(&mut fragment, link, field, body) {
-                pool.put(fragment);
-                return Err(Reason::SlotTooSmall);
-            }
-            fragment.meta = frame.meta.clone();
-            fragment.meta.part = Part::Later;
-            fragment.meta.transport = (self.network + self.header.len()) as u16;
-            fragment.meta.end = fragment.len() as u16;
-            // Header: ten words of checksum and six of fields; body: load and store of each word.
-            tally.instructions(40 + fragment.len() as u32 / 2);
+            add(&frame.meta, pool, fragments, tally, |fragment| self.write(fragment, link, field, body))?;
+            // Ten words of checksum and six of fields.
+            tally.instructions(40);
             tally.read(Region::Frame, at, len as u32);
-            tally.write(Region::Frame, 0, fragment.len() as u32);
-            if let Err(full) = fragments.try_push(fragment) {
-                pool.put(full.element());
-                return Err(Reason::SlotTooSmall);
-            }
             at += len;
         }
         Ok(())
     }
 
-    /// Writes a further fragment. `false` if it does not fit the slot.
-    fn write(&self, fragment: &mut Frame, link: &[u8], field: u16, body: &[u8]) -> bool {
+    /// Writes a further fragment, and returns the start of its payload; `None` if it does not fit the slot.
+    fn write(&self, fragment: &mut Frame, link: &[u8], field: u16, body: &[u8]) -> Option<usize> {
         let total_len = self.header.len() + body.len();
-        let Some(bytes) = fragment.push_back(link.len() + total_len) else { return false };
+        let bytes = fragment.push_back(link.len() + total_len)?;
         let (front, packet) = bytes.split_at_mut(link.len());
         let (head, rest) = packet.split_at_mut(self.header.len());
         front.copy_from_slice(link);
@@ -179,7 +191,7 @@ impl Plan {
             header.set_flags_and_offset(field);
         }
         ipv4::fill_checksum(head);
-        true
+        Some(link.len() + self.header.len())
     }
 
     /// Makes the frame the first fragment.

@@ -7,7 +7,7 @@ use wire::header::Protocol;
 use wire::ipv6::{self, FRAGMENT_HEADER_LEN, HEADER_LEN};
 use wire::{Frame, Part, Pool};
 
-use super::all_or_none;
+use super::{add, all_or_none};
 use crate::verdict::Reason;
 
 const MORE: u16 = 1;
@@ -81,27 +81,17 @@ impl Own {
         let mut at = payload + self.room;
         while at < self.end {
             let len = self.room.min(self.end - at);
-            let mut fragment = pool.take().ok_or(Reason::SlotTooSmall)?;
-            let front = payload + FRAGMENT_HEADER_LEN;
-            let Some(bytes) = fragment.push_back(front + len) else {
-                pool.put(fragment);
-                return Err(Reason::SlotTooSmall);
-            };
-            bytes[..payload].copy_from_slice(&frame.bytes()[..payload]);
-            bytes[front..].copy_from_slice(&frame.bytes()[at..at + len]);
-            self.head(bytes, at - payload, if at + len == self.end { 0 } else { MORE });
-            fragment.meta = frame.meta.clone();
-            fragment.meta.part = Part::Later;
-            fragment.meta.transport = front as u16;
-            fragment.meta.end = (front + len) as u16;
-            // Headers: ten words copied, eight fields; body: load and store of each word.
-            tally.instructions(34 + fragment.len() as u32 / 2);
+            add(&frame.meta, pool, fragments, tally, |fragment| {
+                let front = payload + FRAGMENT_HEADER_LEN;
+                let bytes = fragment.push_back(front + len)?;
+                bytes[..payload].copy_from_slice(&frame.bytes()[..payload]);
+                bytes[front..].copy_from_slice(&frame.bytes()[at..at + len]);
+                self.head(bytes, at - payload, if at + len == self.end { 0 } else { MORE });
+                Some(front)
+            })?;
+            // Ten words of headers copied, eight fields.
+            tally.instructions(34);
             tally.read(Region::Frame, at, len as u32);
-            tally.write(Region::Frame, 0, fragment.len() as u32);
-            if let Err(full) = fragments.try_push(fragment) {
-                pool.put(full.element());
-                return Err(Reason::SlotTooSmall);
-            }
             at += len;
         }
         Ok(())
