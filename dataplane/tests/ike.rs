@@ -7,7 +7,6 @@ use dataplane::sa::{
 use dataplane::tables::{Address, Ends, Ports, Selector};
 use dataplane::{Reason, Verdict};
 use lookup::classify::{AddressSpan, PortSpan};
-use policy::model::Lifetime;
 use wire::esp::{Direction, Esn, Secret, Suite, Udp};
 use wire::ethernet::Mac;
 use wire::header::Protocol;
@@ -48,7 +47,7 @@ fn agreed(
     let (address, port) = end;
     let peer = Peer { address: Address::v4(u32::from_be_bytes(address)), port };
     let udp = if port == 0 { Udp::No } else { Udp::Yes };
-    let agreed = Some(Agreed { peer, udp, hard: Lifetime::UNBOUNDED });
+    let agreed = Some(Agreed { peer, udp });
     let request =
         SaRequest { tunnel: "peer", direction, spi, esn: Esn::On, suite, keys: &keys, selectors, agreed };
     SaAddition::new(&gateway.tables, &request).unwrap()

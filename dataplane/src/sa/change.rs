@@ -66,8 +66,6 @@ pub struct Agreed {
     pub peer: Peer,
     /// UDP encapsulation.
     pub udp: Udp,
-    /// Bounds at which it ends.
-    pub hard: Lifetime,
 }
 
 /// Reason why a security association cannot be added.
@@ -161,9 +159,8 @@ impl SaAddition {
         if list.iter().any(|tunnel| tunnel.out.iter().chain(&tunnel.inward).any(has_key)) {
             return Err(SaError::SameKey);
         }
-        let own =
-            || Agreed { peer: Peer::of(ends.remote, ends.udp), udp: ends.udp, hard: Lifetime::UNBOUNDED };
-        let Agreed { peer, udp, hard } = agreed.unwrap_or_else(own);
+        let own = || Agreed { peer: Peer::of(ends.remote, ends.udp), udp: ends.udp };
+        let Agreed { peer, udp } = agreed.unwrap_or_else(own);
         let destination = match direction {
             Direction::In => ends.local,
             Direction::Out => peer.address,
@@ -181,7 +178,7 @@ impl SaAddition {
                 own => Arc::new(Selectors::new(own.to_vec())),
             },
             soft: Lifetime::UNBOUNDED,
-            hard,
+            hard: Lifetime::UNBOUNDED,
             transform,
             fingerprint: fingerprints[0],
             sequence: tables.tunnels.sequences().of(fingerprints[0], direction),

@@ -245,9 +245,9 @@ impl Supervisor {
         let agreed = Agreed {
             peer: Peer { address: address.into(), port },
             udp: if association.udp.is_some() { Udp::Yes } else { Udp::No },
-            // Bounds of time are the daemon's databases' to watch.
-            hard: Lifetime { bytes: bound(lifetimes.bytes), packets: bound(lifetimes.packets), time: None },
         };
+        // Bounds of time are the daemon's databases' to watch.
+        let hard = Lifetime { bytes: bound(lifetimes.bytes), packets: bound(lifetimes.packets), time: None };
         let request = SaRequest {
             tunnel: &interface.name,
             direction,
@@ -258,7 +258,8 @@ impl Supervisor {
             selectors: &selectors(carriage, direction)?,
             agreed: Some(agreed),
         };
-        SaAddition::new(&self.reload.tables, &request).map_err(|error| refusal(&error))
+        let sa = SaAddition::new(&self.reload.tables, &request).map_err(|error| refusal(&error))?;
+        Ok(sa.living(Lifetime::UNBOUNDED, hard))
     }
 
     fn log_key_of(&mut self, association: &Association, fit: &Fit<'_>) {
