@@ -234,7 +234,7 @@ def command_line(description, options):
 def told(script, given):
     """The command, as RESULTS.md has it."""
     options = [f"--{name} {value}" for name, value in vars(given).items()
-               if value and name not in ("exclusive", "no_save", "binary", "only")]
+               if value and name not in ("exclusive", "no_save", "binary", "multi_buffer", "only")]
     return " ".join([f"bench/{script}", *options])
 
 
