@@ -1,8 +1,8 @@
 //! Wycheproof's vectors, by each library, as far as packets of ESP can carry them: texts of whole words, nonces of 12 bytes, keys and check
 //! values of the suites' lengths.
 //!
-//! What a combined cipher authenticates beside the text is SPI and number, of 8 or 12 bytes: a vector with that many is a packet, of any other
-//! the encrypted text alone is compared. Those of AES-GMAC are no packets: there the IV is authenticated as part of the message, which is not
+//! Beside the text a combined cipher authenticates SPI and number, 8 or 12 bytes: a vector with that many is a packet, of any other the
+//! encrypted text alone is compared. Those of AES-GMAC are no packets: there the IV is authenticated as part of the message, which is not
 //! the vectors' own. HMACs are those of the suites without encryption.
 #![allow(clippy::unwrap_used)] // A failure here is the test's.
 
