@@ -110,6 +110,7 @@ fn tell<T: Tally>(meta: &Meta, tally: &mut T) {
             tally.instructions(11);
             tally.execute(Op::Branch, 4);
         }
+        Protocol::ESP if meta.family == Family::V4 => tally.instructions(1),
         // No usual case of IPv4: its header is read once more, with the sum of ten half words; type, class, identifier.
         _ => {
             tally.instructions(if meta.family == Family::V4 { 60 } else { 12 });
@@ -234,7 +235,7 @@ pub fn vlan(port: PortId, vlans: &[(u16, u16, PortId)], tags: &Tags) -> Option<P
     vlans.iter().find(|(o, i, _)| (*o, *i) == (outer, inner)).map(|(_, _, id)| *id)
 }
 
-/// The usual case, in fewer steps than [`v4`] and to the same effect: no options, no fragment, TCP or UDP.
+/// The usual case, in fewer steps than [`v4`] and to the same effect: no options, no fragment, TCP, UDP or ESP.
 /// `false`, and nothing said, if it is another.
 #[inline(always)]
 fn plain4(bytes: &[u8], meta: &mut Meta) -> Result<bool, Reason> {
@@ -251,7 +252,7 @@ fn plain4(bytes: &[u8], meta: &mut Meta) -> Result<bool, Reason> {
     if !wire::checksum::is_whole(halves(first) + halves(third) + u64::from(destination)) {
         return Err(Reason::Ipv4Checksum);
     }
-    let (protocol, ports) = ((third >> 48) as u8, fourth as u32);
+    let (protocol, mut ports) = ((third >> 48) as u8, fourth as u32);
     match Protocol(protocol) {
         Protocol::UDP => {
             let length = usize::from(u16::from_be_bytes([header[24], header[25]]));
@@ -269,6 +270,7 @@ fn plain4(bytes: &[u8], meta: &mut Meta) -> Result<bool, Reason> {
             }
             meta.tcp_flags = more[13];
         }
+        Protocol::ESP => ports = 0,
         _ => return Ok(false),
     }
     meta.family = Family::V4;
