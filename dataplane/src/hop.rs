@@ -125,6 +125,8 @@ pub struct Hops {
     /// Neighbour of each entry.
     owners: Vec<Wanted>,
     index: HashMap<Wanted, u32, RandomState>,
+    /// The one hop of each interface whose link has no Ethernet, by the number of the interface; [`NO_HOP`] of others.
+    bare: Vec<u32>,
     /// Numbers free for reuse.
     free: Vec<u32>,
     /// Number of entries, from the first on, that are the tables' own and keep their numbers.
@@ -188,6 +190,7 @@ impl Hops {
             entries: Vec::new(),
             owners: Vec::new(),
             index: HashMap::default(),
+            bare: Vec::new(),
             free: Vec::new(),
             own: 0,
             forgotten: 0,
@@ -231,8 +234,11 @@ impl Hops {
                 }
             }
         }
+        self.bare.clear();
+        self.bare.resize(tables.interfaces.len(), NO_HOP);
         for interface in bare() {
-            self.add(everybody(interface), made(tables, interface, Some(FAR)));
+            let hop = self.add(everybody(interface), made(tables, interface, Some(FAR)));
+            self.bare[usize::from(interface.0)] = hop.unwrap_or(NO_HOP);
         }
         self.own = self.entries.len();
     }
@@ -253,7 +259,7 @@ impl Hops {
         let tables = self.entries.capacity() * size_of::<Hop>()
             + self.owners.capacity() * size_of::<Wanted>()
             + self.index.capacity() * (size_of::<(Wanted, u32)>() + 1)
-            + self.free.capacity() * size_of::<u32>();
+            + (self.free.capacity() + self.bare.capacity()) * size_of::<u32>();
         tables + self.waiting.memory_bytes()
     }
 
@@ -265,8 +271,10 @@ impl Hops {
     /// Returns the hop of a neighbour on an interface's link: [`ASKED_HOP`] if it is unresolved but can be asked for,
     /// `None` if there is no room for it.
     pub fn neighbour(&mut self, tables: &Tables, interface: PortId, address: Address) -> Option<u32> {
-        let wanted =
-            if is_bare(tables, interface) { everybody(interface) } else { Wanted { interface, address } };
+        if let Some(hop) = self.bare.get(usize::from(interface.0)).filter(|hop| **hop != NO_HOP) {
+            return Some(*hop);
+        }
+        let wanted = Wanted { interface, address };
         if let Some(hop) = self.index.get(&wanted) {
             return Some(*hop);
         }
