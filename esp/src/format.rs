@@ -38,7 +38,9 @@ pub fn layout(inner: usize, suite: &Suite, tfc: Tfc, most: u16) -> Option<Layout
     };
     let tfc = aim.saturating_sub(inner);
     let unpadded = inner.checked_add(tfc)?.checked_add(TRAILER_LEN as u16)?;
-    let text = unpadded.checked_next_multiple_of(u16::from(suite.align))?;
+    // A power of two.
+    let mask = u16::from(suite.align) - 1;
+    let text = unpadded.checked_add(mask)? & !mask;
     let around = HEADER_LEN as u16 + u16::from(suite.iv) + u16::from(suite.icv);
     let total = text.checked_add(around)?;
     // Room for the largest header in front, with UDP.
@@ -51,8 +53,10 @@ pub fn trailer(text: &mut [u8], layout: &Layout, next: Protocol) {
     let (pad, tfc) = (usize::from(layout.pad), usize::from(layout.tfc));
     let Some(inner) = text.len().checked_sub(tfc + pad + TRAILER_LEN) else { return };
     let (tfc, rest) = text[inner..].split_at_mut(tfc);
-    // Not what the slot held before: that belongs to others.
-    tfc.fill(0);
+    if !tfc.is_empty() {
+        // Not what the slot held before: that belongs to others.
+        tfc.fill(0);
+    }
     let (padding, trailer) = rest.split_at_mut(pad);
     for (byte, value) in padding.iter_mut().zip(1..) {
         *byte = value;
@@ -91,6 +95,16 @@ pub enum DontFragment {
     Set,
 }
 
+impl DontFragment {
+    /// Flags and offset of an IPv4 header: of a packet that is no fragment.
+    pub fn flags_and_offset(self) -> u16 {
+        match self {
+            DontFragment::Clear => 0,
+            DontFragment::Set => 0x4000,
+        }
+    }
+}
+
 /// Fields of an outer header, for addresses of one IP version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outer<A> {
@@ -118,10 +132,7 @@ pub fn outer_v4(into: &mut [u8; ipv4::MIN_HEADER_LEN], of: &Outer<Ipv4Addr>) {
         header.set_ds_field(of.ds_field);
         header.set_total_len(of.payload_len.saturating_add(ipv4::MIN_HEADER_LEN as u16));
         header.set_id(of.id);
-        header.set_flags_and_offset(match of.df {
-            DontFragment::Clear => 0,
-            DontFragment::Set => 0x4000,
-        });
+        header.set_flags_and_offset(of.df.flags_and_offset());
         header.set_ttl(HOPS);
         header.set_protocol(of.protocol);
         header.set_src(of.local);

@@ -1,5 +1,6 @@
 //! An ESP packet in memory, as transforms take it.
 
+use subtle::ConstantTimeEq;
 use wire::esp::{Esn, HEADER_LEN, Suite};
 
 /// Bytes in front of the ESP header that a transform may use meanwhile; it leaves them as they were.
@@ -82,7 +83,7 @@ impl<'a> Packet<'a> {
     #[inline(always)]
     fn is_of(&self, suite: &Suite) -> bool {
         let text = self.text_len(suite);
-        text > 0 && text % usize::from(suite.align) == 0
+        text > 0 && suite.is_whole(text)
     }
 
     /// Bytes of text in a packet of `suite`; 0 where there is no packet.
@@ -122,6 +123,15 @@ impl AsRef<[u8]> for Aad {
     fn as_ref(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
+}
+
+/// True if a packet's integrity check value is `tag`, in a time that does not depend on either. As one number: byte by byte it takes as
+/// long as the hash.
+#[inline]
+pub(crate) fn are_equal(icv: &[u8], tag: &[u8; 16]) -> bool {
+    let Ok(icv) = icv.try_into() else { return false };
+    let differ = u128::from_ne_bytes(icv) ^ u128::from_ne_bytes(*tag);
+    ((differ >> 64) as u64 | differ as u64).ct_eq(&0).into()
 }
 
 /// The upper half of a number, as authenticated.

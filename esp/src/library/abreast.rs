@@ -12,12 +12,11 @@ use cipher::consts::U16;
 use cipher::{BlockCipherEncrypt, KeyInit};
 use ghash::GHash;
 use ghash::universal_hash::UniversalHash;
-use subtle::ConstantTimeEq;
 use wide::{u8x16, u32x4};
 use wire::esp::{Cipher, Direction, Esn, Suite};
 use zeroize::Zeroize;
 
-use crate::packet::{Packet, Tail, high};
+use crate::packet::{Packet, Tail, are_equal, high};
 use crate::transform::{Forged, Keys, Transform};
 
 /// Name of the library.
@@ -132,7 +131,7 @@ impl<C: BlockCipherEncrypt<BlockSize = U16>> Gcm<C> {
         for (lane, outcome) in &mut lanes {
             let tag = self.tag(lane, &stream);
             // What is not genuine is not decrypted.
-            if tag.ct_eq(&*lane.icv()).into() {
+            if are_equal(lane.icv(), &tag) {
                 self.apply(lane, &stream);
                 **outcome = Ok(());
             }

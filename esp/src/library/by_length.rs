@@ -26,6 +26,13 @@ impl ByLength {
     fn of(&self, packet: &Packet<'_>) -> &dyn Transform {
         if self.is_short(packet) { &*self.short } else { &*self.long }
     }
+
+    /// The one for all of these packets, if it is the same.
+    fn of_all(&self, packets: &[Packet<'_>]) -> Option<&dyn Transform> {
+        let (first, rest) = packets.split_first()?;
+        let is_short = self.is_short(first);
+        rest.iter().all(|packet| self.is_short(packet) == is_short).then(|| self.of(first))
+    }
 }
 
 impl Transform for ByLength {
@@ -46,6 +53,9 @@ impl Transform for ByLength {
     }
 
     fn seal_many(&self, packets: &mut [Packet<'_>]) {
+        if let Some(one) = self.of_all(packets) {
+            return one.seal_many(packets);
+        }
         for packets in packets.chunks_mut(SORTED) {
             let mut sorted = [(); 2].map(|()| ArrayVec::<Packet<'_>, SORTED>::new());
             for packet in packets {
@@ -58,6 +68,9 @@ impl Transform for ByLength {
     }
 
     fn open_many(&self, packets: &mut [Packet<'_>], outcomes: &mut [Result<(), Forged>]) {
+        if let Some(one) = self.of_all(packets) {
+            return one.open_many(packets, outcomes);
+        }
         for (packets, outcomes) in packets.chunks_mut(SORTED).zip(outcomes.chunks_mut(SORTED)) {
             let mut sorted = [(); 2].map(|()| ArrayVec::<Packet<'_>, SORTED>::new());
             let mut places = [(); 2].map(|()| ArrayVec::<usize, SORTED>::new());

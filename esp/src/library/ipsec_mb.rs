@@ -2,11 +2,10 @@
 
 use arrayvec::ArrayVec;
 use ipsecmb::{GcmKey, NONCE, TAG};
-use subtle::ConstantTimeEq;
 use wire::esp::{Cipher, Direction, Suite};
 use zeroize::Zeroize;
 
-use crate::packet::{Aad, Packet, Parts};
+use crate::packet::{Aad, Packet, Parts, are_equal};
 use crate::transform::{Forged, Keys, Transform};
 
 /// Name of the library.
@@ -115,7 +114,7 @@ impl Transform for Gcm {
             });
             self.key.open(&mut packets.collect::<ArrayVec<_, TOGETHER>>());
             for (parts, around, outcome) in sealed {
-                if around.tag.ct_eq(&*parts.icv).into() {
+                if are_equal(parts.icv, &around.tag) {
                     *outcome = Ok(());
                 } else {
                     parts.text.fill(0);

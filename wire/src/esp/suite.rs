@@ -153,7 +153,7 @@ pub struct Suite {
     pub auth_key: u8,
     /// Initialisation vector in front of the text.
     pub iv: u8,
-    /// Length of which the text, padding and trailer included, is a multiple.
+    /// Length of which the text, padding and trailer included, is a multiple: a power of two.
     pub align: u8,
     /// Integrity check value behind the text.
     pub icv: u8,
@@ -245,6 +245,12 @@ impl Suite {
         SuiteName(*self)
     }
 
+    /// True for the length of a text, padding and trailer included.
+    #[inline(always)]
+    pub const fn is_whole(&self, text: usize) -> bool {
+        text & (self.align as usize - 1) == 0
+    }
+
     /// Bytes that ESP adds to an inner packet in tunnel mode, at most: outer header, UDP header, ESP header, IV, padding, trailer, ICV.
     pub const fn overhead(&self, outer: Family, udp: Udp) -> u16 {
         self.fixed(outer, udp) + self.align as u16 - 1 + TRAILER_LEN as u16
@@ -255,7 +261,6 @@ impl Suite {
     /// In transport mode the header that stays is counted without options.
     pub const fn inner_mtu(&self, outer_mtu: u16, outer: Family, udp: Udp, mode: Mode) -> u16 {
         let left = outer_mtu.saturating_sub(self.fixed(outer, udp));
-        // Text comes in whole multiples of `align`, a power of two.
         let text = left & !(self.align as u16 - 1);
         let inner = text.saturating_sub(TRAILER_LEN as u16);
         match mode {
