@@ -20,16 +20,22 @@ use crate::verdict::Reason;
 /// There is none: an IKE daemon is to be told.
 #[inline]
 pub(super) fn carrier<T: Tally>(frame: &Frame, tunnel: u16, cx: &mut Cx<'_, T>) -> Result<usize, Reason> {
-    let list = cx.shard.sas.outbounds(tunnel);
-    let found = match list.last() {
-        Some(newest) if newest.selectors.is_empty() => Ok(list.len() - 1),
-        Some(_) => matching(frame, list, cx.tables.mode, cx.tally).ok_or(Reason::TunnelSelector),
-        None => Err(Reason::SaMissing),
-    };
+    let found = place(frame, tunnel, cx);
     if found.is_err() {
         missing(frame, tunnel, cx);
     }
     found
+}
+
+/// The same, and nobody is told.
+#[inline]
+pub(super) fn place<T: Tally>(frame: &Frame, tunnel: u16, cx: &mut Cx<'_, T>) -> Result<usize, Reason> {
+    let list = cx.shard.sas.outbounds(tunnel);
+    match list.last() {
+        Some(newest) if newest.selectors.is_empty() => Ok(list.len() - 1),
+        Some(_) => matching(frame, list, cx.tables.mode, cx.tally).ok_or(Reason::TunnelSelector),
+        None => Err(Reason::SaMissing),
+    }
 }
 
 /// Notes a packet that an IKE daemon may have a security association for.
