@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use esp::{Transform, Window};
 use foldhash::fast::RandomState;
-use wire::esp::{Direction, Esn, Udp};
+use wire::esp::{Direction, Esn, Suite, Udp};
 use wire::{Nanos, PortId};
 
 use crate::stage::decap::Quote;
@@ -99,6 +99,7 @@ pub struct Inbound {
     pub esn: Esn,
     /// Algorithms and keys.
     pub transform: Arc<dyn Transform>,
+    pub(crate) suite: &'static Suite,
     /// Numbers received.
     pub window: Window,
     /// Packets that may come in by it.
@@ -169,6 +170,7 @@ impl Inbound {
             lost_before: 0,
             replays_told: (0, None),
             transform: Arc::clone(&spec.transform),
+            suite: spec.transform.suite(),
             window,
             selectors: Arc::clone(&spec.selectors),
             sequence: Arc::clone(&spec.sequence),

@@ -6,6 +6,8 @@
 //! Nothing about a packet is believed before its integrity check value has been verified: an unknown index, a number that was received
 //! before and a forged packet change nothing. ESP for other addresses goes on as it is. No answer is ever given to an outer packet.
 
+use std::ops::Range;
+
 use esp::format::untrail;
 use esp::{Forged, Packet, Place, SPARE};
 use policy::model::KeySource;
@@ -19,7 +21,7 @@ use super::route::is_link_local;
 use super::{About, Cx, Packets, Stage, Step, cipher, handoff, header, parse, selector};
 use crate::flag;
 use crate::sa::{Expired, Peer, SA_BYTES};
-use crate::tables::{Address, Tables};
+use crate::tables::Tables;
 use crate::tunnel;
 use crate::verdict::Reason;
 
@@ -86,14 +88,19 @@ impl Stage for Decap {
 /// ESP within a packet for an end of a tunnel.
 struct Carried {
     udp: Udp,
-    source: Peer,
     /// Its bytes within the frame.
-    start: usize,
-    end: usize,
+    start: u16,
+    end: u16,
     /// Lower half of its number, if there is a header.
     number: Option<u32>,
     /// Place of its security association, if there is one.
     sa: Option<u32>,
+}
+
+impl Carried {
+    fn span(&self) -> Range<usize> {
+        self.start.into()..self.end.into()
+    }
 }
 
 /// Bytes in the place of an SPI that say that IKE follows (RFC 3948, section 2.2).
@@ -111,7 +118,7 @@ fn claim<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<Carried, Ste
     if frame.meta.flags & flag::OWN != 0 {
         return Err(Step::Next);
     }
-    let (source, destination) = header::addresses(frame);
+    let (_, destination) = header::addresses(frame);
     if !cx.tables.tunnels.is_local(destination) {
         return Err(Step::Next);
     }
@@ -124,8 +131,8 @@ fn claim<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<Carried, Ste
     if frame.meta.part != Part::Whole {
         fragments::take(frame, cx)?;
     }
-    let mut carried = carried(frame, source).map_err(Step::Drop)?.ok_or(Step::Next)?;
-    if let Some(header) = frame.bytes().get(carried.start..carried.end).and_then(Header::of) {
+    let mut carried = carried(frame).map_err(Step::Drop)?.ok_or(Step::Next)?;
+    if let Some(header) = frame.bytes().get(carried.span()).and_then(Header::of) {
         let spi = header.spi();
         carried.number = Some(header.sequence());
         if let Some(step) = handoff::to_sa(frame, spi, cx) {
@@ -137,21 +144,20 @@ fn claim<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<Carried, Ste
 }
 
 /// Finds the ESP in a packet; `None` in one of IKE.
-fn carried(frame: &Frame, source: Address) -> Result<Option<Carried>, Reason> {
-    let (start, end) = (usize::from(frame.meta.transport), usize::from(frame.meta.end));
+#[inline(always)]
+fn carried(frame: &Frame) -> Result<Option<Carried>, Reason> {
+    let (start, end) = (frame.meta.transport, frame.meta.end);
     if frame.meta.protocol == Protocol::ESP.0 {
-        let source = Peer { address: source, port: 0 };
-        return Ok(Some(Carried { udp: Udp::No, source, start, end, number: None, sa: None }));
+        return Ok(Some(Carried { udp: Udp::No, start, end, number: None, sa: None }));
     }
-    let datagram = frame.bytes().get(start..end).unwrap_or_default();
+    let datagram = frame.bytes().get(usize::from(start)..usize::from(end)).unwrap_or_default();
     // The checksum is zero or may be (RFC 3948, section 2.1): the integrity check decides.
     let length = udp::Header::of(datagram).map_or(0, udp::Header::length);
-    let (start, end) = (start + udp::HEADER_LEN, start + usize::from(length));
-    match frame.bytes().get(start..end) {
+    let (start, end) = (start + udp::HEADER_LEN as u16, start.saturating_add(length));
+    match frame.bytes().get(usize::from(start)..usize::from(end)) {
         Some(payload) if *payload == KEEPALIVE => Err(Reason::NatKeepalive),
         Some(payload) if payload.first_chunk().is_some_and(|spi| *spi != IKE) => {
-            let source = Peer { address: source, port: frame.meta.sport };
-            Ok(Some(Carried { udp: Udp::Yes, source, start, end, number: None, sa: None }))
+            Ok(Some(Carried { udp: Udp::Yes, start, end, number: None, sa: None }))
         }
         _ => Ok(None),
     }
@@ -167,8 +173,7 @@ pub(crate) fn esp_of(frame: &Frame) -> Option<&[u8]> {
     if !is_esp || frame.meta.part == Part::Later {
         return None;
     }
-    let Carried { start, end, .. } = carried(frame, Address::default()).ok()??;
-    frame.bytes().get(start..end)
+    frame.bytes().get(carried(frame).ok()??.span())
 }
 
 /// True for a packet of ESP for an end of a tunnel, whole or a fragment.
@@ -212,7 +217,7 @@ fn open<T: Tally>(frame: &mut Frame, carried: &Carried, cx: &mut Cx<'_, T>) -> S
     if let (Some(sa), Some(packet)) = (cx.shard.sas.inbound_at(sealed.place), sealed.packet(frame)) {
         outcome.0 = sa.transform.open(packet);
         if outcome.0.is_ok() {
-            outcome.1 = sa.spend(sealed.text_len, frame.meta.received);
+            outcome.1 = sa.spend(sealed.text_len.into(), frame.meta.received);
         }
     }
     match finish(frame, &sealed, outcome.0, outcome.1, cx).and_then(|opened| enter(frame, opened, cx)) {
@@ -231,25 +236,23 @@ fn refuse<T: Tally>(carried: &Carried, reason: Reason, cx: &mut Cx<'_, T>) -> St
 
 /// A packet that may be opened.
 struct Sealed {
-    source: Peer,
     /// Place of its security association.
     place: u32,
+    udp: Udp,
     /// Its ESP within the frame.
-    start: usize,
-    end: usize,
+    start: u16,
+    end: u16,
     /// Bytes of its text.
-    text_len: usize,
+    text_len: u16,
     /// Its whole number.
     number: u64,
     esn: Esn,
-    /// DS field of the outer packet.
-    ds_field: u8,
 }
 
 impl Sealed {
     /// The packet as the library takes it.
     fn packet<'f>(&self, frame: &'f mut Frame) -> Option<Packet<'f>> {
-        let bytes = frame.bytes_mut().get_mut(self.start - SPARE..self.end)?;
+        let bytes = frame.bytes_mut().get_mut(usize::from(self.start) - SPARE..usize::from(self.end))?;
         Some(Packet { bytes, number: self.number, esn: self.esn })
     }
 }
@@ -260,7 +263,7 @@ fn find<T: Tally>(frame: &Frame, carried: &Carried, cx: &mut Cx<'_, T>) -> Resul
     // padding, 10; the inner packet's bounds, 6.
     cx.tally.instructions(66);
     cx.tally.execute(Op::Branch, 20);
-    let Carried { udp, source, start, end, .. } = *carried;
+    let Carried { udp, start, end, .. } = *carried;
     let low = carried.number.ok_or(Reason::EspLength)?;
     let place = carried.sa.ok_or(Reason::SpiUnknown)?;
     let sa = cx.shard.sas.inbound_at(place).ok_or(Reason::SpiUnknown)?;
@@ -271,20 +274,20 @@ fn find<T: Tally>(frame: &Frame, carried: &Carried, cx: &mut Cx<'_, T>) -> Resul
     if udp != sa.udp && tunnel.keys == KeySource::Policy {
         return Err(Reason::TunnelEncapsulation);
     }
-    let suite = sa.transform.suite();
-    let around = HEADER_LEN + usize::from(suite.iv) + usize::from(suite.icv);
+    let suite = sa.suite;
+    let around = HEADER_LEN as u16 + u16::from(suite.iv) + u16::from(suite.icv);
     let text_len = (end - start).saturating_sub(around);
-    if text_len == 0 || text_len % usize::from(suite.align) != 0 {
+    if text_len == 0 || !suite.is_whole(text_len.into()) {
         return Err(Reason::EspLength);
     }
     sa.check(frame.meta.received).map_err(|Expired| Reason::SaExpired)?;
     let esn = sa.esn;
     let Place::Fresh(number) = sa.window.place(low, esn) else { return Err(Reason::Replayed) };
-    cipher::tell(suite, sa.spi, text_len, start, cx.tally);
-    if end > frame.len() {
+    cipher::tell(suite, sa.spi, text_len.into(), start.into(), cx.tally);
+    if usize::from(end) > frame.len() {
         return Err(Reason::EspLength);
     }
-    Ok(Sealed { source, place, start, end, text_len, number, esn, ds_field: header::ds_field(frame) })
+    Ok(Sealed { place, udp, start, end, text_len, number, esn })
 }
 
 /// Takes a packet that has been opened into account, and finds the inner packet in it. `spent`: its lifetime has been asked for it.
@@ -296,11 +299,16 @@ fn finish<T: Tally>(
     cx: &mut Cx<'_, T>,
 ) -> Result<Opened, Reason> {
     opened.map_err(|Forged| Reason::IcvWrong)?;
-    let Sealed { source, start, text_len, number, ds_field, .. } = *sealed;
+    let Sealed { number, .. } = *sealed;
+    let (start, text_len) = (usize::from(sealed.start), usize::from(sealed.text_len));
+    let source = Peer {
+        address: header::addresses(frame).0,
+        port: if sealed.udp == Udp::Yes { frame.meta.sport } else { 0 },
+    };
     let now = frame.meta.received;
     let sa = cx.shard.sas.inbound_at(sealed.place).ok_or(Reason::SpiUnknown)?;
     sa.accept(number);
-    let suite = sa.transform.suite();
+    let suite = sa.suite;
     let selective = (!sa.selectors.is_empty()).then_some(sealed.place);
     let (is_latest, of, news, spi, udp) = (sa.is_latest(number), sa.tunnel, sa.news(now), sa.spi, sa.udp);
     let tunnel = cx.tables.tunnels.list.get(usize::from(of)).ok_or(Reason::SpiUnknown)?;
@@ -324,7 +332,7 @@ fn finish<T: Tally>(
         (Mode::Tunnel, Protocol::IPV6) => Contents::Packet(Family::V6),
         (Mode::Tunnel, _) => return Err(Reason::EspTrailer),
     };
-    let (interface, ecn) = (tunnel.interface, tunnel.ecn);
+    let (interface, ecn, ds_field) = (tunnel.interface, tunnel.ecn, header::ds_field(frame));
     Ok(Opened { interface, start: text, end: text + trailer.before, contents, ds_field, ecn, selective })
 }
 

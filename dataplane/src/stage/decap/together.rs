@@ -125,7 +125,7 @@ impl Pending {
                 .zip(&opened[begin..end])
                 .filter_map(|(job, opened)| opened.ok().and(job.as_ref()));
             let (packets, bytes) =
-                own.fold((0, 0), |(packets, bytes), job| (packets + 1, bytes + job.text_len as u64));
+                own.fold((0, 0), |(packets, bytes), job| (packets + 1, bytes + u64::from(job.text_len)));
             if let Some(sa) = cx.shard.sas.inbound_at(place) {
                 sa.spend_all(packets, bytes);
             }
