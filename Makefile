@@ -35,4 +35,4 @@ fuzz: ## each fuzz target for FUZZ_SECONDS (60)
 
 clean: ## remove what was built and generated
 	cargo clean
-	rm -rf $(OUT) fuzz/target
+	rm -rf $(OUT) fuzz/target packaging/strongswan/build

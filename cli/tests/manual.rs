@@ -379,7 +379,7 @@ fn the_page_on_ipsec_can_be_followed() {
 
 /// True for what changes the machine, or asks its daemons.
 fn is_for_root(command: &str) -> bool {
-    ["apt-get ", "cc ", "install ", "cat ", "systemctl ", "swanctl "]
+    ["apt-get ", "cc ", "make ", "install ", "cat ", "echo ", "systemctl ", "swanctl "]
         .iter()
         .any(|begin| command.starts_with(begin))
 }

@@ -31,6 +31,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "libwirerate_xfrm.h"
+
 enum {
 	DESCRIPTORS = 65536, /* Descriptors that are told apart. */
 	LARGEST = 65536,     /* Largest datagram. */
@@ -79,6 +81,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned char ours[DESCRIPTORS];
 static struct link *added; /* New connections, for the thread. */
 static int wake = -1;
+static struct sockaddr_un server; /* Of family 0: as the environment says. */
 
 /* The thread's own from here on. */
 static struct link *links;
@@ -99,19 +102,26 @@ static long long now(void)
 	return at.tv_sec * 1000LL + at.tv_nsec / 1000000;
 }
 
+bool wirerate_xfrm_at(const char *path)
+{
+	if (strlen(path) >= sizeof server.sun_path)
+		return false;
+	server = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	strcpy(server.sun_path, path);
+	return true;
+}
+
 static int connect_server(void)
 {
-	const char *path = getenv("WIRERATE_XFRM");
-	struct sockaddr_un to = { .sun_family = AF_UNIX };
 	int fd;
-	if (!path || !*path)
-		path = "/run/wirerate/xfrm";
-	if (strlen(path) >= sizeof to.sun_path)
-		return -1;
-	strcpy(to.sun_path, path);
+	if (!server.sun_family) {
+		const char *path = getenv("WIRERATE_XFRM");
+		if (!wirerate_xfrm_at(path && *path ? path : "/run/wirerate/xfrm"))
+			return -1;
+	}
 	REAL(socket);
 	fd = real(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof to)) {
+	if (fd >= 0 && connect(fd, (struct sockaddr *)&server, sizeof server)) {
 		close(fd);
 		fd = -1;
 	}

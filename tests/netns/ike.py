@@ -1,7 +1,7 @@
 """strongSwan's charon, unmodified, in a host of its own: started, told by `swanctl` what to do, asked what it has.
 
-On the gateway it has the preload library of `packaging/xfrm`, and so gives its SAs to wirerate. A peer has `kernel-libipsec`, which
-carries ESP in charon's own process, and needs no support in the kernel.
+On the gateway it has the preload library of `packaging/xfrm` or the plugin of `packaging/strongswan`, and so gives its SAs to
+wirerate. A peer has `kernel-libipsec`, which carries ESP in charon's own process, and needs no support in the kernel.
 """
 
 import re
@@ -14,11 +14,13 @@ import wait
 from host import stop
 
 CHARON = "/usr/lib/ipsec/charon"
-SOURCE = Path(__file__).parents[2] / "packaging" / "xfrm" / "libwirerate_xfrm.c"
+LIBRARIES = Path("/usr/lib/ipsec/plugins")
+PACKAGING = Path(__file__).parents[2] / "packaging"
+SOURCE = PACKAGING / "xfrm" / "libwirerate_xfrm.c"
 
 PLUGINS = (
     "random nonce aes sha1 sha2 hmac gcm kdf curve25519 openssl pem pkcs1 pkcs8 x509 pubkey"
-    " {kernel} kernel-netlink socket-default vici updown"
+    " {kernel} socket-default vici updown"
 )
 
 DAEMON = """
@@ -41,6 +43,7 @@ charon {{
     vici {{
       socket = unix://{vici}
     }}
+    {more}
   }}
 }}
 """
@@ -95,6 +98,37 @@ def lacking():
     return None
 
 
+class Userland:
+    """charon carries ESP in its own process."""
+
+    kernel = "kernel-libipsec kernel-netlink"
+    more = prepare = ""
+    environment = ()
+
+
+class Preload:
+    """charon's sockets of NETLINK_XFRM lead to wirerate by the preload library, compiled as the packaging says."""
+
+    kernel = "kernel-netlink"
+    more = prepare = ""
+
+    def __init__(self, library, xfrm):
+        self.environment = (f"LD_PRELOAD={library}", f"WIRERATE_XFRM={xfrm}")
+
+
+class Plugin:
+    """charon has the plugin `kernel-wirerate`, installed below a directory; its configuration keeps `kernel-netlink` out."""
+
+    kernel = "kernel-wirerate kernel-netlink"
+    environment = ()
+
+    def __init__(self, root, xfrm):
+        self.prepare = f"mount --bind {root}{LIBRARIES} {LIBRARIES} && "
+        conf = (root / "etc/strongswan.d/charon/kernel-wirerate.conf").read_text()
+        assert "/run/wirerate/xfrm" in conf
+        self.more = conf.replace("/run/wirerate/xfrm", str(xfrm))
+
+
 def library(directory):
     """The preload library, compiled as the packaging says."""
     if why := lacking():
@@ -105,35 +139,50 @@ def library(directory):
     return built
 
 
+def plugin(directory):
+    """Where the plugin is installed, beside all of charon's."""
+    if why := lacking() or (None if shutil.which("make") else "not installed: make (./setup)"):
+        pytest.skip(f"SKIPPED: {why}")
+    make = ["make", "--silent", "-C", PACKAGING / "strongswan"]
+    if subprocess.run([*make, "--question", "source"]).returncode != 0:
+        pytest.skip("SKIPPED: no source of strongSwan: make -C packaging/strongswan source (./setup test)")
+    root = Path(directory)
+    shutil.copytree(LIBRARIES, root / LIBRARIES.relative_to("/"))
+    subprocess.run([*make, f"BUILD={root / 'build'}", f"DESTDIR={root}", "install"], check=True)
+    return root
+
+
 class Daemon:
     """charon on a host."""
 
-    def __init__(self, host, logs, preload=None, xfrm=None):
+    def __init__(self, host, logs, means=Userland):
         self.host = host
         self.place = logs / f"{host.name}-charon"
         self.place.mkdir()
         self.vici = self.place / "vici"
         self.log = self.place / "log"
-        self.environment = [f"STRONGSWAN_CONF={self.place / 'strongswan.conf'}"]
-        if preload:
-            self.environment += [f"LD_PRELOAD={preload}", f"WIRERATE_XFRM={xfrm}"]
-        plugins = PLUGINS.format(kernel="" if preload else "kernel-libipsec")
-        text = DAEMON.format(plugins=plugins, log=self.log, vici=self.vici)
+        self.means = means
+        self.environment = [f"STRONGSWAN_CONF={self.place / 'strongswan.conf'}", *means.environment]
+        plugins = PLUGINS.format(kernel=means.kernel)
+        text = DAEMON.format(plugins=plugins, log=self.log, vici=self.vici, more=means.more)
         (self.place / "strongswan.conf").write_text(text)
         self.process = None
 
     def start(self, local=None, remote=None, remote_id=None, encap="yes", also=(), **child):
         """With the ends of a connection, and its child `net`; `also` has further ones by name."""
-        self.vici.unlink(missing_ok=True)
-        # Its file of process IDs has a fixed place below /run.
-        script = f'mount -t tmpfs none /run && exec env {" ".join(self.environment)} {CHARON}'
-        self.process = self.host.start("unshare", "-m", "sh", "-c", script, log="charon")
+        self.launch()
         wait.until(self.answers, "charon answers")
         if local:
             each = {"net": child, **dict(also)}
             children = [CHILD.format(**{"more": "", "name": name, **one}) for name, one in each.items()]
             ends = {"local": local, "remote": remote, "remote_id": remote_id or remote}
             self.load(CONNECTION.format(**ends, encap=encap, children="".join(children)))
+
+    def launch(self):
+        self.vici.unlink(missing_ok=True)
+        # Its file of process IDs has a fixed place below /run.
+        script = f'mount -t tmpfs none /run && {self.means.prepare}exec env {" ".join(self.environment)} {CHARON}'
+        self.process = self.host.start("unshare", "-m", "sh", "-c", script, log="charon")
 
     def load(self, text):
         """Has it take a configuration of `swanctl`."""

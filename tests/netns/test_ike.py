@@ -2,7 +2,8 @@
 
     client 192.168.1.10 ── lan GATEWAY wan ── provider 203.0.113.1, and 10.2.0.1 behind it
 
-The gateway's charon has the preload library; the provider's has `kernel-libipsec`: tunnel mode, ESP in UDP.
+The gateway's charon has the preload library or the plugin `kernel-wirerate`; the provider's has `kernel-libipsec`: tunnel mode, ESP
+in UDP.
 """
 
 import functools
@@ -93,7 +94,7 @@ def gateway_with(net, policy):
 class Office:
     """The gateway, its daemon, and the peer's."""
 
-    def __init__(self, preload, workers):
+    def __init__(self, preload, means, workers):
         self.edge = Edge()
         edge = self.edge
         edge.gateway.ip(f"addr add {NEAR}/24 dev wan")
@@ -104,7 +105,7 @@ class Office:
 
         self.text = text
         self.gateway = gateway_with(edge, text)
-        self.near = ike.Daemon(edge.gateway, edge.logs, preload, self.xfrm)
+        self.near = ike.Daemon(edge.gateway, edge.logs, means(self.xfrm))
         self.far = ike.Daemon(edge.provider, edge.logs)
 
     def start(self, near=NETS, far=TURNED):
@@ -173,13 +174,36 @@ def preload(tmp_path_factory):
     return ike.library(tmp_path_factory.mktemp("xfrm"))
 
 
-@pytest.fixture(params=[1, 2], ids=["one-worker", "two-workers"])
-def office(request, preload):
-    made = Office(preload, request.param)
+@pytest.fixture(scope="module")
+def plugin(tmp_path_factory):
+    return ike.plugin(tmp_path_factory.mktemp("plugin"))
+
+
+@pytest.fixture
+def means(request, preload):
+    """Makes what leads a daemon's SAs to a socket."""
+    if request.param == "plugin":
+        return functools.partial(ike.Plugin, request.getfixturevalue("plugin"))
+    return functools.partial(ike.Preload, preload)
+
+
+each_means = pytest.mark.parametrize("means", ["preload", "plugin"], indirect=True)
+
+KINDS = {"one-worker": (1, "preload"), "two-workers": (2, "preload"), "plugin": (2, "plugin")}
+
+
+@pytest.fixture
+def office(workers, means, preload):
+    made = Office(preload, means, workers)
     try:
         yield made
     finally:
         made.close()
+
+
+def pytest_generate_tests(metafunc):
+    if "office" in metafunc.fixturenames:
+        metafunc.parametrize("workers, means", KINDS.values(), ids=KINDS, indirect=["means"])
 
 
 _streams = itertools.count(1)
@@ -201,12 +225,13 @@ class Stream:
         wait.until(lambda: self.answered() >= before + packets, "answers go on")
 
     def lost(self):
-        """Ends it. Returns the numbers of packets that were not answered; the last one may have been under way."""
+        """Ends it, some time after its start. Returns the numbers of packets that were not answered; the last one may have been
+        under way."""
+        wait.until(lambda: self.answered() > 50, "half a second has been seen")
         self.process.send_signal(signal.SIGINT)
         self.process.wait(10)
         text = self.process.log.read_text()
         sent = int(re.search(r"(\d+) packets transmitted", text)[1])
-        assert sent > 50, text
         return set(range(1, sent)) - {int(number) for number in re.findall(r"icmp_seq=(\d+) ttl", text)}
 
 
@@ -432,7 +457,7 @@ def test_a_peer_behind_a_nat_that_forgets(office):
 class Both:
     """Two gateways with wirerate, each under its own charon: ESP as it is, without UDP."""
 
-    def __init__(self, preload, workers):
+    def __init__(self, means, workers):
         self.sites = Sites()
         self.daemons, self.gateways = [], []
         for end in self.sites.ends:
@@ -448,7 +473,7 @@ class Both:
             }
             text = POLICY.format(workers=workers, xfrm=xfrm)
             self.gateways.append(gateway_with(end, functools.reduce(lambda text, pair: text.replace(*pair), turned.items(), text)))
-            self.daemons.append(ike.Daemon(end.gateway, end.logs, preload, xfrm))
+            self.daemons.append(ike.Daemon(end.gateway, end.logs, means(xfrm)))
 
     def start(self, **child):
         for end, gateway, daemon in zip(self.sites.ends, self.gateways, self.daemons):
@@ -473,9 +498,10 @@ class Both:
         self.sites.close()
 
 
-def test_wirerate_at_both_ends(preload):
+@each_means
+def test_wirerate_at_both_ends(preload, means):
     """ESP without UDP, extended numbers, AES-CBC with HMAC; rekeyed under traffic without a lost packet."""
-    both = Both(preload, 2)
+    both = Both(means, 2)
     try:
         both.start(esp="aes256-sha256-x25519-esn")
         one, two = both.sites.ends
@@ -505,7 +531,8 @@ def page():
     return [[block for kind, block in blocks if kind == wanted] for wanted in ("toml", "conf")]
 
 
-def test_what_the_manual_says(preload):
+@each_means
+def test_what_the_manual_says(means):
     """Two sites by the page's own files, with a router between them; only the socket is elsewhere, as there is one for each."""
     sites, daemons, gateways = Sites(), [], []
     router = Host(sites.ends[0].gateway.namespace.replace("gateway1", "router"), sites.ends[0].logs)
@@ -520,7 +547,7 @@ def test_what_the_manual_says(preload):
             router.ip(f"link set to{end.number} up", f"addr add {net}.1/24 dev to{end.number}")
             gateways.append(gateway_with(end, policy.replace("/run/wirerate/xfrm", str(xfrm))))
             gateways[-1].start()
-            daemons.append(ike.Daemon(host, end.logs, preload, xfrm))
+            daemons.append(ike.Daemon(host, end.logs, means(xfrm)))
             daemons[-1].start()
             daemons[-1].load(conf)
         one, two = sites.ends
@@ -539,3 +566,18 @@ def test_what_the_manual_says(preload):
             gateway.stop()
         router.close()
         sites.close()
+
+
+def test_no_sa_goes_to_linux_where_the_plugin_is_missing(plugin, tmp_path):
+    """charon ends where its configuration names the plugin and the file is not there."""
+    bare = tmp_path / "bare"
+    shutil.copytree(plugin, bare, ignore=shutil.ignore_patterns("libstrongswan-kernel-wirerate.so"))
+    edge = Edge()
+    try:
+        daemon = ike.Daemon(edge.gateway, edge.logs, ike.Plugin(bare, edge.logs / "xfrm"))
+        daemon.launch()
+        assert daemon.process.wait(20) != 0
+        assert "kernel-ipsec" in daemon.evidence()
+    finally:
+        edge.close()
+        shutil.rmtree(edge.logs, ignore_errors=True)

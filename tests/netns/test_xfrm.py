@@ -29,7 +29,7 @@ def edge(tmp_path_factory):
     made.xfrm = made.logs / "xfrm"
     made.preload = preload
     made.office = gateway_of(made, "packet", more='"wan > self" = "accept"', daemon=f'xfrm = "{made.xfrm}"')
-    made.near = ike.Daemon(made.gateway, made.logs, preload, made.xfrm)
+    made.near = ike.Daemon(made.gateway, made.logs, ike.Preload(preload, made.xfrm))
     made.far = ike.Daemon(made.provider, made.logs)
     try:
         made.office.start()
