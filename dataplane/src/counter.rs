@@ -68,9 +68,9 @@ pub struct Counters {
     pub nats: Vec<Traffic>,
     /// Packets of each traffic class.
     pub classes: Vec<ClassTraffic>,
-    /// Further fragments of packets that were fragmented: frames sent beyond those received.
+    /// Frames sent beyond those received: further fragments of packets, segments of proxied handshakes, keepalives of tunnels.
     pub parts_sent: u64,
-    /// Further fragments that found the queue full.
+    /// Such frames that found the queue full.
     pub parts_lost: u64,
     /// Flows ended to make room for others.
     pub evicted: u64,

@@ -271,11 +271,12 @@ impl Pipeline {
         let front = if begin == Begin::AtFront { &stages.front } else { &stages.first };
         if is_spread || is_due_before_one(batch, cx) {
             for mut frame in batch.drain() {
-                let now = frame.meta.received;
+                let (now, number) = (frame.meta.received, frame.meta.number);
                 pass_time(now, cx);
                 run_stages(front, std::slice::from_mut(&mut frame), cx);
                 leave(frame, ended, cx);
                 self.released(now, ended, cx);
+                keep_alive(now, number, cx);
             }
         } else {
             run_stages(front, batch, cx);
@@ -294,10 +295,11 @@ impl Pipeline {
         cx: &mut Cx<'_, T>,
     ) {
         for mut frame in batch.drain() {
-            let now = frame.meta.received;
+            let (now, number) = (frame.meta.received, frame.meta.number);
             take_through(&cx.tables.stages.front, &mut frame, cx);
             alone(frame, ended, cx);
             self.released(now, ended, cx);
+            keep_alive(now, number, cx);
         }
     }
 
@@ -378,7 +380,7 @@ impl Pipeline {
         self.resume_before(batch, ended, cx);
         cx.shard.counters.received.count_all(batch);
         for mut frame in batch.drain() {
-            let now = frame.meta.received;
+            let (now, number) = (frame.meta.received, frame.meta.number);
             if cx.tables.mode == Mode::Stateless {
                 pass_time(now, cx);
             }
@@ -391,15 +393,17 @@ impl Pipeline {
             }
             end(frame, ended, cx);
             self.released(now, ended, cx);
+            keep_alive(now, number, cx);
         }
     }
 
-    /// Lets time pass without a frame: expires flows, and processes pending frames that have timed out or that an update by the
-    /// host has released. To be called now and then while no frame is received.
+    /// Lets time pass without a frame: expires flows, processes pending frames that have timed out or that an update by the
+    /// host has released, and sends keepalives of tunnels. To be called now and then while no frame is received.
     pub fn tend<T: Tally + 'static>(&mut self, now: Nanos, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
         self.released(now, ended, cx);
         pass_time(now, cx);
         self.released(now, ended, cx);
+        keep_alive(now, 0, cx);
     }
 
     /// Before a batch, takes the frames that the host has released through the stages.
@@ -446,7 +450,7 @@ fn is_due_before_one<T: Tally>(batch: &Batch, cx: &Cx<'_, T>) -> bool {
         .any(|now| cx.shard.flows.is_due(now) || cx.shard.fragments.is_due(now) || cx.shard.sas.is_due(now))
 }
 
-/// True if one frame of a batch may bring a tunnel news that hold before another one.
+/// True if one frame of a batch may bring a tunnel news that hold before another one, or a keepalive may be due before the last one.
 #[inline(always)]
 fn is_spread<T: Tally>(batch: &Batch, cx: &Cx<'_, T>) -> bool {
     if cx.tables.tunnels.is_empty() {
@@ -454,7 +458,7 @@ fn is_spread<T: Tally>(batch: &Batch, cx: &Cx<'_, T>) -> bool {
     }
     let moments = || batch.iter().map(|frame| frame.meta.received);
     let (first, last) = (moments().min().unwrap_or_default(), moments().max().unwrap_or_default());
-    last.since(first) >= sa::LAG
+    last.since(first) >= sa::LAG || [first, last].iter().any(|now| cx.shard.sas.may_keep_alive(*now))
 }
 
 /// Takes the first `many` of the frames through `stages`, and lets them leave.
@@ -609,24 +613,59 @@ fn enter<T: Tally>(frame: Frame, further: u8, cx: &mut Cx<'_, T>) {
             (ends, ingress) = (queue::ends(&part, cx), LOCAL);
         }
         if !is_ready || cx.shard.egress.refusal(ingress, part.meta.egress).is_some() {
-            cx.pool.put(part);
-            cx.shard.counters.parts_lost += 1;
+            lose_part(part, cx);
         } else {
             cx.shard.egress.enter(part, ingress, &ends, cx.tally);
         }
     }
 }
 
-/// Queues a further fragment of the packet just queued, or a packet sent to the other side along with it.
-fn queue_part<T: Tally>(cx: &mut Cx<'_, T>) {
-    let Some((part, is_ready)) = next_part(cx) else { return };
-    match cx.shard.egress.port(part.meta.egress).filter(|queue| is_ready && !queue.is_full()) {
-        Some(queue) => queue.push(part),
-        None => {
-            cx.pool.put(part);
-            cx.shard.counters.parts_lost += 1;
+/// Queues the keepalives of tunnels by which nothing has been sent for a while; `number` is that of the frame that `now` is the moment of.
+#[inline(always)]
+fn keep_alive<T: Tally>(now: Nanos, number: u32, cx: &mut Cx<'_, T>) {
+    if cx.shard.sas.may_keep_alive(now) {
+        queue_keepalives(now, number, cx);
+    }
+}
+
+#[cold]
+fn queue_keepalives<T: Tally>(now: Nanos, number: u32, cx: &mut Cx<'_, T>) {
+    while let Some(tunnel) = cx.shard.sas.next_keepalive(now) {
+        let Some(mut frame) = encap::keepalive(tunnel, now, number, cx) else { continue };
+        cx.shard.sas.note_keepalive(tunnel, now);
+        frame.meta.egress = cx.tables.interface(frame.meta.egress).map_or(frame.meta.egress, |own| own.root);
+        if !cx.tables.queues.has_any {
+            push_part(frame, cx);
+        } else if cx.shard.egress.refusal(LOCAL, frame.meta.egress).is_some() {
+            lose_part(frame, cx);
+        } else {
+            let ends = queue::ends(&frame, cx);
+            cx.shard.egress.enter(frame, LOCAL, &ends, cx.tally);
         }
     }
+}
+
+/// Queues a further fragment of the packet just queued, or a packet sent to the other side along with it.
+fn queue_part<T: Tally>(cx: &mut Cx<'_, T>) {
+    match next_part(cx) {
+        Some((part, true)) => push_part(part, cx),
+        Some((part, false)) => lose_part(part, cx),
+        None => {}
+    }
+}
+
+/// Queues a frame that was not received, where no port has a tree of queues.
+fn push_part<T: Tally>(part: Frame, cx: &mut Cx<'_, T>) {
+    match cx.shard.egress.port(part.meta.egress).filter(|queue| !queue.is_full()) {
+        Some(queue) => queue.push(part),
+        None => lose_part(part, cx),
+    }
+}
+
+/// Counts a frame that was not received, and cannot leave.
+fn lose_part<T: Tally>(part: Frame, cx: &mut Cx<'_, T>) {
+    cx.pool.put(part);
+    cx.shard.counters.parts_lost += 1;
 }
 
 /// Takes the next packet that is queued behind another, at its port as that one is, not at one of the port's VLANs; and says if it can

@@ -67,16 +67,21 @@ enum Only {
 fn slots(tables: &Tables, resolve: Resolve) -> u32 {
     let waiting = if resolve == Resolve::ByHost { MOST_WAITING } else { 0 };
     let queued = tables.queues.most_waiting(tables.interfaces.len(), tables.limits.queue).min(MOST_QUEUED);
-    SLOTS + tables.limits.fragments.held + waiting + queued
+    SLOTS + tables.limits.fragments.held + waiting + queued + keepalives(tables) as u32
 }
 
 /// Returns the number of frames that a batch may add to a queue.
 fn growth(tables: &Tables) -> usize {
     let least = tables.interfaces.iter().map(|interface| interface.mtu).min().unwrap_or(0);
     // What the largest frame is fragmented into behind the longest IPv4 header, in units of eight bytes; an answer, and a segment
-    // that goes to the other side with it.
+    // that goes to the other side with it; and keepalives.
     let part = usize::from(least.saturating_sub(60) / 8 * 8).max(8);
-    BATCH * (SLOT.div_ceil(part) + 2)
+    BATCH * (SLOT.div_ceil(part) + 2 + keepalives(tables))
+}
+
+/// Number of tunnels with keepalives: of each, one may be due at a time.
+fn keepalives(tables: &Tables) -> usize {
+    tables.tunnels.list.iter().filter(|tunnel| tunnel.keepalive.is_some()).count()
 }
 
 /// Mode of execution of the pipeline; the outcome is the same.

@@ -13,6 +13,7 @@ use foldhash::fast::RandomState;
 use wire::esp::{Direction, Esn, Suite, Udp};
 use wire::{Nanos, PortId};
 
+use crate::nat::Share;
 use crate::stage::decap::Quote;
 use crate::state::{Numbered, SaRecord};
 use crate::tables::{Address, SaSpec, Selectors, Tables, Tunnel};
@@ -21,6 +22,7 @@ use crate::verdict::Reason;
 mod change;
 mod count;
 mod event;
+mod keepalive;
 mod learnt;
 mod life;
 mod peer;
@@ -34,6 +36,7 @@ pub use count::{SaErrors, SaView, Standing};
 pub use esp::{Fingerprint, Keys};
 use event::Events;
 pub use event::{SaEvent, SaNews};
+use keepalive::Keepalives;
 pub(crate) use learnt::LAG;
 use learnt::Learnt;
 pub use learnt::PathNews;
@@ -69,6 +72,7 @@ pub struct Sas {
     missed: Vec<Option<Nanos>>,
     /// News that nobody has taken yet.
     events: Events,
+    keepalives: Keepalives,
     learnt: Learnt,
     /// Outer packets that came in fragments. A reload begins anew.
     pub(crate) reassembly: Reassembly,
@@ -279,7 +283,9 @@ impl Outbound {
             self.errors.note(Reason::SaExpired);
             return Err(Reason::SaExpired);
         }
-        self.sequence.take(self.most()).map_err(|UsedUp| Reason::EspSequence)
+        let number = self.sequence.take(self.most()).map_err(|UsedUp| Reason::EspSequence)?;
+        self.sequence.note_sent(now);
+        Ok(number)
     }
 
     /// A bound that has been reached, once.
@@ -292,8 +298,8 @@ impl Outbound {
 }
 
 impl Sas {
-    /// Returns the security associations that the tables give. Numbers go on where those of the tables are.
-    pub(crate) fn new(tables: &Tables) -> Sas {
+    /// Returns the security associations that the tables give, for the shard of that share. Numbers go on where those of the tables are.
+    pub(crate) fn new(tables: &Tables, share: Share) -> Sas {
         let list = &tables.tunnels.list;
         let followed = list.iter().map(Followed::new).collect();
         let missed = vec![None; list.len()];
@@ -314,6 +320,7 @@ impl Sas {
         }
         sas.reassembly = Reassembly::new(&tables.timeouts);
         sas.learnt = Learnt::new(&tables.tunnels, room);
+        sas.keepalives = Keepalives::new(&tables.tunnels, share);
         sas
     }
 
@@ -380,18 +387,20 @@ impl Sas {
         admitted
     }
 
-    /// The same for several packets at once, with as many bytes of text each; `None`, and nothing has happened, if one of them might be
-    /// refused, or reach a bound.
+    /// The same for several packets at once, with as many bytes of text each, the last of `now`; `None`, and nothing has happened, if one of
+    /// them might be refused, or reach a bound.
     #[inline]
     pub(crate) fn admit_all(
         &mut self,
         (tunnel, place): (u16, usize),
         texts: impl Iterator<Item = u64>,
+        now: Nanos,
     ) -> Option<RangeInclusive<u64>> {
         let sa = self.outbound_mut(tunnel, place).filter(|sa| !sa.life.is_bound())?;
         let (packets, bytes) = texts.fold((0, 0), |(packets, bytes), text| (packets + 1, bytes + text));
         let numbers = sa.sequence.take_all(packets, sa.most())?;
         sa.sequence.used.add(packets, bytes);
+        sa.sequence.note_sent(now);
         Some(numbers)
     }
 
@@ -407,8 +416,9 @@ impl Sas {
         self.outbound.iter_mut().flatten().for_each(|sa| sa.way = None);
     }
 
-    /// Begins the lifetimes of those whose keys were not used before.
-    pub(crate) fn begin(&self, now: Nanos) {
+    /// Begins the lifetimes of those whose keys were not used before, and the times until keepalives.
+    pub(crate) fn begin(&mut self, now: Nanos) {
+        self.keepalives.begin(&self.outbound, now);
         self.outbound.iter().flatten().for_each(|sa| sa.sequence.used.begin(now));
         self.inbound.iter().for_each(|sa| sa.sequence.used.begin(now));
     }
@@ -484,6 +494,7 @@ impl Sas {
             + self.followed.capacity() * size_of::<Followed>()
             + self.missed.capacity() * size_of::<Option<Nanos>>()
             + self.learnt.memory_bytes()
+            + self.keepalives.memory_bytes()
             + self.reassembly.memory_bytes()
     }
 

@@ -110,7 +110,7 @@ impl Shard {
         if remembers_classes(tables) {
             flows.classes.keep(flow::records(most).map_err(ShardError::Memory)?);
         }
-        let sas = Sas::new(tables);
+        let mut sas = Sas::new(tables, setup.share);
         sas.begin(setup.now);
         Ok(Shard {
             flows,

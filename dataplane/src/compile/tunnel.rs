@@ -39,6 +39,7 @@ pub(super) fn compile(policy: &Policy) -> Result<Tunnels, CompileError> {
             udp: tunnel.room_for(),
             suite: tightest(tunnel).ok_or_else(|| CompileError::TunnelSas(interface.name.clone()))?,
             window: tunnel.window.numbers(),
+            keepalive: tunnel.keepalive,
             follow: tunnel.follow,
             fragment: tunnel.fragment,
             df: tunnel.df,

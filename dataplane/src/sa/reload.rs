@@ -6,6 +6,7 @@ use esp::Fingerprint;
 use wire::Nanos;
 
 use super::{Inbound, Origin, Outbound, Sas};
+use crate::nat::Share;
 use crate::tables::Tables;
 
 /// State prepared for other tables. Once applied, the state of before, which another thread frees.
@@ -20,9 +21,9 @@ pub(crate) struct SasPlan {
 }
 
 impl SasPlan {
-    /// Prepares the state for the new tables.
-    pub(crate) fn prepare(old: &Tables, new: &Tables) -> SasPlan {
-        let sas = Sas::new(new);
+    /// Prepares the state of the shard of that share for the new tables.
+    pub(crate) fn prepare(old: &Tables, new: &Tables, share: Share) -> SasPlan {
+        let sas = Sas::new(new, share);
         let number = |tables: &Tables, tunnel: &crate::tables::Tunnel| tables.number_of(tunnel.interface);
         let becomes = |tunnel| {
             let place = new.tunnels.list.iter().position(|one| number(new, one) == number(old, tunnel))?;
@@ -79,6 +80,7 @@ impl SasPlan {
                 same.go_on(followed);
             }
         }
+        new.keepalives.go_on(&sas.keepalives, becomes);
         sas.events.renumber(|tunnel| becomes(usize::from(tunnel)));
         std::mem::swap(&mut sas.events, &mut new.events);
         std::mem::swap(sas, new);

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use esp::Fingerprint;
+use wire::Nanos;
 use wire::esp::Direction;
 
 use super::Used;
@@ -20,6 +21,8 @@ pub struct Sequence {
     last: AtomicU64,
     /// Highest number that may be taken.
     ceiling: AtomicU64,
+    /// Moment of the latest packet that took a number, in nanoseconds.
+    sent: AtomicU64,
     /// Packets and bytes, for bounds on them.
     pub used: Used,
 }
@@ -31,7 +34,8 @@ pub(crate) struct UsedUp;
 impl Sequence {
     /// Numbers from `last` + 1 on.
     pub fn from(last: u64) -> Sequence {
-        Sequence { last: AtomicU64::new(last), ceiling: AtomicU64::new(u64::MAX), used: Used::default() }
+        let [last, ceiling, sent] = [last, u64::MAX, 0].map(AtomicU64::new);
+        Sequence { last, ceiling, sent, used: Used::default() }
     }
 
     /// The same, none of which may be taken before [`Sequence::reserve`] allows it.
@@ -61,6 +65,18 @@ impl Sequence {
         let last = self.last.fetch_add(count, Ordering::Relaxed);
         // Other workers have taken some meanwhile: these are taken by nobody.
         fits(last).map(|end| last + 1..=end)
+    }
+
+    /// Notes the moment of a packet that has taken a number.
+    #[inline]
+    pub(crate) fn note_sent(&self, now: Nanos) {
+        // On the line that the number was just taken from.
+        self.sent.store(now.0, Ordering::Relaxed);
+    }
+
+    /// Moment of the latest packet that has taken a number, by whichever worker.
+    pub(crate) fn sent(&self) -> Nanos {
+        Nanos(self.sent.load(Ordering::Relaxed))
     }
 
     /// Notes the highest number accepted. The owner of the SA alone does so.

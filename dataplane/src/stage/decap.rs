@@ -107,7 +107,7 @@ impl Carried {
 const IKE: [u8; 4] = [0; 4];
 
 /// The byte that keeps a NAT open (RFC 3948, section 2.3).
-const KEEPALIVE: [u8; 1] = [0xff];
+pub(crate) const KEEPALIVE: [u8; 1] = [0xff];
 
 /// Finds the ESP in a packet that is this worker's to open.
 ///

@@ -25,8 +25,10 @@ use crate::tunnel;
 use crate::verdict::{Reason, Verdict};
 
 mod head;
+mod keepalive;
 mod sealer;
 
+pub(crate) use keepalive::keepalive;
 use sealer::Sealer;
 
 /// The stage.

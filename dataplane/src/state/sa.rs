@@ -21,7 +21,7 @@ impl Part for Associations {
     }
 
     fn prepare(&self, reload: &Reload<'_>) -> Result<Box<dyn Plan>, ShardError> {
-        Ok(Box::new(SasPlan::prepare(reload.old, reload.new)))
+        Ok(Box::new(SasPlan::prepare(reload.old, reload.new, reload.setup.share)))
     }
 
     /// Security associations, in the order of [`Sas::iter`](crate::sa::Sas::iter).

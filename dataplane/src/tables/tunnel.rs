@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use esp::{Fingerprint, Transform};
 use policy::model::{DfBit, Follow, FragmentWhen, KeySource, Lifetime};
-use wire::Dscp;
-use wire::PortId;
 use wire::esp::{Direction, EcnUse, Esn, Mode, Suite, Tfc, Udp};
+use wire::{Dscp, Nanos, PortId};
 
 use super::{Address, Selectors, Spd, Tables};
 use crate::sa::{Peer, Sequence, Sequences};
@@ -42,6 +41,8 @@ pub struct Tunnel {
     pub suite: &'static Suite,
     /// Size of the window against replay of its security associations; 0 if numbers are not looked at.
     pub window: u32,
+    /// Time without a packet after which a NAT on the way is kept open.
+    pub keepalive: Option<Nanos>,
     /// Peers that move.
     pub follow: Follow,
     /// Fragmentation of packets that are too large.

@@ -239,6 +239,11 @@ fn tunnel(
         );
         (String::new(), selectors)
     };
+    let keepalive = match (how & 1, life >> 5 & 3) {
+        (1, 1) => "keepalive = \"1s\"\n",
+        (1, 2) => "keepalive = \"20s\"\n",
+        _ => "",
+    };
     let (routes, selectors) = match is_transport {
         false => (routes, format!("{fragment}{selectors}{header}{tfc}")),
         // All between both ends, or one protocol.
@@ -255,7 +260,7 @@ fn tunnel(
         text,
         "\"vpn > self\" = \"accept\"\n\"lan > vpn\" = \"{}\"\n\"vpn > lan\" = \"{}\"\n\"vpn > wan\" = \"accept\"\n\"vpn > vpn\" = \"accept\"\n\
          [interface.tun]\nzone = \"vpn\"\n{mss}[interface.tun.esp]\nlocal = \"{local}\"\nremote = \"{peer}\"\n\
-         udp = \"{udp}\"\n{selectors}legacy = true\n{window}{}{}\
+         udp = \"{udp}\"\n{keepalive}{selectors}legacy = true\n{window}{}{}\
          {routes}",
         ["accept", "accept", "accept", "reject"][usize::from(rules >> 5 & 3)],
         ["accept", "reject"][usize::from(rules >> 1 & 1)],

@@ -13,7 +13,7 @@ use crate::model::{
 };
 use crate::value::address::{ADDRESS, PREFIX};
 use crate::value::selector::SELECTOR;
-use crate::value::tunnel::{ALGORITHM, Auth, KEY, LIFETIME, TFC, TUNNEL_DSCP, WINDOW};
+use crate::value::tunnel::{ALGORITHM, Auth, KEEPALIVE, KEY, LIFETIME, TFC, TUNNEL_DSCP, WINDOW};
 use crate::value::{Flag, NUMBER32, PATH, STRING, key};
 use crate::word;
 
@@ -85,6 +85,10 @@ pub(super) fn tunnel(keys: &mut Keys<'_, '_>, tunnel: &mut Tunnel) {
     keys.list("local-net", SELECTOR, &mut tunnel.local_net);
     keys.list("remote-net", SELECTOR, &mut tunnel.remote_net);
     keys.key("udp", word::UDP, &mut tunnel.udp);
+    match tunnel.udp {
+        Udp::Yes => keys.key("keepalive", KEEPALIVE, &mut tunnel.keepalive),
+        Udp::No => keys.misplaced(&["keepalive"], "without udp = \"yes\" there is no NAT to keep open"),
+    }
     keys.key("follow", Flag(Follow::Yes, Follow::No), &mut tunnel.follow);
     keys.key("window", WINDOW, &mut tunnel.window);
     match tunnel.mode {
@@ -207,6 +211,7 @@ pub(super) fn new_tunnel() -> Tunnel {
         remote_net: Vec::new(),
         direct: Vec::new(),
         udp: Udp::No,
+        keepalive: None,
         follow: Follow::Yes,
         fragment: FragmentWhen::Before,
         window: WindowSize::default(),

@@ -28,6 +28,9 @@ pub struct Tunnel {
     pub direct: Vec<IpNet>,
     /// UDP encapsulation (RFC 3948), for a NAT on the way.
     pub udp: Udp,
+    /// Time without a packet after which a NAT on the way is kept open by a single byte (RFC 3948, section 4): a second at least, and only with
+    /// UDP encapsulation.
+    pub keepalive: Option<Nanos>,
     /// Peers that move.
     pub follow: Follow,
     /// Fragmentation of packets that are too large.

@@ -31,6 +31,7 @@ fn every_key_of_the_format_is_read() {
     );
     assert_eq!((esp.window.numbers(), esp.df, esp.ecn), (128, DfBit::Clear, EcnUse::Off));
     assert_eq!((esp.dscp.fixed(), esp.tfc), (Dscp::new(46), Tfc::Multiple(64)));
+    assert_eq!(esp.keepalive, Some(Nanos::from_secs(20)));
     let hard =
         Lifetime { bytes: Some(10 << 30), packets: Some(4_294_967_295), time: Some(Nanos::from_secs(3_600)) };
     assert_eq!((esp.sas[0].hard, esp.sas[1].hard), (Lifetime::UNBOUNDED, hard));

@@ -4,6 +4,7 @@ use config::quantity::{self, Quantity};
 use config::value::text;
 use config::wrong_type;
 use toml::de::DeValue;
+use wire::Nanos;
 use wire::esp::{BadHex, SUITES, Secret, Suite, Tfc};
 
 use super::packet::DSCP;
@@ -22,6 +23,25 @@ pub(crate) const KEY: Text<Secret> = Text { read: secret, print: hex };
 
 /// Lifetime: a table of bounds.
 pub(crate) const LIFETIME: Value<Lifetime> = Value { read: lifetime, print: lifetime_text };
+
+/// Time between keepalives: a second at least, or `off`.
+pub(crate) const KEEPALIVE: Value<Option<Nanos>> = Value {
+    read: |value| match value {
+        DeValue::String(word) if word == OFF => Ok(None),
+        other => {
+            const HINT: &str = "write \"off\", or a time from a second on, such as \"20s\"";
+            let time = DURATION.read(other).map_err(|complaint| complaint.hint(HINT))?;
+            if time < Nanos::from_secs(1) {
+                let message = format!("a keepalive every {}", duration_text(time));
+                return Err(Complaint::new(config::Code::BadNumber, message).hint(HINT));
+            }
+            Ok(Some(time))
+        }
+    },
+    print: |time| quoted(&time.map_or_else(|| OFF.to_owned(), duration_text)),
+};
+
+const OFF: &str = "off";
 
 /// Sizes of data, as RFCs and IKE daemons count bytes: a KiB has 1,024.
 const SIZE: Quantity = Quantity {

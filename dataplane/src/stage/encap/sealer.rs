@@ -7,7 +7,7 @@ use policy::model::{DfBit, FragmentWhen};
 use tally::{Op, Region, Tally};
 use wire::esp::{Esn, Front, HEADER_LEN, HeaderMut, Mode, Suite};
 use wire::header::Protocol;
-use wire::{Family, Frame, PortId};
+use wire::{Family, Frame, Nanos, PortId};
 
 use super::Encap;
 use super::head::{self, DontFragment, Head, LINK, Varying};
@@ -142,8 +142,10 @@ impl<'t> Sealer<'t> {
     #[inline(always)]
     fn admit<T: Tally>(&self, frames: &mut [Frame], jobs: &mut [Option<Job>; GROUP], cx: &mut Cx<'_, T>) {
         let sas = &mut cx.shard.sas;
+        let Some(last) = jobs.iter().rposition(Option::is_some) else { return };
         let texts = jobs.iter().flatten().map(|job| u64::from(job.layout.text));
-        if let Some(numbers) = sas.admit_all(self.sa, texts) {
+        let moment = frames.get(last).map_or(Nanos(0), |frame| frame.meta.received);
+        if let Some(numbers) = sas.admit_all(self.sa, texts, moment) {
             jobs.iter_mut().flatten().zip(numbers).for_each(|(job, number)| job.sequence = number);
             return;
         }
@@ -293,7 +295,7 @@ fn kept_len(kept: Option<Front>) -> usize {
 
 /// Hop of the outer packet. The way has been looked up before a packet was changed, and is the same now; that of an answer is looked up
 /// for the first time.
-fn hop<T: Tally>(egress: PortId, frame: &Frame, cx: &mut Cx<'_, T>) -> Result<u32, Reason> {
+pub(super) fn hop<T: Tally>(egress: PortId, frame: &Frame, cx: &mut Cx<'_, T>) -> Result<u32, Reason> {
     let hop = match underlay::way(egress, cx) {
         Ok(Way { hop, .. }) => hop,
         Err(Step::Drop(reason)) => return Err(reason),

@@ -64,7 +64,8 @@ pub(super) fn interface() -> impl Strategy<Value = Interface> {
     let udp = select(&[Udp::No, Udp::Yes][..]);
     let follow = select(&[Follow::Yes, Follow::No][..]);
     let fragment = select(&[FragmentWhen::Before, FragmentWhen::After][..]);
-    let way = (udp, follow, fragment);
+    let keepalive = option::of((1_000_000_000..=i64::MAX as u64).prop_map(Nanos));
+    let way = (udp, keepalive, follow, fragment);
     let header = (window, df, dscp, ecn, tfc, legacy, source);
     let ports = || select(vec![None, Some(PortRange::single(443)), Some(PortRange { first: 5, last: 9 })]);
     let protocol = || {
@@ -86,7 +87,7 @@ pub(super) fn interface() -> impl Strategy<Value = Interface> {
     let tunnel = (address(), address(), mode, way, header, selectors, vec(sa, 0..4));
     (super::interface(), tunnel).prop_map(
         |(interface, (local, remote, mode, way, header, selectors, sas))| {
-            let (udp, follow, mut fragment) = way;
+            let (udp, keepalive, follow, mut fragment) = way;
             let (local_net, remote_net, mut direct) = selectors;
             let (window, mut df, mut dscp, mut ecn, mut tfc, legacy, (keys, reqid, if_id)) = header;
             if mode == Mode::Transport {
@@ -110,6 +111,7 @@ pub(super) fn interface() -> impl Strategy<Value = Interface> {
                     remote_net,
                     direct,
                     udp,
+                    keepalive: keepalive.filter(|_| udp == Udp::Yes),
                     follow,
                     fragment,
                     window,
