@@ -1,4 +1,4 @@
-//! Any bytes as datagrams on the XFRM socket.
+//! Any bytes as datagrams on the XFRM socket, and as Linux's own.
 //!
 //! Beyond not crashing: what is read and written is read the same again, databases stay within their bounds, lists end and hold
 //! each association once, and the data plane is told of an association's end exactly where it was told of its beginning.
@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use gateway::xfrm::association::Association;
 use gateway::xfrm::message::{Header, Request, SaFilter, Selector, kind};
+use gateway::xfrm::parse::told::told;
 use gateway::xfrm::parse::{Refusal, parse};
 use gateway::xfrm::state::{Answer, Carrier, Database, Limits, Moment, Usage};
 use gateway::xfrm::write::{self, KeyUse};
@@ -62,6 +63,8 @@ fuzz_target!(|data: &[u8]| {
         now.wall += u64::from(*seconds);
         let mut events = Vec::new();
         database.expire(now, &mut carried, &mut events);
+        // As Linux's, too: each message has a header.
+        assert!(told(datagram).count() <= datagram.len() / 16);
         for (header, request) in parse(datagram) {
             match request {
                 Ok(request) => {

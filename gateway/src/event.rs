@@ -7,7 +7,7 @@ use crate::linux::News;
 use crate::reload::Built;
 use crate::request::Request;
 use crate::worker::WorkerEvent;
-use crate::xfrm::carried::Change;
+use crate::xfrm::carried::{Change, TunnelFor};
 
 /// Event for the supervisor.
 pub enum Event {
@@ -21,6 +21,8 @@ pub enum Event {
     Request(Request),
     /// Change of the security associations of IKE daemons.
     Ike(Change),
+    /// Question for the tunnel of a security association.
+    TunnelFor(TunnelFor),
     /// End of a compilation of tables.
     Built(Box<Built>),
     /// Request to stop the process.

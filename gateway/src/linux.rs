@@ -15,7 +15,7 @@ pub mod listener;
 pub mod message;
 pub mod probe;
 pub mod route;
-mod socket;
+pub(crate) mod socket;
 pub mod state;
 mod watch;
 mod write;

@@ -21,6 +21,7 @@ use crate::sa::reserve::{self, Reserve};
 use crate::sa::total::Totals;
 use crate::service;
 use crate::worker::WorkerEvent;
+use crate::xfrm::server::News as XfrmNews;
 
 mod announce;
 mod answer;
@@ -85,6 +86,7 @@ impl Supervisor {
                 Ok(Event::Worker(event)) => self.worker_reports(event),
                 Ok(Event::Request(request)) => self.answer(request),
                 Ok(Event::Ike(change)) => self.change_ike(change),
+                Ok(Event::TunnelFor(question)) => self.find_tunnel(question),
                 Ok(Event::Built(built)) => self.built(*built),
                 Ok(Event::Reread(found)) => {
                     self.reread(*found);
@@ -207,6 +209,7 @@ impl Supervisor {
                         self.added.follow(&self.reload.tables);
                         self.reload.effective = effective;
                         self.bind_anew();
+                        self.tell_ike(XfrmNews::Reloaded);
                         self.log_keys();
                         if let Some(asked) = asked {
                             self.ports.name_guards(&asked.policy, &self.kernel.state);

@@ -2,11 +2,12 @@
 //! the kernel's place on a Unix socket.
 //!
 //! [`parse`] makes bytes requests, [`state`] carries them out on the databases of associations (SAD) and policies (SPD),
-//! [`write`](mod@write) makes answers and events bytes, and [`server`] is the socket. [`association`] says in the project's own words what
+//! [`write`](mod@write) makes answers and events bytes, and [`server`] is the socket. [`linux`] has the databases follow Linux's own instead. [`association`] says in the project's own words what
 //! an association is, or why the data plane cannot carry it.
 
 pub mod association;
 pub mod carried;
+pub mod linux;
 pub mod message;
 pub mod parse;
 pub mod selector;

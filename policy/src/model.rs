@@ -25,7 +25,7 @@ mod tunnel;
 pub use class::{
     Class, Colour, ColourAction, ColourMode, Meter, MeterKind, MeterRate, MeterScope, NoInstance, Overhead,
 };
-pub use gateway::{Driver, Gateway, Offload, OnExit, PortDriver};
+pub use gateway::{Driver, Gateway, Offload, OnExit, PortDriver, Xfrm};
 pub use interface::{Interface, LinkKind, Mac, MssClamp, PcpMap, PriorityTag, SourceCheck};
 pub use limit::{Checksum, FragmentLimits, Limits, Pickup, TcpWindow, Timeouts, WhenFull};
 pub use log::{Log, LogEvent, LogOutput, SyslogAddress};

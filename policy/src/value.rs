@@ -13,7 +13,7 @@ use wire::link::MOST_RATE;
 use wire::{BitRate, Bytes};
 
 use crate::diagnostic::Code;
-use crate::model::{LogOutput, MssClamp};
+use crate::model::{LogOutput, MssClamp, Xfrm};
 use crate::word::{Words, word_for};
 
 pub(crate) mod address;
@@ -105,6 +105,20 @@ pub(crate) const STRING: Text<String> = Text { read: |text| Ok(text.to_owned()),
 /// A path of the file system.
 pub(crate) const PATH: Text<PathBuf> =
     Text { read: |text| Ok(PathBuf::from(text)), print: |path| path.to_string_lossy().into_owned() };
+
+/// A source of the SAs of IKE daemons: Linux, or the path of a socket.
+pub(crate) const XFRM: Text<Xfrm> = Text {
+    read: |text| {
+        Ok(match text {
+            "linux" => Xfrm::Linux,
+            path => Xfrm::Socket(PathBuf::from(path)),
+        })
+    },
+    print: |xfrm| match xfrm {
+        Xfrm::Linux => "linux".to_owned(),
+        Xfrm::Socket(path) => path.to_string_lossy().into_owned(),
+    },
+};
 
 /// An 8-bit integer, not zero.
 pub(crate) const WEIGHT: Value<u8> =

@@ -9,6 +9,7 @@ use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket as Raw, SocketAddr};
 use rustix::event::{PollFd, PollFlags, Timespec};
+use zeroize::Zeroize;
 
 use super::message::{Body, HEADER, Message, parse};
 use super::state::Event;
@@ -47,6 +48,8 @@ pub enum Operation {
     ListNeighbours,
     /// Listing sockets that listen.
     ListSockets,
+    /// Listing security associations and policies of XFRM.
+    ListXfrm,
     /// Waiting for events.
     Receive,
     /// Resolving a neighbour.
@@ -81,6 +84,7 @@ impl fmt::Display for Operation {
             Operation::ListRoutes => "listing routes",
             Operation::ListNeighbours => "listing neighbours",
             Operation::ListSockets => "listing sockets",
+            Operation::ListXfrm => "listing security associations and policies of XFRM",
             Operation::Receive => "receiving from Linux",
             Operation::Resolve => "asking for a neighbour",
             Operation::AddAddress => "adding an address",
@@ -106,7 +110,7 @@ impl fmt::Display for Error {
 }
 
 impl Error {
-    pub(super) fn new(operation: Operation, error: io::Error) -> Error {
+    pub(crate) fn new(operation: Operation, error: io::Error) -> Error {
         Error { operation, subject: None, error, explanation: String::new() }
     }
 }
@@ -120,16 +124,16 @@ const LARGEST: usize = 256 << 10;
 /// Attempts at a dump that is interrupted by changes.
 const TRIES: usize = 10;
 
-/// Netlink socket of the kernel's routing family.
+/// Netlink socket, of the kernel's routing family but where another is named.
 #[derive(Debug)]
-pub(super) struct Socket {
+pub(crate) struct Socket {
     raw: Raw,
     buffer: Vec<u8>,
     sequence: u32,
 }
 
 /// Result of a receive.
-pub(super) enum Received<'a> {
+pub(crate) enum Received<'a> {
     /// Datagram.
     Datagram(&'a [u8]),
     /// No datagram available.
@@ -150,8 +154,13 @@ pub(super) struct Request<'a> {
 
 impl Socket {
     pub(super) fn open() -> Result<Socket, Error> {
+        Socket::of(NETLINK_ROUTE)
+    }
+
+    /// Socket of a family (`NETLINK_*`).
+    pub(crate) fn of(family: isize) -> Result<Socket, Error> {
         let failed = |source| Error::new(Operation::Open, source);
-        let mut raw = Raw::new(NETLINK_ROUTE).map_err(failed)?;
+        let mut raw = Raw::new(family).map_err(failed)?;
         raw.bind_auto().map_err(failed)?;
         raw.set_non_blocking(true).map_err(failed)?;
         // Lists are filtered by Linux, and a refusal says why, without the request that it was about.
@@ -162,7 +171,7 @@ impl Socket {
     }
 
     /// Subscribes to events, with a receive buffer of that many bytes or as many as Linux grants.
-    pub(super) fn subscribe(&mut self, groups: &[u32], buffer: usize) -> Result<(), Error> {
+    pub(crate) fn subscribe(&mut self, groups: &[u32], buffer: usize) -> Result<(), Error> {
         let failed = |source| Error::new(Operation::Subscribe, source);
         // By force takes CAP_NET_ADMIN; without it, sysctl net.core.rmem_max bounds it.
         if rustix::net::sockopt::set_socket_recv_buffer_size_force(&self.raw, buffer).is_err() {
@@ -175,8 +184,13 @@ impl Socket {
         Ok(())
     }
 
+    /// Clears what was received last, as it may have had keys.
+    pub(crate) fn clear(&mut self) {
+        self.buffer.zeroize();
+    }
+
     /// Returns the next datagram without blocking.
-    pub(super) fn receive(&mut self) -> io::Result<Received<'_>> {
+    pub(crate) fn receive(&mut self) -> io::Result<Received<'_>> {
         loop {
             self.buffer.clear();
             match self.raw.recv_from(&mut self.buffer, MSG_TRUNC) {
@@ -193,7 +207,7 @@ impl Socket {
     }
 
     /// Sends a message and returns its sequence number. `flags` are in addition to `NLM_F_REQUEST`.
-    pub(super) fn send(&mut self, kind: u16, flags: u16, body: &[u8]) -> io::Result<u32> {
+    pub(crate) fn send(&mut self, kind: u16, flags: u16, body: &[u8]) -> io::Result<u32> {
         self.sequence = self.sequence.wrapping_add(1).max(1);
         let mut bytes = Vec::with_capacity(HEADER + body.len());
         let length = (HEADER + body.len()) as u32;
@@ -297,7 +311,7 @@ fn is_lost(error: &io::Error) -> bool {
 }
 
 /// Waits until one of the descriptors is readable; without `timeout`, for ever.
-pub(super) fn wait(descriptors: &[std::os::fd::BorrowedFd<'_>], timeout: Option<Duration>) -> io::Result<()> {
+pub(crate) fn wait(descriptors: &[std::os::fd::BorrowedFd<'_>], timeout: Option<Duration>) -> io::Result<()> {
     let mut polled: Vec<PollFd<'_>> =
         descriptors.iter().map(|descriptor| PollFd::from_borrowed_fd(*descriptor, PollFlags::IN)).collect();
     let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());

@@ -11,7 +11,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use policy::Policy;
-use policy::model::{Gateway, LogOutput};
+use policy::model::{Gateway, LogOutput, Xfrm};
 use ports::GuardSet;
 use rustix::fs::{Access, AtFlags, CWD, FileType, Gid, Mode, OFlags, Uid, access, chownat, fstat, openat};
 use rustix::net::SocketType;
@@ -87,7 +87,7 @@ impl Places {
 
     /// Adds the socket of IKE daemons.
     pub(crate) fn xfrm(&mut self, gateway: &Gateway) {
-        if let Some(path) = &gateway.xfrm {
+        if let Some(Xfrm::Socket(path)) = &gateway.xfrm {
             self.keep(&directory_of(path), 0o755);
             self.xfrm = Some(path.clone());
         }

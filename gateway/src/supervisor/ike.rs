@@ -17,7 +17,7 @@ use super::worker::Workers;
 use crate::reload::BuildError;
 use crate::sa::key_log::Logged;
 use crate::xfrm::association::Association;
-use crate::xfrm::carried::{Carriage, Change, ChangeKind, Count, Counts, Name};
+use crate::xfrm::carried::{Carriage, Change, ChangeKind, Count, Counts, Name, TunnelFor};
 use crate::xfrm::message::Errno;
 use crate::xfrm::parse::Refusal;
 use crate::xfrm::selector;
@@ -190,6 +190,14 @@ impl Supervisor {
         };
         // Whoever asked has gone: so has the need of an answer.
         let _ = change.done.send(outcome);
+    }
+
+    /// Answers for which direction of a tunnel an association is.
+    pub(super) fn find_tunnel(&self, question: TunnelFor) {
+        let TunnelFor { association, found } = question;
+        let fit = fit(&self.reload.effective.policy, &association);
+        // Whoever asked has gone: so has the need of an answer.
+        let _ = found.send(fit.map(|fit| fit.direction));
     }
 
     fn take_up(&mut self, carriage: Carriage) -> Result<(), Refusal> {

@@ -29,8 +29,8 @@ pub(super) struct Process {
     pub(super) confinement: Confinement,
     pub(super) _held: Held,
     pub(super) _server: Server,
-    /// Takes SAs of IKE daemons; none where the policy names no socket.
-    pub(super) xfrm: Option<xfrm::server::Server>,
+    /// Source of the SAs of IKE daemons; none where the policy names none.
+    pub(super) xfrm: Option<xfrm::linux::Source>,
 }
 
 /// Watchdog of systemd: interval and time of the next notification.

@@ -7,6 +7,7 @@ use std::sync::mpsc::channel;
 use std::time::Instant;
 
 use policy::Policy;
+use policy::model::Xfrm;
 
 use super::Supervisor;
 use super::announce::Announcements;
@@ -30,6 +31,7 @@ use crate::sa::reserve::Reserve;
 use crate::sa::total::Totals;
 use crate::server::{Public, Server};
 use crate::xfrm::carried::Carried;
+use crate::xfrm::linux::{Follower, Source};
 use crate::xfrm::state::Limits;
 use crate::{log, signal, xfrm};
 
@@ -106,10 +108,18 @@ impl Supervisor {
         let server = public
             .and_then(|public| Server::start(&options.socket, public, sender.clone()))
             .map_err(StartError::Server)?;
-        let xfrm = policy.gateway.xfrm.as_deref();
         let carried = || Box::new(Carried::new(sender.clone()));
-        let xfrm = xfrm.map(|path| xfrm::server::Server::start(path, LIMITS, carried()));
-        let xfrm = xfrm.transpose().map_err(StartError::Server)?;
+        let xfrm = match &policy.gateway.xfrm {
+            None => None,
+            Some(Xfrm::Socket(path)) => {
+                let server = xfrm::server::Server::start(path, LIMITS, carried());
+                Some(Source::Socket(server.map_err(StartError::Server)?))
+            }
+            Some(Xfrm::Linux) => {
+                let follower = Follower::start(LIMITS, carried());
+                Some(Source::Linux(follower.map_err(StartError::Xfrm)?))
+            }
+        };
         let started = Instant::now();
         let neighbours = Neighbours::new(&kernel.state, clock);
         let watchdog = Watchdog::of_service();

@@ -26,6 +26,9 @@ pub enum StartError {
     /// State of Linux unavailable.
     #[error(transparent)]
     Linux(linux::Error),
+    /// Linux's XFRM unavailable, where the policy has it as the source of security associations.
+    #[error("Linux's XFRM (`xfrm = \"linux\"`): {0}")]
+    Xfrm(linux::Error),
     /// Key log that is refused.
     #[error(transparent)]
     KeyLog(KeyLogError),

@@ -10,6 +10,7 @@ use dataplane::sa::Sequence;
 use wire::esp::Direction;
 
 use super::association::{Association, Numbers};
+use super::linux::mirror::Plane;
 use super::message::{AF_INET, AF_INET6, ESP, Errno, Id, SaId, Selector};
 use super::parse::Refusal;
 use super::state::{Carrier, Usage};
@@ -58,6 +59,14 @@ pub enum ChangeKind {
     Change(Name, Carriage),
     /// The end of one.
     Remove(Name),
+}
+
+/// Question for the direction in which a tunnel has use for an association.
+pub struct TunnelFor {
+    /// The association.
+    pub association: Association,
+    /// Channel for the answer.
+    pub found: SyncSender<Option<Direction>>,
 }
 
 /// Association as the data plane is to carry it.
@@ -178,6 +187,19 @@ impl Carrier for Carried {
     fn usage(&mut self, association: &Association) -> Usage {
         let used = self.uses.get_mut(&Name::of(association));
         used.map_or_else(Usage::default, |used| used.look(Instant::now()))
+    }
+}
+
+impl Plane for Carried {
+    fn tunnel_for(&mut self, association: &Association) -> Option<Direction> {
+        let (found, answer) = sync_channel(1);
+        let question = TunnelFor { association: association.clone(), found };
+        self.supervisor.send(Event::TunnelFor(question)).ok()?;
+        answer.recv_timeout(PATIENCE).ok().flatten()
+    }
+
+    fn as_carrier(&mut self) -> &mut dyn Carrier {
+        self
     }
 }
 

@@ -137,7 +137,7 @@ pub fn same_prefix(one: Address, other: Address, len: u8) -> bool {
 }
 
 /// Name of an SA (`xfrm_id`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Id {
     /// Destination of outer packets.
     pub destination: Address,
@@ -305,7 +305,7 @@ pub struct Sa {
 }
 
 /// Reference to an SA (`xfrm_usersa_id`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SaId {
     /// Name.
     pub id: Id,

@@ -15,6 +15,8 @@ use super::message::{
 };
 use crate::linux::message::{Attribute, HEADER, attributes, text};
 
+pub mod told;
+
 /// Templates of a policy, at most (`XFRM_MAX_DEPTH`).
 const TEMPLATES: usize = 6;
 

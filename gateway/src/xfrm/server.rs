@@ -74,6 +74,8 @@ pub enum News {
     },
     /// The operator ends an association.
     End(Name),
+    /// Tunnels may have come or gone with a policy.
+    Reloaded,
 }
 
 impl Server {
@@ -220,6 +222,8 @@ impl Desk {
                 Ok(News::End(name)) => {
                     self.database.end(&SaId::from(name), now, &mut *self.carrier, &mut events);
                 }
+                // The supervisor keeps what tunnels may come for.
+                Ok(News::Reloaded) => {}
                 Err(TryRecvError::Empty) => return Connection::Open,
                 Err(TryRecvError::Disconnected) => return Connection::Closed,
             }

@@ -229,6 +229,22 @@ impl Database {
         Ok(Answer::Done)
     }
 
+    /// The association of a name, as its message had it.
+    pub fn find(&self, name: &SaId) -> Option<&Sa> {
+        self.sas.get(&Key::named(name)).map(|entry| &entry.sa)
+    }
+
+    /// Names of all associations.
+    pub fn names(&self) -> Vec<SaId> {
+        self.sas.values().map(Entry::name).collect()
+    }
+
+    /// Use of each association up to now, without its numbers.
+    pub fn uses(&self, now: Moment, carrier: &mut dyn Carrier) -> Vec<Ae> {
+        let use_of = |entry: &Entry| Ae { replay: None, esn: None, ..ae_of(&entry.now(now, carrier), 0) };
+        self.sas.values().map(use_of).collect()
+    }
+
     /// Number of associations, allocated SPIs included.
     pub fn associations(&self) -> usize {
         self.sas.len()
@@ -529,6 +545,10 @@ impl Entry {
             sa.replay = Some(Replay { sent: sent as u32, received: received as u32, bitmap });
         }
         sa
+    }
+
+    fn name(&self) -> SaId {
+        SaId { id: self.sa.info.id, family: self.sa.info.family }
     }
 
     fn has_esn(&self) -> bool {

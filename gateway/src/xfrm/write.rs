@@ -397,6 +397,14 @@ pub fn removed_policy(policy: &Policy) -> Datagram {
     })
 }
 
+/// Request for one SA.
+pub fn sa_request(header: &Header, sa: &SaId, mark: Option<Mark>) -> Datagram {
+    alone(header, |writer| {
+        writer.sa_id(sa);
+        writer.mark(mark);
+    })
+}
+
 /// News that all policies were removed.
 pub fn flushed_policies() -> Datagram {
     alone(&event(kind::FLUSHPOLICY), |_| {})

@@ -6,3 +6,4 @@ mod follow;
 mod netns;
 mod oracle;
 mod write;
+mod xfrm;

@@ -6,7 +6,7 @@ use super::{Keys, Table};
 use crate::model::{Gateway, PortDriver};
 use crate::value::address::SOCKET_ADDRESS;
 use crate::value::time::RATE;
-use crate::value::{Form, LOG_OUTPUT, NUMBER16, PATH, key};
+use crate::value::{Form, LOG_OUTPUT, NUMBER16, PATH, XFRM, key};
 use crate::word;
 
 /// Keys of `[gateway]`.
@@ -22,7 +22,7 @@ pub(super) fn gateway(keys: &mut Keys<'_, '_>, gateway: &mut Gateway) {
     keys.optional_list("log-events", word::LOG_EVENT, &mut gateway.log.events);
     keys.optional("log-rate", RATE, &mut gateway.log.rate);
     keys.optional("log-rate-total", RATE, &mut gateway.log.total);
-    keys.optional("xfrm", PATH, &mut gateway.xfrm);
+    keys.optional("xfrm", XFRM, &mut gateway.xfrm);
     keys.key("on-exit", word::ON_EXIT, &mut gateway.on_exit);
     match keys {
         Keys::Read(table) => gateway.drivers = read_drivers(table),

@@ -19,7 +19,7 @@ use super::{
     MeterScope, MetricsAccess, Mode, MssClamp, Nat, NatAction, Neighbour, NextHop, NoInstance, Offload,
     OnExit, Overhead, PcpMap, Pickup, Policy, PortChoice, PortDriver, PortRange, PortUse, PriorityTag,
     Protocol, Rate, RejectWith, Route, RouteTarget, Rule, Scope, Search, SearchAlgorithm, Set, SourceCheck,
-    State, SynAnswer, SyslogAddress, TcpFlagsMatch, TcpWindow, Timeouts, WhenFull, ZoneDefault,
+    State, SynAnswer, SyslogAddress, TcpFlagsMatch, TcpWindow, Timeouts, WhenFull, Xfrm, ZoneDefault,
 };
 
 mod queue;
@@ -94,19 +94,12 @@ pub(crate) fn gateway() -> impl Strategy<Value = Gateway> {
         token,
     });
     let on_exit = select(&[OnExit::Closed, OnExit::Open][..]);
-    (option::of(any::<u16>()), driver(), drivers, offload, metrics, access, log(), path(), on_exit).prop_map(
-        |(workers, driver, drivers, offload, metrics, metrics_access, log, xfrm, on_exit)| Gateway {
-            workers,
-            driver,
-            drivers,
-            offload,
-            metrics,
-            metrics_access,
-            log,
-            xfrm,
-            on_exit,
-        },
-    )
+    let socket = name().prop_filter("a word of its own", |name| name != "linux");
+    let xfrm = prop_oneof![Just(Xfrm::Linux), socket.prop_map(PathBuf::from).prop_map(Xfrm::Socket)];
+    (option::of(any::<u16>()), driver(), drivers, offload, metrics, access, log(), option::of(xfrm), on_exit)
+        .prop_map(|(workers, driver, drivers, offload, metrics, metrics_access, log, xfrm, on_exit)| {
+            Gateway { workers, driver, drivers, offload, metrics, metrics_access, log, xfrm, on_exit }
+        })
 }
 
 /// Any log.

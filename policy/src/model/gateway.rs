@@ -22,10 +22,19 @@ pub struct Gateway {
     pub metrics_access: MetricsAccess,
     /// Log of packets, connections and mappings.
     pub log: Log,
-    /// Path of the socket on which IKE daemons give their SAs; none if absent.
-    pub xfrm: Option<PathBuf>,
+    /// Source of the SAs of IKE daemons; none if absent.
+    pub xfrm: Option<Xfrm>,
     /// State of the interfaces after the gateway has ended.
     pub on_exit: OnExit,
+}
+
+/// Source of the SAs of IKE daemons.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Xfrm {
+    /// A socket of the gateway's at this path, which speaks the messages of Linux's XFRM.
+    Socket(PathBuf),
+    /// Linux's XFRM itself.
+    Linux,
 }
 
 /// The driver of one interface.

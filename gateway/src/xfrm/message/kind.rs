@@ -22,6 +22,8 @@ pub const EXPIRE: u16 = 24;
 pub const UPDPOLICY: u16 = 25;
 /// Changes an SA, or fills one of which only the SPI is allocated.
 pub const UPDSA: u16 = 26;
+/// Tells that the lifetime of a policy has ended.
+pub const POLEXPIRE: u16 = 27;
 /// Removes all SAs.
 pub const FLUSHSA: u16 = 28;
 /// Removes all policies.

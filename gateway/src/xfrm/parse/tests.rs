@@ -6,8 +6,13 @@ use super::*;
 
 /// Recorded messages, each with the command that it came of.
 pub(crate) fn recorded() -> Vec<(&'static str, Vec<u8>)> {
+    recorded_in(include_str!("recorded.txt"))
+}
+
+/// Messages of a file, each with the command that it came of.
+pub(crate) fn recorded_in(text: &'static str) -> Vec<(&'static str, Vec<u8>)> {
     let mut all: Vec<(&str, String)> = Vec::new();
-    for line in include_str!("recorded.txt").lines().skip(1) {
+    for line in text.lines().skip(1) {
         if line.contains(' ') {
             all.push((line, String::new()));
         } else if let Some((_, hex)) = all.last_mut() {
