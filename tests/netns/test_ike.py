@@ -454,6 +454,35 @@ def test_a_peer_behind_a_nat_that_forgets(office):
     crosses()
 
 
+def test_linux_hears_what_packets_need():
+    """With `xfrm = "linux"`, whether or not that has ESP: a policy of Linux's, a packet for it, and what Linux tells its daemons."""
+    if lacking := missing("wirerate-packet"):
+        pytest.skip(f"SKIPPED: {lacking}")
+    edge = Edge()
+    edge.gateway.ip(f"addr add {NEAR}/24 dev wan")
+    gateway = gateway_with(edge, POLICY.format(workers=2, xfrm="linux"))
+    try:
+        gateway.start()
+        monitor = edge.gateway.start("ip", "xfrm", "monitor", "acquire", log="monitor")
+        ends = f"src {NEAR} dst {PROVIDER} proto esp reqid 7 mode tunnel"
+        policy = f"src 192.168.1.0/24 dst 10.2.0.0/16 dir out tmpl {ends}"
+        edge.gateway.ip(f"xfrm policy add {policy}")
+
+        def told():
+            edge.client.ping(FAR)
+            return "acquire" in monitor.log.read_text()
+
+        wait.until(told, "Linux tells of the packet")
+        text = monitor.log.read_text()
+        assert f"sel src {CLIENT}/32 dst {FAR}/32" in text and "reqid 7" in text, text
+        assert json.loads(gateway.ask("sa", "--json").stdout) == []
+    finally:
+        print(gateway.evidence())
+        gateway.stop()
+        edge.close()
+        shutil.rmtree(edge.logs, ignore_errors=True)
+
+
 class Both:
     """Two gateways with wirerate, each under its own charon: ESP as it is, without UDP."""
 
