@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use dataplane::Replay;
 use dataplane::sa::{SaAddition, SaChange, SaId, SaRequest};
+use dataplane::tables::Address;
 use esp::wireshark::{self, Check, TableSa};
 use esp::{Packet, SPARE, Transform, sequence};
 use serde_json::{Value, json};
@@ -274,7 +275,8 @@ impl Known {
         let Check::Suite(suite) = sa.check else { return None };
         let tables = &replay.tables;
         let is_ours = |tunnel: &&dataplane::tables::Tunnel| {
-            sa.destination.has(tunnel.local.to_ip()) && sa.source.has(tunnel.remote.to_ip())
+            let is_peer = |remote: Address| sa.source.has(remote.to_ip());
+            sa.destination.has(tunnel.local.to_ip()) && tunnel.remote.is_none_or(is_peer)
         };
         let mut found: Vec<_> = tables.tunnels.list.iter().filter(is_ours).collect();
         let (mut esn, mut replaced) = (self.esn.unwrap_or_default(), None);

@@ -343,8 +343,9 @@ impl Renderer<'_> {
             let router = gateway.address.to_ip();
             says.push(format!("leaves by {} to the router {router}", self.interface(gateway.interface)));
         } else if let Some(tunnel) = self.tables.tunnel_at(after.egress).filter(|_| after.fate == 0) {
-            let (name, peer) = (self.interface(after.egress), tunnel.remote.to_ip());
-            says.push(format!("leaves by the tunnel {name}, to its peer {peer}"));
+            let name = self.interface(after.egress);
+            let peer = tunnel.remote.map_or_else(String::new, |remote| format!(" {}", remote.to_ip()));
+            says.push(format!("leaves by the tunnel {name}, to its peer{peer}"));
         } else if let Some(interface) = self.tables.interface(after.egress).filter(|_| after.fate == 0) {
             says.push(format!("leaves by {} to a host on its link", interface.name));
         }

@@ -36,7 +36,8 @@ impl Sa {
     }
 
     fn line(&self) -> String {
-        wireshark::line(PEER.into(), OFFICE.into(), self.spi, self.suite, &self.keys).unwrap().to_string()
+        let [source, destination] = [PEER, OFFICE].map(|end| Some(end.into()));
+        wireshark::line(source, destination, self.spi, self.suite, &self.keys).unwrap().to_string()
     }
 
     fn seal(&self, number: u64, next: Protocol, payload: &[u8]) -> Vec<u8> {

@@ -331,7 +331,8 @@ impl Sas {
             let followed = self.followed.get(usize::from(*number));
             tunnel.local == local
                 && self.outbounds(*number).iter().any(|sa| (sa.spi, sa.udp) == (quote.spi, quote.udp))
-                && (tunnel.remote == quote.remote || followed.is_some_and(|peer| peer.is_at(quote.remote)))
+                && (tunnel.remote == Some(quote.remote)
+                    || followed.is_some_and(|peer| peer.is_at(quote.remote)))
         };
         numbered.find(has_sent).map(|(_, number)| number)
     }

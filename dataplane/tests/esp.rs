@@ -464,6 +464,80 @@ fn workers_tell_one_another_where_the_peer_is() {
     assert_eq!(change(one, moved()), Err(SaRefused::NoTunnel));
 }
 
+/// A peer without a fixed address is where its first genuine packet came from, for all workers and over reloads; until then nothing leaves.
+#[test]
+fn a_peer_without_an_address_is_found_by_its_first_packet() {
+    let text = |outer| site(1, 2, outer, "").replace("remote = \"192.0.2.2\"", "remote = \"any\"");
+    for (outer, way) in [(Outer::UdpV4, Way::Run), (Outer::V4, Way::Run), (Outer::V4, Way::Step)] {
+        let tables = Rc::new(scene::tables(&text(outer)));
+        let mut workers = [0, 1].map(|_| Gateway::with_slots(Rc::clone(&tables), way, 200));
+        let mut far = Gateway::new(&site(2, 1, outer, ""), way);
+        let mut random = Random::new(31);
+        let mut inward = |at: Nanos| {
+            let bytes = through(&mut far, LAN, &[packet(2, 1, 40, &mut random)]).sent.remove(0).bytes;
+            Arrival { port: PortId(WAN), at, number: 0, bytes }
+        };
+        let mut random = Random::new(32);
+        // Where a packet leaves for, or the reason why it does not.
+        let mut leaves_for = |worker: &mut Gateway, at: Nanos| {
+            let bytes = packet(1, 2, 40, &mut random);
+            worker.receive(&[Arrival { port: PortId(LAN), at, number: 0, bytes }]);
+            let out = worker.out(usize::MAX);
+            let sent = out.sent.first().map(|sent| <[u8; 4]>::try_from(&sent.bytes[30..34]).unwrap());
+            sent.ok_or_else(|| out.ended[0].1)
+        };
+        let unknown = Err(Verdict::Dropped(Reason::TunnelPeerUnknown));
+        let after = |millis| START + Nanos::from_millis(millis);
+        let [one, two] = &mut workers;
+        assert_eq!(leaves_for(one, after(0)), unknown);
+        // Forged, it tells nothing.
+        let mut forged = inward(after(0));
+        *forged.bytes.last_mut().unwrap() ^= 1;
+        one.receive(&[forged]);
+        assert_eq!(one.out(usize::MAX).ended[0].1, Verdict::Dropped(Reason::IcvWrong));
+        one.tend(after(200));
+        assert_eq!(leaves_for(one, after(200)), unknown);
+        one.receive(&[inward(after(300))]);
+        assert!(is_forwarded(&one.out(usize::MAX).sent[0], LAN));
+        assert_eq!(leaves_for(one, after(300)), unknown, "it does not hold yet");
+        one.tend(after(500));
+        assert_eq!((leaves_for(one, after(500)), leaves_for(two, after(500))), (Ok([192, 0, 2, 2]), unknown));
+        let event = one.shard.sas.take_events().next().expect("news");
+        let SaNews::Path(news) = event.news else { panic!("{event:?}") };
+        let interface = tables.number_of(tables.tunnels.list[0].interface);
+        change(two, SaChange::Path { interface, news, at: event.at }).unwrap();
+        assert_eq!(leaves_for(two, after(500)), Ok([192, 0, 2, 2]));
+        let more = "[interface.aaa]\nzone = \"lan\"\naddresses = [\"10.9.0.1/16\"]\n";
+        one.reload(&(text(outer) + more), after(600));
+        assert_eq!(leaves_for(one, after(600)), Ok([192, 0, 2, 2]));
+        // One that is added sends there, too, even as the only one; it is named without an address.
+        let nowhere = Address { bits: 0, v6: false };
+        let id = |spi| SaId { direction: Direction::Out, spi, destination: nowhere };
+        assert_eq!(change(one, SaChange::Delete(id(0x1000))), Ok(true));
+        let added = addition(one, Direction::Out, 0x3000, 7);
+        assert_eq!(added.id, id(0x3000));
+        change(one, added.prepare()).unwrap();
+        assert_eq!(leaves_for(one, after(700)), Ok([192, 0, 2, 2]));
+    }
+}
+
+/// Associations out of tunnels to any peer have no address to be told apart by.
+#[test]
+fn associations_out_to_any_peer_have_spis_of_their_own() {
+    let text = site(1, 2, Outer::V4, "");
+    let other = "[interface.other]\nzone = \"vpn\"\n[interface.other.esp]\nlocal = \"192.0.2.1\"\nremote = \"any\"\n\
+        [[interface.other.esp.sa]]\ndirection = \"out\"\nspi = 0x3000\nalgorithm = \"aes128-gcm\"\nkey = \"404142434445464748494a4b4c4d4e4f50515253\"\n\
+        [[interface.other.esp.sa]]\ndirection = \"in\"\nspi = 0x3000\nalgorithm = \"aes128-gcm\"\nkey = \"606162636465666768696a6b6c6d6e6f70717273\"\n";
+    let fixed = text.clone() + other;
+    let any = text.replace("remote = \"192.0.2.2\"", "remote = \"any\"") + other;
+    let mut gateways = [fixed, any].map(|text| Gateway::new(&text, Way::Run));
+    let outcomes = gateways.each_mut().map(|gateway| {
+        let added = addition(gateway, Direction::Out, 0x3000, 7);
+        change(gateway, added.prepare())
+    });
+    assert_eq!(outcomes, [Ok(false), Err(SaRefused::Taken)]);
+}
+
 /// A security association of tunnel `peer`, whose key is made of this byte.
 fn addition(gateway: &Gateway, direction: Direction, spi: u32, key: u8) -> SaAddition {
     selective(gateway, direction, spi, key, &[])
@@ -539,7 +613,11 @@ fn associations_are_added_used_and_deleted_at_run_time() {
     let unknown = through(&mut far, WAN, &old);
     assert!(unknown.ended.iter().all(|(_, verdict)| *verdict == Verdict::Dropped(Reason::SpiUnknown)));
     // The one out that is left is in use again.
-    let id = SaId { direction: Direction::Out, spi: 0x3000, destination: near.tables.tunnels.list[0].remote };
+    let id = SaId {
+        direction: Direction::Out,
+        spi: 0x3000,
+        destination: near.tables.tunnels.list[0].destination(Direction::Out),
+    };
     assert_eq!(change(&mut near, SaChange::Delete(id)), Ok(true));
     let last = outer(&through(&mut near, LAN, &frames));
     assert!(last.iter().all(|frame| spi(frame) == 0x1000));

@@ -132,10 +132,10 @@ pub fn parse(text: &str) -> (Vec<TableSa>, Vec<(usize, BadLine)>) {
     (sas, bad)
 }
 
-/// Writes the line of an association; `None` for algorithms that Wireshark does not have.
+/// Writes the line of an association between these addresses, of which one at least is known; `None` for algorithms that Wireshark does not have.
 pub fn line(
-    source: IpAddr,
-    destination: IpAddr,
+    source: Option<IpAddr>,
+    destination: Option<IpAddr>,
     spi: u32,
     suite: &Suite,
     keys: &Keys,
@@ -147,7 +147,9 @@ pub fn line(
         Integrity::Combined => "NULL",
         other => INTEGRITIES.iter().find(|(_, own)| *own == other)?.0,
     };
-    let version = if destination.is_ipv4() { "IPv4" } else { "IPv6" };
+    let version = if source.or(destination)?.is_ipv4() { "IPv4" } else { "IPv6" };
+    let [source, destination] =
+        [source, destination].map(|end| end.map_or_else(|| "*".to_owned(), |end| end.to_string()));
     // All at once: growing would leave copies of keys behind.
     let mut text = Zeroizing::new(String::with_capacity(512));
     let key = |text: &mut String, key: &Secret| {

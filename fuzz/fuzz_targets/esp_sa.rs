@@ -20,7 +20,7 @@ fuzz_target!(|data: &[u8]| {
         let Check::Suite(suite) = sa.check else { continue };
         assert!(expand(suite, &sa.keys, Direction::In).is_ok());
         let end = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let Some(written) = line(end, end, sa.spi, suite, &sa.keys) else { continue };
+        let Some(written) = line(Some(end), Some(end), sa.spi, suite, &sa.keys) else { continue };
         let (again, bad) = parse(&written);
         assert!(bad.is_empty());
         assert_eq!((again[0].spi, again[0].check), (sa.spi, sa.check));

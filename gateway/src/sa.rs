@@ -30,7 +30,7 @@ pub struct AssociationView {
     pub spi: u32,
     /// Outer address of the gateway.
     pub local: String,
-    /// Outer address of the peer.
+    /// Outer address of the peer; `any` of one without a fixed address, which is not known yet or sends by this one.
     pub remote: String,
     /// True where ESP goes in UDP (RFC 3948).
     #[serde(default)]
@@ -196,6 +196,9 @@ impl Overview {
     }
 }
 
+/// Stands for the address of a peer that has none.
+const ANY: &str = "any";
+
 fn view(sa: &SaView, worker: Option<u16>, tables: &Tables) -> Option<AssociationView> {
     let tunnel = tables.tunnels.list.get(usize::from(sa.tunnel))?;
     let SaErrors { replayed, icv_wrong, length, trailer, selector, expired } = sa.errors;
@@ -204,7 +207,10 @@ fn view(sa: &SaView, worker: Option<u16>, tables: &Tables) -> Option<Association
         direction: sa.direction.name().to_owned(),
         spi: sa.spi,
         local: tunnel.local.to_ip().to_string(),
-        remote: sa.peer.map_or(tunnel.remote, |peer| peer.address).to_ip().to_string(),
+        remote: match sa.peer.filter(|peer| peer.is_known()).map(|peer| peer.address).or(tunnel.remote) {
+            Some(remote) => remote.to_ip().to_string(),
+            None => ANY.to_owned(),
+        },
         algorithm: sa.suite.algorithm().to_owned(),
         auth: sa.suite.auth().map(str::to_owned),
         origin: match sa.origin {

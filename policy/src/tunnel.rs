@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use wire::Family;
 
-use crate::model::{FragmentWhen, Policy, RouteTarget, Tunnel};
+use crate::model::{FragmentWhen, Interface, Policy, RouteTarget, Tunnel};
 use crate::validate::{hop_interface, interface_of};
 
 /// Smallest MTU of IPv4 (RFC 791, section 3.2): no interface has less.
@@ -34,6 +34,13 @@ pub fn interfaces_to(policy: &Policy, address: IpAddr) -> Vec<usize> {
     }
 }
 
+/// Links that have this address, by their indices.
+fn links_with(policy: &Policy, address: IpAddr) -> impl Iterator<Item = usize> + '_ {
+    let links = policy.interfaces.iter().enumerate().filter(|(_, interface)| interface.esp.is_none());
+    let has = move |interface: &Interface| interface.addresses.iter().any(|net| net.addr() == address);
+    links.filter(move |(_, interface)| has(interface)).map(|(index, _)| index)
+}
+
 /// Reads a number of bytes as policies have it: `"10 GiB"`, or a bare number. `None` for any other text.
 pub fn bytes(text: &str) -> Option<u64> {
     crate::value::tunnel::bytes(text)
@@ -45,8 +52,12 @@ pub fn mtu(policy: &Policy, index: usize, tunnel: &Tunnel) -> u16 {
     if tunnel.fragment == FragmentWhen::After {
         return policy.interfaces[index].mtu;
     }
-    let mut outer: Vec<u16> =
-        interfaces_to(policy, tunnel.remote).into_iter().map(|index| policy.interfaces[index].mtu).collect();
+    let ways = match tunnel.remote {
+        Some(remote) => interfaces_to(policy, remote),
+        // Where its packets come in.
+        None => links_with(policy, tunnel.local).collect(),
+    };
+    let mut outer: Vec<u16> = ways.into_iter().map(|index| policy.interfaces[index].mtu).collect();
     if outer.is_empty() {
         // Wherever routes of the running system will lead.
         let links = policy.interfaces.iter().filter(|interface| interface.esp.is_none());

@@ -406,8 +406,8 @@ def translate(provider, ports):
     )
 
 
-def test_a_peer_behind_a_nat_that_forgets(office):
-    """The peer's NAT gives it another port: packets follow at once, and the daemon hears of it."""
+def on_the_road(office):
+    """The peer, and its daemon, behind a NAT of the provider's."""
     provider = office.edge.provider
     road = Host(provider.namespace.replace("provider", "road"), office.edge.logs)
     office.edge.hosts.append(road)
@@ -422,13 +422,39 @@ def test_a_peer_behind_a_nat_that_forgets(office):
     )
     translate(provider, "20000-20100")
     office.far = ike.Daemon(road, office.edge.logs)
-    office.gateway.start()
-    # Behind the NAT it is known by its name.
-    office.start_near(**NETS, remote_id=ROAD)
+    return road
+
+
+def initiate(office, road):
+    """The peer begins."""
     office.far.start(local=ROAD, remote=NEAR, esp=ESP, **TURNED)
     road.ip(f"route replace 192.168.1.0/24 dev ipsec0 src {FAR}")
     office.far.ask("--initiate", "--child", "net")
-    wait.until(office.settled, "it is up")
+    return wait.until(office.settled, "it is up")
+
+
+def test_a_peer_without_an_address(office):
+    """Neither the policy nor the daemon knows before where the peer is: its SAs are the tunnel's by their number."""
+    road = on_the_road(office)
+    office.gateway.text = office.text.replace(f'remote = "{PROVIDER}"', 'remote = "any"\nreqid = 7')
+    office.gateway.start()
+    office.near.start(local=NEAR, remote="%any", remote_id=ROAD, esp=ESP, more="reqid = 7", **NETS)
+    pair = initiate(office, road)
+    office.edge.client.reaches(FAR)
+    assert road.ping(CLIENT, "-I", FAR)
+    assert {sa["remote"] for sa in office.sas() if sa["direction"] == "out"} == {PROVIDER}
+    office.near.ask("--rekey", "--child", "net")
+    wait.until(lambda: office.settled(pair), "it is rekeyed")
+    office.edge.client.reaches(FAR)
+
+
+def test_a_peer_behind_a_nat_that_forgets(office):
+    """The peer's NAT gives it another port: packets follow at once, and the daemon hears of it."""
+    provider, road = office.edge.provider, on_the_road(office)
+    office.gateway.start()
+    # Behind the NAT it is known by its name.
+    office.start_near(**NETS, remote_id=ROAD)
+    initiate(office, road)
 
     def crosses():
         office.edge.client.reaches(FAR)

@@ -193,3 +193,33 @@ def test_without_keepalives_the_nat_forgets():
         assert not road.answers()
         road.opens()
         assert road.answers()
+
+
+def peer(gateway):
+    """Address of the peer that packets go to, as the gateway shows it."""
+    sas = json.loads(gateway.ask("sa", "--json").stdout)
+    return next(sa["remote"] for sa in sas if sa["direction"] == "out")
+
+
+@pytest.mark.parametrize("workers", [1, 2], ids=["one-worker", "two-workers"])
+def test_a_peer_without_an_address(workers):
+    with Road().run('keepalive = "1s"', {"remote": "any", "more": ""}, workers) as road:
+        assert not road.answers() and peer(road.office) == "any"
+        assert dropped(road.office, "tunnel-peer-unknown") > 0
+        told = json.loads(road.office.ask("explain", "--live", "--json", f"lan udp {CLIENTS[1]}:4 > {CLIENTS[0]}:5").stdout)
+        assert (told["verdict"], told["reason"]["name"]) == ("dropped", "tunnel-peer-unknown")
+        road.opens()
+        assert road.answers() and peer(road.office) == NAT
+        told = json.loads(road.office.ask("explain", "--live", "--json", f"lan udp {CLIENTS[1]}:4 > {CLIENTS[0]}:5").stdout)
+        assert told["verdict"] == "forwarded"
+        # The NAT has another address and port from now on.
+        road.nat.ip(f"addr del {NAT}/24 dev out", "addr add 192.0.2.77/24 dev out")
+        road.translate("30000-30100")
+        road.opens()
+        assert road.answers() and peer(road.office) == "192.0.2.77"
+        # Nobody knows after a restart.
+        road.office.stop()
+        road.office.start()
+        assert not road.answers() and peer(road.office) == "any"
+        road.opens()
+        assert road.answers() and peer(road.office) == "192.0.2.77"

@@ -26,7 +26,8 @@ Examples:
 
 To rekey without a loss, add the new one in at both ends, then the new one out at both ends, and then delete the old ones.
 
---json prints an array of security associations: tunnel, direction, spi, local, remote, \
+--json prints an array of security associations: tunnel, direction, spi, local, remote (`any` \
+of a peer without a fixed address, in, and out before it is known), \
 algorithm, auth, origin (`policy`, or `added` at run time), state (`active`, or \
 `superseded` by a newer one out of the tunnel), number (the highest sent or accepted), \
 packets and bytes (sealed, or opened), reached (`soft` or `hard`, a bound of its lifetime), \

@@ -33,7 +33,7 @@ pub(super) fn compile(policy: &Policy) -> Result<Tunnels, CompileError> {
         list.push(Tunnel {
             interface: PortId(place as u16),
             local: tunnel.local.into(),
-            remote: tunnel.remote.into(),
+            remote: tunnel.remote.map(Into::into),
             mode: tunnel.mode,
             keys: tunnel.keys,
             udp: tunnel.room_for(),
@@ -82,7 +82,7 @@ fn spec(
         direction: sa.direction,
         spi: sa.spi,
         udp: tunnel.udp,
-        peer: Peer::of(tunnel.remote.into(), tunnel.udp),
+        peer: Peer::given(tunnel.remote.map(Into::into), tunnel.local.into(), tunnel.udp),
         esn: sa.esn,
         window: tunnel.window.numbers(),
         selectors: Arc::clone(selectors),

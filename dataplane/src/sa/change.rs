@@ -10,7 +10,7 @@ use policy::model::Lifetime;
 use wire::Nanos;
 use wire::esp::{Direction, Esn, Suite, Udp};
 
-use super::{Inbound, Known, MOST_OUT, Origin, Outbound, PathNews, Peer, Sas};
+use super::{Followed, Inbound, Known, MOST_OUT, Origin, Outbound, PathNews, Peer, Sas};
 use crate::shard::Shard;
 use crate::tables::{Address, SaSpec, Selector, Selectors, Tables};
 
@@ -159,7 +159,7 @@ impl SaAddition {
         if list.iter().any(|tunnel| tunnel.out.iter().chain(&tunnel.inward).any(has_key)) {
             return Err(SaError::SameKey);
         }
-        let own = || Agreed { peer: Peer::of(ends.remote, ends.udp), udp: ends.udp };
+        let own = || Agreed { peer: Peer::given(ends.remote, ends.local, ends.udp), udp: ends.udp };
         let Agreed { peer, udp } = agreed.unwrap_or_else(own);
         let destination = match direction {
             Direction::In => ends.local,
@@ -274,6 +274,11 @@ impl Sas {
             self.receive(Inbound { origin, ..Inbound::new(number, tunnel, &spec, window) });
             return Ok(());
         }
+        // Peers without an address may have chosen the same.
+        let is_same = |other: &Outbound| (other.spi, other.destination) == (spec.spi, spec.peer.address);
+        if self.outbound.iter().flatten().any(is_same) {
+            return Err(SaRefused::Taken);
+        }
         let at_run_time = self.outbound.iter().flatten().filter(|sa| sa.origin != Origin::Policy).count();
         let list = self.outbound.get_mut(usize::from(number)).ok_or(SaRefused::NoTunnel)?;
         if list.iter().any(|other| other.spi == spec.spi) {
@@ -288,6 +293,8 @@ impl Sas {
         } else if let Some(before) = list.last() {
             // The peer is where its packets have come from.
             sa.peer = before.peer;
+        } else if let Some(seen) = self.followed.get(usize::from(number)).map(Followed::seen) {
+            sa.peer = if seen.takes(sa.udp) { seen } else { sa.peer };
         }
         self.put_out(sa);
         Ok(())

@@ -7,7 +7,7 @@ use wire::esp::{NAT_PORT, Udp};
 use super::learnt::is_apart;
 use crate::tables::{Address, Tunnel};
 
-/// Outer end of a peer.
+/// Outer end of a peer. Of one without a fixed address it is not known before its first genuine packet: then the address is the unspecified one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// Address.
@@ -26,13 +26,19 @@ impl std::fmt::Display for Peer {
 }
 
 impl Peer {
-    /// The peer's end at an address, without a NAT in between.
-    pub(crate) fn of(address: Address, udp: Udp) -> Peer {
+    /// The peer's end at the address that a policy gives, if it gives one, without a NAT in between; `local` is the gateway's end.
+    pub(crate) fn given(remote: Option<Address>, local: Address, udp: Udp) -> Peer {
+        let address = remote.unwrap_or(Address { bits: 0, ..local });
         let port = match udp {
             Udp::No => 0,
             Udp::Yes => NAT_PORT,
         };
         Peer { address, port }
+    }
+
+    /// True for an end that packets can be sent to, wherever routes lead.
+    pub fn is_known(self) -> bool {
+        self.address.bits != 0
     }
 
     /// True for an end that packets with this encapsulation can be sent to.
@@ -67,7 +73,8 @@ pub(super) struct Followed {
 
 impl Followed {
     pub(super) fn new(tunnel: &Tunnel) -> Followed {
-        let peer = Peer::of(tunnel.remote, tunnel.out.as_ref().map_or(Udp::No, |out| out.udp));
+        let udp = tunnel.out.as_ref().map_or(Udp::No, |out| out.udp);
+        let peer = Peer::given(tunnel.remote, tunnel.local, udp);
         Followed { seen: peer, moved: None, given: Given::new(peer, tunnel), keys: tunnel.keys }
     }
 
@@ -78,6 +85,11 @@ impl Followed {
             self.given.peer = peer;
             (self.seen, self.moved) = (peer, None);
         }
+        self.seen
+    }
+
+    /// End that the peer was last seen at, or is to be at.
+    pub(super) fn seen(&self) -> Peer {
         self.seen
     }
 

@@ -10,7 +10,7 @@ use wire::esp::{Direction, Esn, Suite, Udp};
 use super::{Inbound, Outbound, Peer, Sequence};
 use crate::compile::keyless;
 use crate::shard::Shard;
-use crate::tables::{SaSpec, Tables};
+use crate::tables::{Address, SaSpec, Tables};
 
 /// Security association to stand in for.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +21,8 @@ pub struct SaStandIn<'a> {
     pub direction: Direction,
     /// Security parameters index.
     pub spi: u32,
+    /// Address of the peer; the policy's where there is none.
+    pub remote: Option<Address>,
     /// UDP encapsulation.
     pub udp: Udp,
     /// Algorithms.
@@ -37,7 +39,7 @@ impl Shard {
         own.inbound.clear();
         own.index.clear();
         own.outbound.iter_mut().for_each(Vec::clear);
-        for SaStandIn { tunnel, direction, spi, udp, suite, number } in sas.iter().copied() {
+        for SaStandIn { tunnel, direction, spi, remote, udp, suite, number } in sas.iter().copied() {
             let place = tables.interface_named(tunnel).and_then(|place| tables.tunnel_of(place));
             let Some(place) = place else { continue };
             let Some(tunnel) = tables.tunnels.list.get(usize::from(place)) else { continue };
@@ -45,7 +47,7 @@ impl Shard {
                 direction,
                 spi,
                 udp,
-                peer: Peer::of(tunnel.remote, udp),
+                peer: Peer::given(remote.or(tunnel.remote), tunnel.local, udp),
                 esn: Esn::Off,
                 window: tunnel.window,
                 selectors: Arc::clone(&tunnel.selectors),

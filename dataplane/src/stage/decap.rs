@@ -314,7 +314,7 @@ fn finish<T: Tally>(
     let tunnel = cx.tables.tunnels.list.get(usize::from(of)).ok_or(Reason::SpiUnknown)?;
     cx.shard.sas.note_bound(news);
     // What is late, or was delayed by somebody, does not tell where the peer is (RFC 7296, section 2.23).
-    let may_move = tunnel.mode == Mode::Tunnel || source.address == tunnel.remote;
+    let may_move = tunnel.mode == Mode::Tunnel || tunnel.remote == Some(source.address);
     let is_followed = is_latest && may_move && source.takes(udp) && tunnel.follows(udp);
     if is_followed && cx.shard.sas.is_elsewhere(of, source) && is_end(source, cx.tables) {
         cx.shard.sas.follow(of, source, now);

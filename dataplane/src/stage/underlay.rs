@@ -36,7 +36,7 @@ pub(super) fn awaited<T: Tally>(egress: PortId, cx: &mut Cx<'_, T>) -> Option<Wa
 /// Way of the outer packets of the tunnel whose interface is `egress`: as it was routed last, or anew.
 ///
 /// # Errors
-/// No route leads to the peer, or only one into a tunnel; or the tunnel has no security association out.
+/// No route leads to the peer, or only one into a tunnel; the tunnel has no security association out, or the peer's address is not known.
 #[inline]
 pub(super) fn way<T: Tally>(egress: PortId, cx: &mut Cx<'_, T>) -> Result<Way, Step> {
     // The tunnel by interface and place, 6; its way, and is it to where the peer is, 6.
@@ -55,6 +55,9 @@ const MISSING: Step = Step::Answer(Reason::RouteMissing);
 /// Verdict on a packet for a tunnel that has no security association out.
 const WITHOUT: Step = Step::Drop(Reason::SaMissing);
 
+/// Verdict on a packet for a peer that has not said yet where it is.
+const NOWHERE: Step = Step::Drop(Reason::TunnelPeerUnknown);
+
 /// Routes the outer packets of the tunnel of that number, and notes their way. What waits is routed again: its neighbour has no number yet.
 #[inline(never)]
 fn routed<T: Tally>(tunnel: u16, cx: &mut Cx<'_, T>) -> Result<Way, Step> {
@@ -64,6 +67,9 @@ fn routed<T: Tally>(tunnel: u16, cx: &mut Cx<'_, T>) -> Result<Way, Step> {
     let turns_back = Step::Drop(Reason::TunnelLoop);
     let tables = cx.tables;
     let out = cx.shard.sas.outbound(tunnel).ok_or(WITHOUT)?;
+    if !out.peer.is_known() {
+        return Err(NOWHERE);
+    }
     let (remote, spi) = (out.peer.address, out.spi);
     let (hop, link) = match tables.route(remote, cx.tally) {
         Some(Target::Link(link)) if tables.tunnel_of(link).is_some() => return Err(turns_back),

@@ -29,8 +29,8 @@ pub struct Tunnel {
     pub interface: PortId,
     /// Outer address of the gateway.
     pub local: Address,
-    /// Outer address of the peer.
-    pub remote: Address,
+    /// Outer address of the peer; none of a peer without a fixed one.
+    pub remote: Option<Address>,
     /// Source of its security associations.
     pub keys: KeySource,
     /// Tunnel mode, or transport mode, in which packets keep their header.
@@ -64,11 +64,12 @@ pub struct Tunnel {
 }
 
 impl Tunnel {
-    /// Outer destination of the packets of a direction.
+    /// Outer destination of the packets of a direction, as it is in the name of their security associations: that of a peer without a fixed
+    /// address is the unspecified one.
     pub fn destination(&self, direction: Direction) -> Address {
         match direction {
             Direction::In => self.local,
-            Direction::Out => self.remote,
+            Direction::Out => Peer::given(self.remote, self.local, self.udp).address,
         }
     }
 

@@ -190,6 +190,8 @@ pub enum Reason {
     TunnelRequired,
     /// The tunnel has no security association out.
     SaMissing,
+    /// The tunnel's peer has no fixed address, and has not been heard yet.
+    TunnelPeerUnknown,
 }
 
 /// Description of a reason, for operators.
@@ -207,7 +209,7 @@ pub struct Entry {
 
 impl Reason {
     /// Every reason with its name, cause and remedy, in the order of the enum.
-    pub const ALL: [Entry; 91] = [
+    pub const ALL: [Entry; 92] = [
         Entry {
             reason: Reason::LinkTruncated,
             name: "link-truncated",
@@ -753,6 +755,12 @@ impl Reason {
             name: "sa-missing",
             cause: "The packet was to leave by a tunnel that has no security association out: an IKE daemon has not agreed on one yet, or the one that was there has been deleted.",
             remedy: "Look at the IKE daemon: `swanctl --list-sas`, its log, its connection to the gateway (`[gateway] xfrm`). A connection with `start_action = trap` begins with such a packet, the first of which is lost. Without a daemon, `wirerate sa add`.",
+        },
+        Entry {
+            reason: Reason::TunnelPeerUnknown,
+            name: "tunnel-peer-unknown",
+            cause: "The packet was to leave by a tunnel with `remote = \"any\"`, whose peer has sent no genuine packet yet that says where it is. Its first one counts an eighth of a second after it came.",
+            remedy: "The peer must send first. If it does: `spi-unknown` and `icv-wrong` tell of SPIs and keys that are not the same at both ends.",
         },
     ];
 

@@ -255,11 +255,13 @@ fn tunnel(
         }
         true => (String::new(), "mode = \"transport\"\n".to_owned()),
     };
+    // Nobody knows before where it is.
+    let remote = if !is_transport && rules & 0x90 == 0x90 { "any" } else { peer };
     let [out, inward] = SPIS;
     let _ = write!(
         text,
         "\"vpn > self\" = \"accept\"\n\"lan > vpn\" = \"{}\"\n\"vpn > lan\" = \"{}\"\n\"vpn > wan\" = \"accept\"\n\"vpn > vpn\" = \"accept\"\n\
-         [interface.tun]\nzone = \"vpn\"\n{mss}[interface.tun.esp]\nlocal = \"{local}\"\nremote = \"{peer}\"\n\
+         [interface.tun]\nzone = \"vpn\"\n{mss}[interface.tun.esp]\nlocal = \"{local}\"\nremote = \"{remote}\"\n\
          udp = \"{udp}\"\n{keepalive}{selectors}legacy = true\n{window}{}{}\
          {routes}",
         ["accept", "accept", "accept", "reject"][usize::from(rules >> 5 & 3)],

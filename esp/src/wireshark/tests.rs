@@ -85,7 +85,7 @@ fn what_is_written_is_read() {
     for suite in &SUITES {
         let bytes = |len: u8| Secret::new((1..=len).collect());
         let keys = Keys { cipher: bytes(suite.key + suite.salt), auth: bytes(suite.auth_key) };
-        let Some(text) = line(source, destination, 0x1000, suite, &keys) else {
+        let Some(text) = line(Some(source), Some(destination), 0x1000, suite, &keys) else {
             without.push(suite.name().algorithm());
             continue;
         };
@@ -96,6 +96,11 @@ fn what_is_written_is_read() {
         let same = |keys: &Keys| Fingerprint::of(keys, Direction::In);
         assert_eq!(same(&sa.keys), same(&keys));
         assert!(sa.source.has(source) && sa.destination.has(destination) && !sa.source.has(destination));
+        // A peer without an address may have any, of the version of the other end.
+        let of_any = line(None, Some(destination), 0x1000, suite, &keys).unwrap();
+        let (sas, bad) = parse(&of_any);
+        assert_eq!((sas[0].source, sas[0].destination), (End::Any, sa.destination));
+        assert!(bad.is_empty() && of_any.starts_with("\"IPv4\",\"*\","));
     }
     assert_eq!(without, ["aes128-gmac", "aes256-gmac"]);
 }

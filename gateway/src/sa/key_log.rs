@@ -28,8 +28,8 @@ pub(crate) struct KeyLog {
 pub(crate) struct Logged<'a> {
     /// Outer address of the gateway.
     pub(crate) local: IpAddr,
-    /// Outer address of the peer.
-    pub(crate) remote: IpAddr,
+    /// Outer address of the peer; none of one without a fixed address.
+    pub(crate) remote: Option<IpAddr>,
     /// Direction.
     pub(crate) direction: Direction,
     /// Security parameters index.
@@ -125,8 +125,8 @@ impl KeyLog {
             return;
         }
         let (source, destination) = match direction {
-            Direction::In => (remote, local),
-            Direction::Out => (local, remote),
+            Direction::In => (remote, Some(local)),
+            Direction::Out => (Some(local), remote),
         };
         let Some(mut line) = wireshark::line(source, destination, spi, suite, keys) else {
             warn!(spi, algorithm = %suite.name(), "Wireshark has no such algorithm: the key log leaves it out");
@@ -163,6 +163,7 @@ mod tests {
         let (local, remote) = ("192.0.2.1".parse().unwrap(), "198.51.100.1".parse().unwrap());
         for (direction, first) in [(Direction::Out, 1), (Direction::In, 2), (Direction::Out, 1)] {
             let keys = Keys { cipher: Secret::new([first; 20].into()), auth: Secret::new(Box::default()) };
+            let remote = Some(remote);
             log.note(&Logged { local, remote, direction, spi: 0x1000, suite: &SUITES[0], keys: &keys });
         }
         let text = fs::read_to_string(&path).unwrap();

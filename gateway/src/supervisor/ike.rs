@@ -118,7 +118,7 @@ fn fit<'p>(policy: &'p Policy, association: &Association) -> Option<Fit<'p>> {
         let is_for = match tunnel.binding() {
             Binding::IfId(number) => number == association.if_id,
             Binding::Reqid(number) => number == association.reqid,
-            Binding::Ends(_, remote) => remote == peer && association.if_id == 0,
+            Binding::Ends(_, remote) => remote == Some(peer) && association.if_id == 0,
         };
         let is_told = association.direction.is_none_or(|told| told == direction);
         (is_for && is_told).then_some(Fit { interface, tunnel, direction })
@@ -277,7 +277,14 @@ impl Supervisor {
             Direction::Out => (*source, *destination),
         };
         if let Some(log) = &mut self.key_log {
-            log.note(&Logged { local, remote, direction: fit.direction, spi: *spi, suite, keys });
+            log.note(&Logged {
+                local,
+                remote: Some(remote),
+                direction: fit.direction,
+                spi: *spi,
+                suite,
+                keys,
+            });
         }
     }
 

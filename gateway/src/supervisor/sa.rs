@@ -5,6 +5,7 @@ use dataplane::Tables;
 use dataplane::sa::{
     Keys, Known, PathNews, SaAddition, SaChange, SaError, SaEvent, SaId, SaNews, SaRefused, SaRequest,
 };
+use dataplane::tables::Address;
 use policy::model::Lifetime;
 use tracing::{info, warn};
 use wire::Nanos;
@@ -189,7 +190,7 @@ impl Supervisor {
         let tables = &self.reload.tables;
         let ends = tables.interface_named(tunnel).and_then(|place| tables.tunnel_at(place));
         if let (Some(log), Some(ends)) = (&mut self.key_log, ends) {
-            let (local, remote) = (ends.local.to_ip(), ends.remote.to_ip());
+            let (local, remote) = (ends.local.to_ip(), ends.remote.map(Address::to_ip));
             log.note(&Logged { local, remote, direction, spi, suite, keys });
         }
     }

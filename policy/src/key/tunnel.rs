@@ -13,7 +13,7 @@ use crate::model::{
 };
 use crate::value::address::{ADDRESS, PREFIX};
 use crate::value::selector::SELECTOR;
-use crate::value::tunnel::{ALGORITHM, Auth, KEEPALIVE, KEY, LIFETIME, TFC, TUNNEL_DSCP, WINDOW};
+use crate::value::tunnel::{ALGORITHM, Auth, KEEPALIVE, KEY, LIFETIME, REMOTE, TFC, TUNNEL_DSCP, WINDOW};
 use crate::value::{Flag, NUMBER32, PATH, STRING, key};
 use crate::word;
 
@@ -80,7 +80,7 @@ fn absorb_list(outer: &mut Table<'_>, entries: Vec<(Entry, bool)>) {
 /// Keys of `[interface.NAME.esp]`, beside the list of security associations.
 pub(super) fn tunnel(keys: &mut Keys<'_, '_>, tunnel: &mut Tunnel) {
     keys.required("local", "\"192.0.2.1\"", ADDRESS, &mut tunnel.local);
-    keys.required("remote", "\"198.51.100.1\"", ADDRESS, &mut tunnel.remote);
+    keys.required("remote", "\"198.51.100.1\"", REMOTE, &mut tunnel.remote);
     keys.key("mode", word::TUNNEL_MODE, &mut tunnel.mode);
     keys.list("local-net", SELECTOR, &mut tunnel.local_net);
     keys.list("remote-net", SELECTOR, &mut tunnel.remote_net);
@@ -205,7 +205,7 @@ pub(super) fn new_tunnel() -> Tunnel {
     let unknown = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
     Tunnel {
         local: unknown,
-        remote: unknown,
+        remote: None,
         mode: Mode::Tunnel,
         local_net: Vec::new(),
         remote_net: Vec::new(),

@@ -70,8 +70,9 @@ impl Tunnel {
     /// Selectors in their order: all of the first local side first. In transport mode, without any, those of both ends.
     pub fn selectors(&self) -> impl Iterator<Item = SelectorPair> + '_ {
         let has_none = self.local_net.is_empty() && self.remote_net.is_empty();
-        let ends = (self.mode == Mode::Transport && has_none).then(|| {
-            let [local, remote] = [self.local, self.remote].map(|end| SelectorEnd::of(IpNet::from(end)));
+        let known = self.remote.filter(|_| self.mode == Mode::Transport && has_none);
+        let ends = known.map(|remote| {
+            let [local, remote] = [self.local, remote].map(|end| SelectorEnd::of(IpNet::from(end)));
             SelectorPair { local, remote, protocol: None }
         });
         let of = |local: &SelectorEnd| {

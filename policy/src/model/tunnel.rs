@@ -14,8 +14,8 @@ use super::SelectorEnd;
 pub struct Tunnel {
     /// Outer address of the gateway: one of another interface.
     pub local: IpAddr,
-    /// Outer address of the peer.
-    pub remote: IpAddr,
+    /// Outer address of the peer; none of a peer without a fixed address, whose packets say where it is.
+    pub remote: Option<IpAddr>,
     /// Tunnel mode, or transport mode: then packets between both ends keep their IP header, and fields about outer headers are of no
     /// effect.
     pub mode: Mode,
@@ -76,7 +76,7 @@ pub enum Binding {
     /// Number that binds security associations to policies.
     Reqid(u32),
     /// Outer addresses: the gateway's, and the peer's.
-    Ends(IpAddr, IpAddr),
+    Ends(IpAddr, Option<IpAddr>),
 }
 
 /// Fragmentation of packets that are too large for the way to the peer.

@@ -26,8 +26,8 @@ fn every_key_of_the_format_is_read() {
     assert_eq!(tunnel.link, LinkKind::Ip);
     let esp = tunnel.esp.as_ref().unwrap();
     assert_eq!(
-        (esp.local.to_string(), esp.remote.to_string()),
-        ("203.0.113.2".to_owned(), "198.51.100.1".to_owned())
+        (esp.local.to_string(), esp.remote.map(|remote| remote.to_string())),
+        ("203.0.113.2".to_owned(), Some("198.51.100.1".to_owned()))
     );
     assert_eq!((esp.window.numbers(), esp.df, esp.ecn), (128, DfBit::Clear, EcnUse::Off));
     assert_eq!((esp.dscp.fixed(), esp.tfc), (Dscp::new(46), Tfc::Multiple(64)));
@@ -40,6 +40,7 @@ fn every_key_of_the_format_is_read() {
     assert_eq!(esp.sas.iter().map(|sa| sa.esn).collect::<Vec<_>>(), [Esn::Off, Esn::On, Esn::Off]);
     let daemons = policy.interface("site-c").unwrap().esp.as_ref().unwrap();
     assert_eq!((daemons.keys, daemons.reqid, daemons.if_id), (KeySource::Ike, Some(7), Some(42)));
+    assert_eq!(daemons.remote, None);
     assert_eq!((daemons.binding(), esp.keys), (Binding::IfId(42), KeySource::Policy));
     let sas = esp.sas.iter().map(|sa| {
         let lengths = (sa.key.len(), sa.auth_key.len());

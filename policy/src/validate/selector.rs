@@ -93,10 +93,11 @@ impl Validator<'_> {
     /// Reports selectors of transport mode for other addresses than those of both ends.
     fn other_ends(&mut self, item: Item, tunnel: &Tunnel) {
         let sides = [
-            ("local-net", "local", tunnel.local, &tunnel.local_net),
+            ("local-net", "local", Some(tunnel.local), &tunnel.local_net),
             ("remote-net", "remote", tunnel.remote, &tunnel.remote_net),
         ];
         for (key, of, end, list) in sides {
+            let Some(end) = end else { continue };
             for (index, other) in list.iter().enumerate().filter(|(_, other)| other.net != IpNet::from(end)) {
                 let message = format!("{} is not {end}, the `{of}` of transport mode", other.net);
                 let hint = format!("packets keep their IP header: write \"{end}\", or leave both lists out");

@@ -11,8 +11,8 @@ use super::{In, Validator};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::lines::Item;
 use crate::model::{
-    Binding, FragmentWhen, Interface, KeySource, Legacy, Lifetime, Policy, RouteTarget, StaticSa, Tunnel,
-    WindowSize,
+    Binding, Follow, FragmentWhen, Interface, KeySource, Legacy, Lifetime, Policy, RouteTarget, StaticSa,
+    Tunnel, WindowSize,
 };
 use crate::tunnel::{LEAST_MTU, interfaces_to, mtu};
 
@@ -24,6 +24,9 @@ impl<'a> Validator<'a> {
         for (index, interface) in policy.interfaces.iter().enumerate() {
             let Some(tunnel) = &interface.esp else { continue };
             let item = Item::Interface(index);
+            if tunnel.remote.is_none() && !self.lines.is_broken(item) {
+                self.any_peer(item, tunnel);
+            }
             if is_known && self.ends(item, tunnel) {
                 self.way_to_peer(item, interface, tunnel);
                 if !tunnel.is_by_policy() {
@@ -48,6 +51,8 @@ impl<'a> Validator<'a> {
     /// Reports ends that no tunnel can have. Returns true if there are none.
     fn ends(&mut self, item: Item, tunnel: &Tunnel) -> bool {
         let Tunnel { local, remote, .. } = tunnel;
+        // Without an address of the peer none can be wrong.
+        let remote = remote.as_ref();
         let links = || self.policy.interfaces.iter().filter(|interface| interface.esp.is_none());
         let own: Vec<_> = links().flat_map(|interface| &interface.addresses).map(IpNet::addr).collect();
         let (key, message, hint) = if !own.contains(local) {
@@ -58,13 +63,15 @@ impl<'a> Validator<'a> {
                 _ => format!("`local` is one of: {}", listed.join(", ")),
             };
             ("local", message, hint)
-        } else if local.is_ipv4() != remote.is_ipv4() {
+        } else if let Some(remote) = remote.filter(|remote| local.is_ipv4() != remote.is_ipv4()) {
             let message = format!("{local} and {remote} are of different IP versions");
             ("remote", message, "give the peer's address of the version of `local`".to_owned())
-        } else if self.own.contains(*remote) {
+        } else if let Some(remote) = remote.filter(|remote| self.own.contains(**remote)) {
             let message = format!("the peer {remote} is the gateway itself");
             ("remote", message, "give the address of the gateway at the other end".to_owned())
-        } else if let Some(why) = unusable(IpNet::from(*remote)) {
+        } else if let Some((remote, why)) =
+            remote.and_then(|remote| Some((remote, unusable(IpNet::from(*remote))?)))
+        {
             let message = format!("{remote} cannot be a peer: it is {why}");
             ("remote", message, "give the address of the gateway at the other end".to_owned())
         } else {
@@ -74,9 +81,28 @@ impl<'a> Validator<'a> {
         false
     }
 
+    /// Reports keys that do not go with a peer whose address is not known before.
+    fn any_peer(&mut self, item: Item, tunnel: &Tunnel) {
+        if tunnel.mode == Mode::Transport {
+            let message = "the peer's address is in the header of each packet of transport mode".to_owned();
+            let hint = "give the peer's address, or write mode = \"tunnel\"";
+            self.wrong(Code::TransportMode, item, "remote", message, hint);
+        }
+        if tunnel.keys == KeySource::Policy && tunnel.follow == Follow::No {
+            let message = "a peer without an address is not followed to where it is".to_owned();
+            let hint = "leave `follow` out, or give the peer's address";
+            self.wrong(Code::TunnelEnds, item, "follow", message, hint);
+        }
+        if tunnel.keys == KeySource::Ike && matches!(tunnel.binding(), Binding::Ends(..)) {
+            let message = "security associations with any peer would be the tunnel's".to_owned();
+            let hint = "give it an `if-id` or a `reqid`, as the IKE daemon's configuration has it";
+            self.wrong(Code::TunnelKeys, item, "remote", message, hint);
+        }
+    }
+
     /// Reports a peer that no route leads to, or one that leads through a tunnel.
     fn way_to_peer(&mut self, item: Item, interface: &Interface, tunnel: &Tunnel) {
-        let remote = tunnel.remote;
+        let Some(remote) = tunnel.remote else { return };
         let ways = interfaces_to(self.policy, remote);
         let into = ways.iter().map(|way| &self.policy.interfaces[*way]).find(|way| way.esp.is_some());
         if let Some(into) = into {
@@ -149,7 +175,8 @@ impl<'a> Validator<'a> {
         if left < least && interface.mtu >= least {
             let name = &interface.name;
             let message = format!("\"{name}\" carries packets of {left} bytes at most, and {why}");
-            let hint = format!("raise the MTU of the interface that leads to {}", tunnel.remote);
+            let peer = tunnel.remote.map_or_else(|| "the peer".to_owned(), |remote| remote.to_string());
+            let hint = format!("raise the MTU of the interface that leads to {peer}");
             let item = Item::Interface(index);
             self.report(Diagnostic::new(Code::TunnelMtu, message).hint(hint).at(self.lines.place(item)));
         }
@@ -327,6 +354,23 @@ impl<'a> Validator<'a> {
                     .hint(
                         "packets that come in are told apart by it: give each its own, and the peer the same",
                     )
+                    .at(self.lines.place_in(item, "spi", index))
+                    .and("the first", self.lines.place_in(first, "spi", at));
+                self.diagnostics.push(diagnostic);
+            }
+        }
+        // Those out of tunnels to any peer have no address to be told apart by.
+        let mut seen: HashMap<u32, (Item, usize)> = HashMap::new();
+        for (item, index, sa) in self.all_sas().filter(|(.., sa)| sa.direction == Direction::Out) {
+            let Item::Interface(place) = item else { continue };
+            let tunnel = self.policy.interfaces.get(place).and_then(|interface| interface.esp.as_ref());
+            if tunnel.is_none_or(|tunnel| tunnel.remote.is_some()) {
+                continue;
+            }
+            if let Some((first, at)) = seen.insert(sa.spi, (item, index)) {
+                let message = format!("the SPI {:#x} is there twice among those out to any peer", sa.spi);
+                let diagnostic = Diagnostic::new(Code::BadSpi, message)
+                    .hint("without an address they are told apart by it: give each its own, and the peer the same")
                     .at(self.lines.place_in(item, "spi", index))
                     .and("the first", self.lines.place_in(first, "spi", at));
                 self.diagnostics.push(diagnostic);

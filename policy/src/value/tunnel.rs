@@ -1,5 +1,7 @@
 //! Algorithms and keys of tunnels.
 
+use std::net::IpAddr;
+
 use config::quantity::{self, Quantity};
 use config::value::text;
 use config::wrong_type;
@@ -7,6 +9,7 @@ use toml::de::DeValue;
 use wire::Nanos;
 use wire::esp::{BadHex, SUITES, Secret, Suite, Tfc};
 
+use super::address::ADDRESS;
 use super::packet::DSCP;
 use super::time::{DURATION, duration_text};
 use super::{Complaint, Form, NUMBER16, NUMBER32, NUMBER64, Read, Text, Value, quoted};
@@ -23,6 +26,17 @@ pub(crate) const KEY: Text<Secret> = Text { read: secret, print: hex };
 
 /// Lifetime: a table of bounds.
 pub(crate) const LIFETIME: Value<Lifetime> = Value { read: lifetime, print: lifetime_text };
+
+/// Outer address of a peer, or `any`.
+pub(crate) const REMOTE: Value<Option<IpAddr>> = Value {
+    read: |value| match value {
+        DeValue::String(word) if word == ANY => Ok(None),
+        other => ADDRESS.read(other).map(Some),
+    },
+    print: |address| address.as_ref().map_or_else(|| quoted(ANY), |address| ADDRESS.print(address)),
+};
+
+const ANY: &str = "any";
 
 /// Time between keepalives: a second at least, or `off`.
 pub(crate) const KEEPALIVE: Value<Option<Nanos>> = Value {

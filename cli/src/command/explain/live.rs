@@ -221,11 +221,13 @@ impl Live {
 
 /// The association without its keys.
 fn stand_in(view: &AssociationView) -> Option<SaStandIn<'_>> {
-    let AssociationView { tunnel, direction, spi, udp, algorithm, auth, number, .. } = view;
+    let AssociationView { tunnel, direction, spi, remote, udp, algorithm, auth, number, .. } = view;
     let direction = Direction::named(direction)?;
     let suite = Suite::named(algorithm, auth.as_deref())?;
     let udp = if *udp { Udp::Yes } else { Udp::No };
-    Some(SaStandIn { tunnel, direction, spi: *spi, udp, suite, number: *number })
+    // Of a peer that is not known yet it is no address.
+    let remote = remote.parse::<IpAddr>().ok().map(Into::into);
+    Some(SaStandIn { tunnel, direction, spi: *spi, remote, udp, suite, number: *number })
 }
 
 /// The flow, as it is in the gateway.

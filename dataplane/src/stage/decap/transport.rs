@@ -35,7 +35,8 @@ pub(super) fn join<T: Tally>(
 pub(super) fn check<T: Tally>(frame: &mut Frame, tunnel: u16, cx: &mut Cx<'_, T>) -> Result<(), Reason> {
     let tunnel = cx.tables.tunnels.list.get(usize::from(tunnel)).ok_or(Reason::SpiUnknown)?;
     cx.tally.instructions(8);
-    if header::addresses(frame) != (tunnel.remote, tunnel.local) {
+    let (source, destination) = header::addresses(frame);
+    if (Some(source), destination) != (tunnel.remote, tunnel.local) {
         return Err(Reason::TunnelSelector);
     }
     if tunnel.udp == Udp::Yes {

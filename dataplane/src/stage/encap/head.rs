@@ -26,7 +26,8 @@ pub(super) fn kept<T: Tally>(frame: &Frame, tunnel: &Tunnel, tally: &mut T) -> R
     // Both ends, 8; where the headers end, 9; moved, a load and a store of each word, 10 at least.
     tally.instructions(27);
     tally.execute(Op::Branch, 6);
-    if header::addresses(frame) != (tunnel.local, tunnel.remote) {
+    let (source, destination) = header::addresses(frame);
+    if (source, Some(destination)) != (tunnel.local, tunnel.remote) {
         return Err(Reason::TunnelSelector);
     }
     let packet = frame.bytes().get(usize::from(frame.meta.network)..usize::from(frame.meta.end));

@@ -57,7 +57,7 @@ impl Protecting {
             Binding::Reqid(own) => reqid == own,
             Binding::Ends(local, remote) => {
                 let ends = (source.ip(family), id.destination.ip(family));
-                self.if_id == 0 && ends == (Some(local), Some(remote))
+                self.if_id == 0 && remote.is_some() && ends == (Some(local), remote)
             }
         }
     }

@@ -352,7 +352,7 @@ fn a_packet_asks_for_an_association_once() {
     assert_eq!(needed(&mut scene, tunnel, &packet), []);
     scene.pass(30);
     // Neither another tunnel's, one between the same ends among them, nor other packets.
-    assert_eq!(needed(&mut scene, Binding::Ends(local, remote), &packet), []);
+    assert_eq!(needed(&mut scene, Binding::Ends(local, Some(remote)), &packet), []);
     assert_eq!(needed(&mut scene, Binding::Reqid(reqid + 1), &packet), []);
     assert_eq!(needed(&mut scene, Binding::IfId(reqid), &packet), []);
     let wider = Selector { source_len: packet.source_len - 1, ..packet };

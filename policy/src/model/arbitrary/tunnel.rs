@@ -84,7 +84,7 @@ pub(super) fn interface() -> impl Strategy<Value = Interface> {
     };
     let selectors = (vec(end(), 0..3), vec(end(), 0..3), vec(super::prefix(), 0..3));
     let mode = select(&[Mode::Tunnel, Mode::Transport][..]);
-    let tunnel = (address(), address(), mode, way, header, selectors, vec(sa, 0..4));
+    let tunnel = (address(), option::of(address()), mode, way, header, selectors, vec(sa, 0..4));
     (super::interface(), tunnel).prop_map(
         |(interface, (local, remote, mode, way, header, selectors, sas))| {
             let (udp, keepalive, follow, mut fragment) = way;
