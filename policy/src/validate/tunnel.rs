@@ -259,7 +259,8 @@ impl<'a> Validator<'a> {
             self.wrong(Code::TunnelKeys, item, "udp", message, "leave it out; strongSwan has `encap`");
         }
         if self.policy.gateway.xfrm.is_none() {
-            let hint = "add xfrm = \"/run/wirerate/xfrm\" to [gateway]";
+            let hint =
+                "add xfrm = \"/run/wirerate/xfrm\" to [gateway], or xfrm = \"linux\" where Linux has ESP";
             self.wrong(Code::TunnelKeys, item, "keys", format!("{daemon}, and has no socket"), hint);
         }
     }
