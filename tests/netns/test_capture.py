@@ -173,18 +173,30 @@ def test_count_seconds_and_snap(net, path):
 
 
 def test_at_ten_thousand_packets_a_second_none_is_missing(net, path):
-    """As many as arrive at the far end, each as it came and as it went."""
+    """As many as arrive at the far end, each as it came and as it went. A busy machine may need more than one try to keep up."""
     net.client.reaches(REMOTE)
+    for _ in range(3):
+        if has_kept_up(net, path):
+            return
+    pytest.fail("the sender or the gateway was too slow for the rate, three times")
+
+
+def has_kept_up(net, path):
+    """Sends, and compares. Returns whether the rate was that of the test, and nearly all arrived."""
     many, rate = 20_000, 10_000
     with net.remote.udp(port=5005) as remote, net.client.udp(CLIENT, 4705) as here:
         remote.setsockopt(socket.SOL_SOCKET, 33, 1 << 26)  # SO_RCVBUFFORCE
         with Capturing(net, path, "--port", 4705, "--stage", "received,sent") as capture:
-            begun = time.monotonic()
+            begun, late = time.monotonic(), 0
             for number in range(many):
                 here.sendto(number.to_bytes(4, "big"), (REMOTE, 5005))
-                if (ahead := number / rate - (time.monotonic() - begun)) > 0.002:
+                ahead = number / rate - (time.monotonic() - begun)
+                if ahead > 0.002:
                     time.sleep(ahead)
-            took = time.monotonic() - begun
+                elif ahead < -0.05:
+                    # What the sender did not have the time for is not sent in one go.
+                    begun -= ahead
+                    late -= ahead
             remote.settimeout(1)
             arrived = []
             with pytest.raises(TimeoutError):
@@ -192,14 +204,13 @@ def test_at_ten_thousand_packets_a_second_none_is_missing(net, path):
                     arrived.append(int.from_bytes(remote.recv(100), "big"))
             capture.has(2 * len(arrived))
     found = capture.read()
-    assert took < 2 * many / rate, "the sender was too slow for the rate"
     assert found.lost == 0
     numbers = {"received": [], "forwarded": []}
     for seen in found.packets:
         number = int.from_bytes(Packet.read(seen.frame).payload[8:12], "big")
         numbers[seen.comment.split(",")[0]].append(number)
     assert numbers["received"] == numbers["forwarded"] == arrived
-    assert len(arrived) > many * 0.9
+    return late < many / rate and len(arrived) > many * 0.9
 
 
 def test_captures_are_bounded_and_go_when_their_readers_do(net, tmp_path):
