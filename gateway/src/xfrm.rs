@@ -2,8 +2,9 @@
 //! the kernel's place on a Unix socket.
 //!
 //! [`parse`] makes bytes requests, [`state`] carries them out on the databases of associations (SAD) and policies (SPD),
-//! [`write`](mod@write) makes answers and events bytes, and [`server`] is the socket. [`linux`] has the databases follow Linux's own instead. [`association`] says in the project's own words what
-//! an association is, or why the data plane cannot carry it.
+//! [`write`](mod@write) makes answers and events bytes, and [`server`] is the socket. [`linux`] has the databases follow Linux's own
+//! instead. Either runs on a [`thread`]. [`association`] says in the project's own words what an association is, or why the data plane
+//! cannot carry it.
 
 pub mod association;
 pub mod carried;
@@ -13,4 +14,5 @@ pub mod parse;
 pub mod selector;
 pub mod server;
 pub mod state;
+pub mod thread;
 pub mod write;

@@ -31,7 +31,7 @@ use crate::sa::reserve::Reserve;
 use crate::sa::total::Totals;
 use crate::server::{Public, Server};
 use crate::xfrm::carried::Carried;
-use crate::xfrm::linux::{Follower, Source};
+use crate::xfrm::linux::Source;
 use crate::xfrm::state::Limits;
 use crate::{log, signal, xfrm};
 
@@ -116,8 +116,8 @@ impl Supervisor {
                 Some(Source::Socket(server.map_err(StartError::Server)?))
             }
             Some(Xfrm::Linux) => {
-                let follower = Follower::start(LIMITS, carried());
-                Some(Source::Linux(follower.map_err(StartError::Xfrm)?))
+                let thread = xfrm::linux::follow(LIMITS, carried());
+                Some(Source::Linux(thread.map_err(StartError::Xfrm)?))
             }
         };
         let started = Instant::now();

@@ -6,17 +6,14 @@
 //!
 //! No number is used twice under a key: before the data plane sends by an association, Linux can do so no more ([`mirror`]).
 
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
-use std::thread::{self, JoinHandle};
+use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
 
-use rustix::event::{EventfdFlags, eventfd};
 use tracing::{info, warn};
 
 use super::server::{News, Server};
 use super::state::Limits;
+use super::thread::{Inbox, Thread};
 use crate::linux::socket::wait;
 use crate::linux::{Error, Operation};
 use kernel::{Netlink, Transport};
@@ -28,89 +25,37 @@ pub mod mirror;
 /// Interval at which bounds are looked at, and use is written back.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Running follower, which stops when dropped.
-pub struct Follower {
-    news: Sender<News>,
-    wake_up: Arc<OwnedFd>,
-    thread: Option<JoinHandle<()>>,
+/// Begins to follow Linux in the network namespace of the calling thread, on a thread of its own.
+///
+/// # Errors
+/// A Linux without XFRM, no permission, or no thread.
+pub fn follow(limits: Limits, plane: Box<dyn Plane + Send>) -> Result<Thread, Error> {
+    let mirror = Mirror::new(limits, Netlink::open()?, plane);
+    let thread = Thread::start(move |inbox| run(mirror, &inbox));
+    let thread = thread.map_err(|error| Error::new(Operation::Open, error))?;
+    info!("SAs of IKE daemons are taken from Linux's XFRM");
+    Ok(thread)
 }
 
-impl Follower {
-    /// Begins to follow Linux in the network namespace of the calling thread, on a thread of its own.
-    ///
-    /// # Errors
-    /// A Linux without XFRM, no permission, or no thread.
-    pub fn start(limits: Limits, plane: Box<dyn Plane + Send>) -> Result<Follower, Error> {
-        let kernel = Netlink::open()?;
-        let failed = |error| Error::new(Operation::Open, error);
-        let wake_up = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        let wake_up = Arc::new(wake_up.map_err(|error| failed(error.into()))?);
-        let (news, told) = channel();
-        let thread =
-            Thread { wake_up: Arc::clone(&wake_up), news: told, mirror: Mirror::new(limits, kernel, plane) };
-        let spawned = thread::Builder::new().name("xfrm".to_owned()).spawn(move || thread.run());
-        let thread = Some(spawned.map_err(failed)?);
-        info!("SAs of IKE daemons are taken from Linux's XFRM");
-        Ok(Follower { news, wake_up, thread })
-    }
-
-    /// Tells the thread what daemons wait for. Returns at once.
-    pub fn tell(&self, news: News) {
-        // A thread that has ended has said so.
-        if self.news.send(news).is_ok() {
-            self.wake();
+fn run<K: Transport>(mut mirror: Mirror<K>, inbox: &Inbox) {
+    let mut ticked = Instant::now();
+    loop {
+        // Linux is asked again each second where a request failed.
+        mirror.follow();
+        if ticked.elapsed() >= TICK {
+            ticked = Instant::now();
+            mirror.tick();
         }
-    }
-
-    fn wake(&self) {
-        // It fails only where the counter is at its end, and the thread awake.
-        let _ = rustix::io::write(&*self.wake_up, &1_u64.to_ne_bytes());
-    }
-}
-
-impl Drop for Follower {
-    fn drop(&mut self) {
-        // The channel's end is what the thread stops by.
-        drop(std::mem::replace(&mut self.news, channel().0));
-        self.wake();
-        if let Some(thread) = self.thread.take() {
-            // A panic of the thread has been reported by then.
-            let _ = thread.join();
+        if let Err(error) = wait(&[inbox.descriptor(), mirror.descriptor()], Some(TICK)) {
+            warn!("waiting for Linux's XFRM failed, no SA is taken any more: {error}");
+            return;
         }
-    }
-}
-
-/// State of the thread.
-struct Thread<K> {
-    wake_up: Arc<OwnedFd>,
-    news: Receiver<News>,
-    mirror: Mirror<K>,
-}
-
-impl<K: Transport> Thread<K> {
-    fn run(mut self) {
-        let mut ticked = Instant::now();
+        inbox.clear();
         loop {
-            // Linux is asked again each second where a request failed.
-            self.mirror.follow();
-            if ticked.elapsed() >= TICK {
-                ticked = Instant::now();
-                self.mirror.tick();
-            }
-            let descriptors = [self.wake_up.as_fd(), self.mirror.descriptor()];
-            if let Err(error) = wait(&descriptors, Some(TICK)) {
-                warn!("waiting for Linux's XFRM failed, no SA is taken any more: {error}");
-                return;
-            }
-            let mut count = [0; 8];
-            // There may have been nothing to wake up for.
-            let _ = rustix::io::read(&*self.wake_up, &mut count);
-            loop {
-                match self.news.try_recv() {
-                    Ok(news) => self.mirror.hear(news),
-                    Err(TryRecvError::Empty) => break,
-                    Err(TryRecvError::Disconnected) => return,
-                }
+            match inbox.next() {
+                Ok(news) => mirror.hear(news),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => return,
             }
         }
     }
@@ -121,7 +66,7 @@ pub enum Source {
     /// Socket of the gateway.
     Socket(Server),
     /// Linux's XFRM.
-    Linux(Follower),
+    Linux(Thread),
 }
 
 impl Source {
@@ -129,7 +74,7 @@ impl Source {
     pub fn tell(&self, news: News) {
         match self {
             Source::Socket(server) => server.tell(news),
-            Source::Linux(follower) => follower.tell(news),
+            Source::Linux(thread) => thread.tell(news),
         }
     }
 }

@@ -9,14 +9,13 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::sync::mpsc::TryRecvError;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use netlink_packet_core::NLM_F_ACK;
 use policy::model::Binding;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, SocketType, accept_with, recv, send};
 use tracing::{info, warn};
@@ -26,6 +25,7 @@ use super::carried::Name;
 use super::message::{Header, Request, SaId, Selector, kind};
 use super::parse::{Refusal, parse};
 use super::state::{Answer, Carrier, Database, Event, Limits, List, Moment};
+use super::thread::{Inbox, Thread};
 use super::write::{self, Datagram};
 use crate::server::ServerError;
 use crate::server::socket::{Purpose, SocketFile, listen};
@@ -47,10 +47,9 @@ const TICK: Duration = Duration::from_secs(1);
 
 /// Running server, which stops when dropped and takes its socket out of the file system.
 pub struct Server {
+    // Ends before its file goes.
+    thread: Thread,
     _file: SocketFile,
-    news: Sender<News>,
-    wake_up: Arc<OwnedFd>,
-    thread: Option<JoinHandle<()>>,
 }
 
 /// News of the data plane.
@@ -90,58 +89,35 @@ impl Server {
     ) -> Result<Server, ServerError> {
         let listener = listen(path, SocketType::SEQPACKET, Purpose::Xfrm)?;
         let file = SocketFile::at(path, Purpose::Xfrm)?;
-        let thread_failed = |error| ServerError::Thread { error };
-        let wake_up = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        let wake_up = Arc::new(wake_up.map_err(|error| thread_failed(error.into()))?);
-        let (news, told) = channel();
-        let mut desk = Desk {
-            listener,
-            wake_up: wake_up.clone(),
-            news: told,
-            clients: Vec::new(),
-            database: Database::new(limits),
-            carrier,
-            started: Instant::now(),
-            logged: None,
-            buffer: Zeroizing::new(vec![0; LARGEST]),
+        let started = Instant::now();
+        let serve = move |inbox| {
+            let mut desk = Desk {
+                listener,
+                inbox,
+                clients: Vec::new(),
+                database: Database::new(limits),
+                carrier,
+                started,
+                logged: None,
+                buffer: Zeroizing::new(vec![0; LARGEST]),
+            };
+            desk.serve();
         };
-        let spawned = thread::Builder::new().name("xfrm".to_owned()).spawn(move || desk.serve());
-        let thread = Some(spawned.map_err(thread_failed)?);
+        let thread = Thread::start(serve).map_err(|error| ServerError::Thread { error })?;
         info!("SAs of IKE daemons are taken at {}", path.display());
-        Ok(Server { _file: file, news, wake_up, thread })
+        Ok(Server { thread, _file: file })
     }
 
     /// Tells the thread what daemons wait for. Returns at once.
     pub fn tell(&self, news: News) {
-        // A thread that has ended has said so.
-        if self.news.send(news).is_ok() {
-            self.wake();
-        }
-    }
-
-    fn wake(&self) {
-        // It fails only where the counter is at its end, and the thread awake.
-        let _ = rustix::io::write(&*self.wake_up, &1_u64.to_ne_bytes());
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // The channel's end is what the thread stops by.
-        drop(std::mem::replace(&mut self.news, channel().0));
-        self.wake();
-        if let Some(thread) = self.thread.take() {
-            // A panic of the thread has been reported by then.
-            let _ = thread.join();
-        }
+        self.thread.tell(news);
     }
 }
 
 /// State of the server's thread.
 struct Desk {
     listener: UnixListener,
-    wake_up: Arc<OwnedFd>,
-    news: Receiver<News>,
+    inbox: Inbox,
     clients: Vec<Client>,
     database: Database,
     carrier: Box<dyn Carrier + Send>,
@@ -207,12 +183,10 @@ impl Desk {
 
     /// Takes what the data plane tells. Closed when the server is to end.
     fn hear(&mut self) -> Connection {
-        let mut count = [0; 8];
-        // There may have been nothing to wake up for.
-        let _ = rustix::io::read(&*self.wake_up, &mut count);
+        self.inbox.clear();
         loop {
             let (now, mut events) = (self.now(), Vec::new());
-            match self.news.try_recv() {
+            match self.inbox.next() {
                 Ok(News::Needed { tunnel, packet }) => {
                     self.database.needed(&tunnel, &packet, now, &mut events);
                 }
@@ -232,14 +206,13 @@ impl Desk {
     }
 
     fn now(&self) -> Moment {
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        Moment { elapsed: self.started.elapsed(), wall }
+        Moment::now(self.started)
     }
 
     /// Waits until there is something to do, or a second has passed.
     fn wait(&self) -> io::Result<Ready> {
         let mut polled = vec![
-            PollFd::from_borrowed_fd(self.wake_up.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.inbox.descriptor(), PollFlags::IN),
             PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN),
         ];
         polled.extend(self.clients.iter().map(|client| {

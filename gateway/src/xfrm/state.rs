@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tracing::warn;
 
@@ -39,6 +39,14 @@ pub struct Moment {
     pub elapsed: Duration,
     /// Seconds since 1970, for messages.
     pub wall: u64,
+}
+
+impl Moment {
+    /// This moment, of a process that started then.
+    pub fn now(started: Instant) -> Moment {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        Moment { elapsed: started.elapsed(), wall }
+    }
 }
 
 /// Bounds of the databases.

@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use tracing::{info, warn};
@@ -163,8 +163,7 @@ impl<K: Transport> Mirror<K> {
     }
 
     fn now(&self) -> Moment {
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        Moment { elapsed: self.started.elapsed(), wall }
+        Moment::now(self.started)
     }
 
     /// Has Linux tell its daemons what they wait for. Other events of the databases are Linux's own.

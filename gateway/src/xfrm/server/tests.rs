@@ -1,4 +1,5 @@
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use rustix::net::sockopt::set_socket_timeout;
 use rustix::net::{AddressFamily, SocketAddrUnix, connect, socket_with};
