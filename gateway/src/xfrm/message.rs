@@ -160,6 +160,13 @@ pub struct Lifetimes {
     pub used: [u64; 2],
 }
 
+impl SaInfo {
+    /// Name of the SA.
+    pub fn name(&self) -> SaId {
+        SaId { id: self.id, family: self.family }
+    }
+}
+
 impl Default for Lifetimes {
     fn default() -> Lifetimes {
         Lifetimes { bytes: [u64::MAX; 2], packets: [u64::MAX; 2], added: [0; 2], used: [0; 2] }

@@ -131,7 +131,7 @@ pub struct Database {
 
 impl Key {
     fn of(sa: &Sa) -> Key {
-        Key::named(&SaId { id: sa.info.id, family: sa.info.family })
+        Key::named(&sa.info.name())
     }
 
     fn named(sa: &SaId) -> Key {
@@ -244,7 +244,7 @@ impl Database {
 
     /// Names of all associations.
     pub fn names(&self) -> Vec<SaId> {
-        self.sas.values().map(Entry::name).collect()
+        self.sas.values().map(|entry| entry.sa.info.name()).collect()
     }
 
     /// Use of each association up to now, without its numbers.
@@ -500,7 +500,7 @@ const CAUSE_POLICY: u32 = 64;
 
 fn ae_of(sa: &Sa, flags: u32) -> Ae {
     Ae {
-        sa: SaId { id: sa.info.id, family: sa.info.family },
+        sa: sa.info.name(),
         source: sa.info.source,
         flags,
         reqid: sa.info.reqid,
@@ -553,10 +553,6 @@ impl Entry {
             sa.replay = Some(Replay { sent: sent as u32, received: received as u32, bitmap });
         }
         sa
-    }
-
-    fn name(&self) -> SaId {
-        SaId { id: self.sa.info.id, family: self.sa.info.family }
     }
 
     fn has_esn(&self) -> bool {

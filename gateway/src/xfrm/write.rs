@@ -374,7 +374,7 @@ pub fn policy(header: &Header, policy: &Policy) -> Datagram {
 /// News that an SA was removed.
 pub fn removed_sa(sa: &Sa) -> Datagram {
     alone(&event(kind::DELSA), |writer| {
-        writer.sa_id(&SaId { id: sa.info.id, family: sa.info.family });
+        writer.sa_id(&sa.info.name());
         writer.attribute(attribute::SA, |writer| writer.sa_info(&sa.info));
         writer.sa_attributes(sa, KeyUse::Zeros);
     })
@@ -436,7 +436,7 @@ pub fn acquire(sequence: u32, template: &Template, packet: &Selector, policy: &P
 /// News that the peer of an SA sends from another address or port.
 pub fn mapping(sa: &Sa, source: Address, port: u16) -> Datagram {
     alone(&event(kind::MAPPING), |writer| {
-        writer.sa_id(&SaId { id: sa.info.id, family: sa.info.family });
+        writer.sa_id(&sa.info.name());
         writer.word(sa.info.reqid);
         writer.put(&sa.info.source.0);
         writer.put(&source.0);

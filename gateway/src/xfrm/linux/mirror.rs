@@ -186,7 +186,7 @@ impl<K: Transport> Mirror<K> {
         for object in &listed {
             match object {
                 Request::NewSa(sa) if has_keys(sa) => {
-                    sas.insert(name(sa));
+                    sas.insert(sa.info.name());
                 }
                 Request::UpdatePolicy(policy) => policies.push(PolicyId {
                     selector: policy.info.selector,
@@ -263,7 +263,7 @@ impl<K: Transport> Mirror<K> {
     }
 
     fn told_of(&mut self, sa: Sa) {
-        let id = name(&sa);
+        let id = sa.info.name();
         if let Some(known) = self.database.find(&id) {
             let is_changed = is_changed(known, &sa);
             let is_ours = self.is_disarmed(&sa);
@@ -307,17 +307,17 @@ impl<K: Transport> Mirror<K> {
 
     /// True if Linux cannot send by a known association, or never could.
     fn is_disarmed(&mut self, told: &Sa) -> bool {
-        if !self.disarmed.contains_key(&name(told)) || sent(told) == last(told) {
+        if !self.disarmed.contains_key(&told.info.name()) || sent(told) == last(told) {
             return true;
         }
         // The message may be older than what was asked of Linux since.
-        let now = kernel::sa(&mut self.kernel, name(told), told);
+        let now = kernel::sa(&mut self.kernel, told.info.name(), told);
         now.is_ok_and(|now| sent(&now) == last(&now))
     }
 
     /// Takes an association to send with from Linux. Returns it with its last number; `None` where that is not known.
     fn disarm(&mut self, like: &Sa) -> io::Result<Option<Sa>> {
-        let id = name(like);
+        let id = like.info.name();
         let before = kernel::sa(&mut self.kernel, id, like)?;
         if before.extra_flags.unwrap_or(0) & MAY_WRAP != 0 {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "its numbers may begin again"));
@@ -392,10 +392,6 @@ fn keys(sa: &Sa) -> [&Option<Algorithm>; 3] {
 
 fn unless_gone(error: io::Error) -> io::Result<()> {
     if Errno::from_io_error(&error) == Some(Errno::SRCH) { Ok(()) } else { Err(error) }
-}
-
-fn name(sa: &Sa) -> SaId {
-    SaId { id: sa.info.id, family: sa.info.family }
 }
 
 fn has_keys(sa: &Sa) -> bool {

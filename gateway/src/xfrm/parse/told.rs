@@ -4,7 +4,7 @@ use netlink_packet_core::{NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, NLMSG_OVERRU
 
 use super::{Fields, NetlinkBuffer, Refusal, direction, each, policy_id, request, sa_info};
 use crate::linux::message::HEADER;
-use crate::xfrm::message::{Bound, Header, PolicyId, Request, SaId, attribute, kind};
+use crate::xfrm::message::{Bound, Header, PolicyId, Request, attribute, kind};
 
 /// Bytes of a policy in a message (`xfrm_userpolicy_info`).
 const POLICY: usize = 168;
@@ -75,7 +75,7 @@ fn change(header: &Header, body: &[u8]) -> Result<Option<Request>, Refusal> {
             if bound(fields.byte()?) == Bound::Soft {
                 return Ok(None);
             }
-            Request::DeleteSa(SaId { id: info.id, family: info.family })
+            Request::DeleteSa(info.name())
         }
         // By selector: the number alone is told where the request had the number alone.
         kind::DELPOLICY => {

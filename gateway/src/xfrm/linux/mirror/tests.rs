@@ -59,14 +59,14 @@ impl Linux {
 
     /// A daemon's request that succeeds.
     fn add(&self, sa: &Sa) {
-        self.remove(&name(sa));
+        self.remove(&sa.info.name());
         self.state().sas.push(sa.clone());
         self.event(write::sa(&write::event(kind::NEWSA), sa, KeyUse::Shown));
     }
 
     fn remove(&self, id: &SaId) {
         let mut state = self.state();
-        let Some(place) = state.sas.iter().position(|sa| name(sa) == *id) else { return };
+        let Some(place) = state.sas.iter().position(|sa| sa.info.name() == *id) else { return };
         let sa = state.sas.remove(place);
         state.events.push_back(write::removed_sa(&sa));
     }
@@ -157,7 +157,7 @@ impl Transport for Linux {
             return Ok(());
         }
         let bytes = whole(asked, flags, body);
-        let found = |state: &State, id: &SaId| state.sas.iter().position(|sa| name(sa) == *id);
+        let found = |state: &State, id: &SaId| state.sas.iter().position(|sa| sa.info.name() == *id);
         let done = match parse(&bytes).next() {
             Some((_, Ok(Request::GetSa(id)))) => match found(&state, &id) {
                 None => answer(3),
@@ -190,7 +190,7 @@ impl Transport for Linux {
                     }
                 }
             }
-            Some((_, Ok(Request::Expire(sa, bound)))) => match found(&state, &name(&sa)) {
+            Some((_, Ok(Request::Expire(sa, bound)))) => match found(&state, &sa.info.name()) {
                 None => answer(3),
                 Some(place) => {
                     state.told.push(format!("{bound:?} {:x}", sa.info.id.spi));
@@ -389,7 +389,7 @@ fn what_is_older_than_the_gateway_is_asked_for_anew() {
     scene.settle();
     assert_eq!(scene.carried(), [(0x1001, 0), (0x2001, 0)]);
     // One of the same name later is another one.
-    scene.linux.remove(&name(&sa(0x1000, Direction::In)));
+    scene.linux.remove(&sa(0x1000, Direction::In).info.name());
     scene.linux.add(&sa(0x1000, Direction::In));
     scene.settle();
     assert_eq!(scene.carried(), [(0x1000, 0), (0x1001, 0), (0x2001, 0)]);
@@ -449,7 +449,7 @@ fn events_are_followed() {
     assert_eq!(scene.carried(), [(0x2000, 0), (0x2001, 0), (0x2002, 0)]);
     let third = sa(0x2002, Direction::Out);
     scene.linux.event(write::expire(&write::event(kind::EXPIRE), &third, Bound::Soft));
-    scene.linux.remove(&name(&sa(0x2001, Direction::Out)));
+    scene.linux.remove(&sa(0x2001, Direction::Out).info.name());
     scene.settle();
     assert_eq!(scene.carried(), [(0x2000, 0), (0x2002, 0)]);
     scene.linux.event(write::expire(&write::event(kind::EXPIRE), &third, Bound::Hard));
@@ -490,7 +490,7 @@ fn a_loss_is_made_good_by_a_list() {
     scene.linux.add(&sa(0x2000, Direction::Out));
     scene.linux.add(&sa(0x2001, Direction::Out));
     scene.settle();
-    scene.linux.remove(&name(&sa(0x2000, Direction::Out)));
+    scene.linux.remove(&sa(0x2000, Direction::Out).info.name());
     scene.linux.add(&sa(0x2002, Direction::Out));
     scene.linux.add(&sa(0x1002, Direction::In));
     scene.linux.state().events.clear();
@@ -527,13 +527,13 @@ fn one_that_came_again_goes_on() {
     assert_eq!((scene.carried(), scene.told()), (vec![(0x2000, 0)], vec![]));
     // Moved by a daemon, which copies Linux's numbers.
     let mut moved = scene.linux.state().sas[0].clone();
-    scene.linux.remove(&name(&moved));
+    scene.linux.remove(&moved.info.name());
     moved.info.id.destination = address("192.0.2.3");
     scene.linux.add(&moved);
     scene.settle();
     assert_eq!((scene.carried(), scene.told()), (vec![(0x2000, 0)], vec![]));
     // What has been gone for long is not remembered.
-    scene.linux.remove(&name(&moved));
+    scene.linux.remove(&moved.info.name());
     scene.settle();
     scene.mirror.tick();
     scene.mirror.tick();
@@ -645,7 +645,7 @@ proptest! {
         for step in steps {
             match step {
                 Step::Add(spi, way) => scene.linux.add(&one(spi, way)),
-                Step::Remove(spi, way) => scene.linux.remove(&name(&one(spi, way))),
+                Step::Remove(spi, way) => scene.linux.remove(&one(spi, way).info.name()),
                 Step::Flush => scene.linux.flush(),
                 Step::Lose => {
                     let mut state = scene.linux.state();
@@ -669,7 +669,7 @@ proptest! {
         // Only what is older than the gateway, or was taken before and its numbers are not known.
         for spi in missing {
             let sa = state.sas.iter().find(|sa| sa.info.id.spi == spi).unwrap();
-            let is_older = scene.mirror.older.as_ref().unwrap().contains(&name(sa));
+            let is_older = scene.mirror.older.as_ref().unwrap().contains(&sa.info.name());
             assert!(is_older || sent(sa) == last(sa), "{spi:x}");
         }
     }

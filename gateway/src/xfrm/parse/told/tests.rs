@@ -113,7 +113,7 @@ fn associations_come_and_end() {
         told(&message).next().unwrap().1
     };
     assert_eq!(expired(Bound::Soft), Told::Other);
-    let gone = SaId { id: sa.info.id, family: sa.info.family };
+    let gone = sa.info.name();
     assert_eq!(expired(Bound::Hard), Told::Change(Request::DeleteSa(gone)));
 }
 
