@@ -70,22 +70,29 @@ impl Iterator for Requests<'_> {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let message = NetlinkBuffer::new_checked(self.rest).ok()?;
-            let length = message.length() as usize;
-            let header = Header {
-                kind: message.message_type(),
-                flags: message.flags(),
-                sequence: message.sequence_number(),
-                port: message.port_number(),
-            };
-            let body = self.rest.get(HEADER..length)?;
-            self.rest = self.rest.get(length.next_multiple_of(4)..).unwrap_or(&[]);
+            let (header, body) = split_first(&mut self.rest)?;
             let is_request = header.flags & NLM_F_REQUEST != 0 && header.kind >= kind::NEWSA;
             if is_request || header.kind == kind::SUBSCRIBE {
                 return Some((header, request(&header, body)));
             }
         }
     }
+}
+
+/// Takes the first message off a datagram: its header, and what follows that. `None` if no whole message is left.
+fn split_first<'a>(datagram: &mut &'a [u8]) -> Option<(Header, &'a [u8])> {
+    let bytes = *datagram;
+    let message = NetlinkBuffer::new_checked(bytes).ok()?;
+    let length = message.length() as usize;
+    let header = Header {
+        kind: message.message_type(),
+        flags: message.flags(),
+        sequence: message.sequence_number(),
+        port: message.port_number(),
+    };
+    let body = bytes.get(HEADER..length)?;
+    *datagram = bytes.get(length.next_multiple_of(4)..).unwrap_or(&[]);
+    Some((header, body))
 }
 
 fn request(header: &Header, body: &[u8]) -> Result<Request, Refusal> {

@@ -2,8 +2,7 @@
 
 use netlink_packet_core::{NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, NLMSG_OVERRUN};
 
-use super::{Fields, NetlinkBuffer, Refusal, direction, each, policy_id, request, sa_info};
-use crate::linux::message::HEADER;
+use super::{Fields, Refusal, direction, each, policy_id, request, sa_info, split_first};
 use crate::xfrm::message::{Bound, Header, PolicyId, Request, attribute, kind};
 
 /// Bytes of a policy in a message (`xfrm_userpolicy_info`).
@@ -37,16 +36,7 @@ impl Iterator for Messages<'_> {
     type Item = (u32, Told);
 
     fn next(&mut self) -> Option<(u32, Told)> {
-        let message = NetlinkBuffer::new_checked(self.rest).ok()?;
-        let length = message.length() as usize;
-        let header = Header {
-            kind: message.message_type(),
-            flags: message.flags(),
-            sequence: message.sequence_number(),
-            port: message.port_number(),
-        };
-        let body = self.rest.get(HEADER..length)?;
-        self.rest = self.rest.get(length.next_multiple_of(4)..).unwrap_or(&[]);
+        let (header, body) = split_first(&mut self.rest)?;
         let number = || body.first_chunk().map_or(0, |bytes| i32::from_ne_bytes(*bytes));
         let is_interrupted = header.flags & NLM_F_DUMP_INTR != 0;
         let told = match header.kind {
