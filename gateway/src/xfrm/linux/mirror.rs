@@ -21,8 +21,8 @@ use wire::esp::Direction;
 use super::kernel::{self, Heard, Transport};
 use crate::xfrm::association::Association;
 use crate::xfrm::message::{
-    Ae, Algorithm, Bound, ESN, Group, Header, PolicyId, Replay, ReplayEsn, Request, Sa, SaId, Selector, Used,
-    kind,
+    Ae, Algorithm, Bound, ESN, Group, Header, Policy, PolicyId, Replay, ReplayEsn, Request, Sa, SaId,
+    Selector, Used, kind,
 };
 use crate::xfrm::parse::Refusal;
 use crate::xfrm::server::News;
@@ -188,13 +188,7 @@ impl<K: Transport> Mirror<K> {
                 Request::NewSa(sa) if has_keys(sa) => {
                     sas.insert(sa.info.name());
                 }
-                Request::UpdatePolicy(policy) => policies.push(PolicyId {
-                    selector: policy.info.selector,
-                    index: 0,
-                    direction: policy.info.direction,
-                    mark: policy.mark,
-                    if_id: policy.if_id,
-                }),
+                Request::UpdatePolicy(policy) => policies.push(reference(policy)),
                 _ => {}
             }
         }
@@ -205,13 +199,7 @@ impl<K: Transport> Mirror<K> {
         let gone = self.database.names().into_iter().filter(|name| !sas.contains(name));
         let gone: Vec<Request> = gone.map(Request::DeleteSa).collect();
         let is_listed = |known: &PolicyId| policies.iter().any(|listed| is_same(known, listed));
-        let known = self.database.policies().map(|policy| PolicyId {
-            selector: policy.info.selector,
-            index: 0,
-            direction: policy.info.direction,
-            mark: policy.mark,
-            if_id: policy.if_id,
-        });
+        let known = self.database.policies().map(reference);
         let ended: Vec<PolicyId> = known.filter(|known| !is_listed(known)).collect();
         gone.into_iter().for_each(|change| self.apply(change));
         // New policies before old ones go: an association protects no more meanwhile than either says.
@@ -396,6 +384,17 @@ fn unless_gone(error: io::Error) -> io::Result<()> {
 
 fn has_keys(sa: &Sa) -> bool {
     sa.aead.is_some() || sa.cipher.is_some() || sa.auth.is_some()
+}
+
+/// Reference to a policy by what it is for: Linux's indices are not the databases'.
+fn reference(policy: &Policy) -> PolicyId {
+    PolicyId {
+        selector: policy.info.selector,
+        index: 0,
+        direction: policy.info.direction,
+        mark: policy.mark,
+        if_id: policy.if_id,
+    }
 }
 
 fn is_same(one: &PolicyId, other: &PolicyId) -> bool {
