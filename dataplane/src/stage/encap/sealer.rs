@@ -30,8 +30,6 @@ pub(super) struct Sealer<'t> {
     /// Extended sequence numbers.
     esn: Esn,
     suite: &'static Suite,
-    /// Interface of the tunnel.
-    egress: PortId,
     /// True if it carries all packets of the tunnel, whatever they are.
     carries_all: bool,
     /// Hop of the outer packets, its interface, and the largest packet that it carries.
@@ -81,7 +79,6 @@ impl<'t> Sealer<'t> {
             spi: sa.spi,
             esn: sa.esn,
             suite: sa.transform.suite(),
-            egress,
             carries_all: place + 1 == list.len() && sa.selectors.is_empty(),
             hop,
             interface,
@@ -94,7 +91,7 @@ impl<'t> Sealer<'t> {
     /// True if the association carries the frame's packet, too.
     #[inline(always)]
     pub(super) fn carries<T: Tally>(&self, frame: &Frame, cx: &mut Cx<'_, T>) -> bool {
-        frame.meta.egress == self.egress
+        frame.meta.egress == self.tunnel.interface
             && (self.carries_all || selector::place(frame, self.sa.0, cx) == Ok(self.sa.1))
     }
 
