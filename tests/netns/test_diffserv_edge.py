@@ -156,7 +156,7 @@ def test_an_overload_is_best_effort_s_alone(provider):
         numbers = [number for number, _ in flow]
         assert numbers == sorted(set(numbers)), "none is reordered"
         # The gateway loses none, see below. The backlog of a core, which all namespaces share, may overflow on a busy machine.
-        assert count * 0.98 <= len(numbers) <= count
+        assert count * 0.9 <= len(numbers) <= count
     assert {dscp for _, dscp in voice} == {EF}
     assert {dscp for _, dscp in gold} <= {AF11, AF12}
     # They said EF, which is no colour.
