@@ -194,22 +194,22 @@ impl Inbound {
         self.life.check(&self.sequence.used, now)
     }
 
-    /// True for the packet with the highest number so far.
-    #[inline]
-    pub(crate) fn is_latest(&self, number: u64) -> bool {
-        self.window.top() == number
-    }
-
     /// True if there is a bound of its use, which any packet may reach.
     #[inline]
     pub(crate) fn is_bound(&self) -> bool {
         self.life.is_bound()
     }
 
-    /// Takes the number of a packet in whose ICV is right.
+    /// Takes in the number of a packet whose ICV is right. True if it is the highest so far.
     #[inline]
-    pub(crate) fn accept(&mut self, number: u64) {
+    pub(crate) fn accept(&mut self, number: u64) -> bool {
         self.window.accept(number);
+        self.window.top() == number
+    }
+
+    /// Notes the highest number accepted, for whoever comes after this shard.
+    #[inline]
+    pub(crate) fn note_accepted(&self) {
         self.sequence.note(self.window.top());
     }
 

@@ -26,6 +26,7 @@ pub const FAR: Mac = NOBODY;
 pub const STAND_IN: usize = HEADER_LEN;
 
 /// Stand-in of a received packet; `None` if it is no IP packet.
+#[inline]
 pub fn received(packet: &[u8]) -> Option<[u8; STAND_IN]> {
     stand_in(NEAR, FAR, packet)
 }
@@ -35,6 +36,7 @@ pub fn originated(packet: &[u8]) -> Option<[u8; STAND_IN]> {
     stand_in(FAR, NEAR, packet)
 }
 
+#[inline(always)]
 fn stand_in(destination: Mac, source: Mac, packet: &[u8]) -> Option<[u8; STAND_IN]> {
     let EtherType(kind) = match packet.first()? >> 4 {
         4 => EtherType::IPV4,

@@ -109,6 +109,8 @@ pub(crate) struct Life {
     told: Option<Bound>,
     /// Tells its bounds from others.
     name: u64,
+    /// True if there is a bound of any kind.
+    is_bound: bool,
 }
 
 /// Bound of a lifetime.
@@ -138,7 +140,8 @@ impl Life {
     pub(super) fn new(soft: Lifetime, hard: Lifetime) -> Life {
         let bounds = |of: Lifetime| (of.bytes, of.packets, of.time.map(|time| time.0));
         let name = FixedState::default().hash_one((bounds(soft), bounds(hard)));
-        Life { soft, hard, is_spent: false, told: None, name }
+        let is_bound = (soft, hard) != (Lifetime::UNBOUNDED, Lifetime::UNBOUNDED);
+        Life { soft, hard, is_spent: false, told: None, name, is_bound }
     }
 
     /// Takes over what has come of the same bounds.
@@ -200,8 +203,9 @@ impl Life {
     }
 
     /// True if there is a bound of any kind.
+    #[inline]
     pub(super) fn is_bound(&self) -> bool {
-        (self.soft, self.hard) != (Lifetime::UNBOUNDED, Lifetime::UNBOUNDED)
+        self.is_bound
     }
 }
 

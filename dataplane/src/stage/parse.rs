@@ -173,13 +173,20 @@ fn own(bytes: &[u8], meta: &mut Meta, tables: &Tables) -> Result<Carried, Reason
     Ok(Carried::LinkControl)
 }
 
-/// Reads a packet that came out of the tunnel whose interface is `interface`, behind a link-layer header of 14 bytes, as if it were
-/// fresh from that interface. Control traffic of a link has no business in a tunnel.
-pub(super) fn inner(frame: &mut Frame, interface: PortId, tables: &Tables) -> Result<(), Reason> {
+/// Reads an IP packet of that version, behind a link-layer header of 14 bytes, as if it were fresh from the interface. Control traffic of a
+/// link has no business here.
+#[inline(always)]
+pub(super) fn packet(frame: &mut Frame, interface: PortId, family: Family) -> Result<(), Reason> {
     let (bytes, meta) = frame.view();
-    meta.ingress = interface;
+    (meta.ingress, meta.network) = (interface, 14);
     (meta.flags, meta.part, meta.tcp_flags, meta.sport, meta.dport) = (0, Part::Whole, 0, 0, 0);
-    match link(bytes, meta, tables)? {
+    let packet = bytes.get(14..).unwrap_or_default();
+    let carried = match family {
+        Family::V4 if plain4(packet, meta)? => Carried::Packet,
+        Family::V4 => v4(packet, meta)?,
+        _ => v6(packet, meta)?,
+    };
+    match carried {
         Carried::Packet => Ok(()),
         Carried::LinkControl => Err(Reason::LinkLocal),
     }

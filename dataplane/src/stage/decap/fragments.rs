@@ -10,7 +10,6 @@ use crate::sa::{Congestion, Fragment, Whole};
 use crate::stage::parse;
 use crate::stage::track::datagram;
 use crate::stage::{Cx, Step};
-use crate::tables::Tables;
 use crate::verdict::Reason;
 
 /// Bits of the DS field that say that congestion was experienced.
@@ -66,11 +65,11 @@ pub(super) fn take<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<()
     cx.tally.instructions(40 + whole.payload.len() as u32 / 2);
     cx.tally.read(Region::FragmentTable, 0, whole.payload.len() as u32);
     cx.tally.write(Region::Frame, 0, whole.payload.len() as u32);
-    fill(frame, &whole, cx.tables).map_err(Step::Drop)
+    fill(frame, &whole).map_err(Step::Drop)
 }
 
 /// Puts the whole packet into the frame, without tags, and reads it anew.
-fn fill(frame: &mut Frame, whole: &Whole<'_>, tables: &Tables) -> Result<(), Reason> {
+fn fill(frame: &mut Frame, whole: &Whole<'_>) -> Result<(), Reason> {
     let Whole { header, protocol, payload, congestion } = whole;
     let (interface, family) = (frame.meta.ingress, frame.meta.family);
     let ends: [u8; 12] = *frame.bytes().first_chunk().ok_or(Reason::TunnelFragment)?;
@@ -97,7 +96,7 @@ fn fill(frame: &mut Frame, whole: &Whole<'_>, tables: &Tables) -> Result<(), Rea
         let field = header.view().ds_field();
         header.set_congestion(marked(field, *congestion));
     }
-    parse::inner(frame, interface, tables)
+    parse::packet(frame, interface, family)
 }
 
 fn marked(field: u8, congestion: Congestion) -> u8 {

@@ -6,7 +6,8 @@ use wire::esp::{Front, Udp};
 use wire::header::Protocol;
 use wire::{Family, Frame, Part, icmpv6, ipv4, ipv6, tcp, udp};
 
-use crate::stage::{Cx, header};
+use crate::stage::header;
+use crate::tables::Tunnel;
 use crate::verdict::Reason;
 
 /// Moves the packet's headers to what ESP has carried, which begins at `start` and is of that protocol, and takes off what is in front of
@@ -30,17 +31,16 @@ pub(super) fn join<T: Tally>(
     Ok(())
 }
 
-/// Refuses a packet that does not go between the ends of the tunnel of that number. In UDP, where a NAT may have changed addresses on the
+/// Refuses a packet that does not go between the ends of the tunnel. In UDP, where a NAT may have changed addresses on the
 /// way, its checksum is made anew (RFC 3948, section 3.1.2): the integrity check has been right.
-pub(super) fn check<T: Tally>(frame: &mut Frame, tunnel: u16, cx: &mut Cx<'_, T>) -> Result<(), Reason> {
-    let tunnel = cx.tables.tunnels.list.get(usize::from(tunnel)).ok_or(Reason::SpiUnknown)?;
-    cx.tally.instructions(8);
+pub(super) fn check<T: Tally>(frame: &mut Frame, tunnel: &Tunnel, tally: &mut T) -> Result<(), Reason> {
+    tally.instructions(8);
     let (source, destination) = header::addresses(frame);
     if (Some(source), destination) != (tunnel.remote, tunnel.local) {
         return Err(Reason::TunnelSelector);
     }
     if tunnel.udp == Udp::Yes {
-        sum_anew(frame, cx.tally);
+        sum_anew(frame, tally);
     }
     Ok(())
 }
