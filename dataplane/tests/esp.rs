@@ -336,6 +336,58 @@ fn what_is_sealed_and_opened_together_is_as_one_after_another() {
     }
 }
 
+/// The hub of three sites: packets for both others by turns, one of whose associations ends by its use; some are too large.
+#[test]
+fn packets_for_several_peers_are_sealed_together_as_one_after_another() {
+    let mut random = Random::new(37);
+    let mut met = HashSet::new();
+    for (suite, len) in [("aes128-gcm", 20), ("aes128-cbc+hmac-sha1-96", 16)] {
+        let (algorithm, auth) = suite.split_once('+').unwrap_or((suite, ""));
+        let sa = |direction: &str, spi: u32, first: u8| {
+            let key = |len: u8| (first..first + len).map(|byte| format!("{byte:02x}")).collect::<String>();
+            let auth = match auth {
+                "" => String::new(),
+                auth => format!("auth = \"{auth}\"\nauth-key = \"{}\"\n", key(20)),
+            };
+            format!(
+                "[[interface.third.esp.sa]]\ndirection = \"{direction}\"\nspi = {spi}\n\
+                 algorithm = \"{algorithm}\"\nkey = \"{}\"\n{auth}",
+                key(len)
+            )
+        };
+        let more = format!(
+            "[interface.third]\nzone = \"vpn\"\n[interface.third.esp]\nlocal = \"192.0.2.1\"\nremote = \"192.0.2.3\"\n\
+             {}{}hard = {{ packets = 200 }}\n\
+             [[route]]\nto = \"10.3.0.0/16\"\ninterface = \"third\"\n\
+             [[route]]\nto = \"2001:db8:3::/48\"\ninterface = \"third\"\n",
+            sa("in", 0x2001, 0x80),
+            sa("out", 0x2000, 0xa0)
+        );
+        let hub = site(1, 2, Outer::V4, "") + &more;
+        let mut hubs = [Way::Run, Way::Step].map(|way| Gateway::new(&hub, way));
+        for _ in 0..30 {
+            let clear: Vec<Vec<u8>> = (0..random.below(64) + 1)
+                .map(|_| {
+                    let to = 2 + random.below(2) as u8;
+                    let least = if random.below(20) == 0 { 1_150 } else { 0 };
+                    packet(1, to, least + random.below(300) as usize, &mut random)
+                })
+                .collect();
+            let [run, step] = hubs.each_mut().map(|hub| through(hub, LAN, &clear));
+            assert_eq!(run, step);
+            met.extend(run.ended.into_iter().map(|(_, verdict)| verdict.to_string()));
+            met.extend(run.sent.into_iter().filter_map(|sent| Some(sent.verdict?.to_string())));
+        }
+        let [run, step] = hubs.each_ref().map(|hub| hub.shard.sas.views(START));
+        assert_eq!(run, step);
+    }
+    for verdict in
+        [Verdict::Dropped(Reason::SaExpired), Verdict::Answered(Reason::PacketTooBig), Verdict::Forwarded]
+    {
+        assert!(met.contains(&verdict.to_string()), "{met:?}");
+    }
+}
+
 /// A number used twice under one key would give the key's stream away.
 #[test]
 fn numbers_and_windows_outlive_a_reload_as_long_as_the_key_stays() {

@@ -8,9 +8,10 @@
 //! no others. One that is too large is fragmented behind `encap`.
 //!
 //! Sequence numbers go in the order of frames. So `run` seals up to the first packet that may take numbers as it leaves (one to be
-//! answered or fragmented, or with another beside it), and leaves those behind it for then. Packets in a row under one security association
-//! are sealed together, and what they have in common is found once.
+//! answered or fragmented, or with another beside it), and leaves those behind it for then. Packets of one security association are sealed
+//! together, wherever they are in a group of some, and what they have in common is found once.
 
+use arrayvec::ArrayVec;
 use policy::model::FragmentWhen;
 use tally::Tally;
 use wire::Frame;
@@ -30,6 +31,15 @@ mod sealer;
 
 pub(crate) use keepalive::keepalive;
 use sealer::Sealer;
+
+/// Packets that are sealed together, at most.
+const GROUP: usize = 16;
+
+/// Security associations that are known at once, at most.
+const SEALERS: usize = 2 * GROUP;
+
+/// Place of no sealer.
+const NO_SEALER: u8 = u8::MAX;
 
 /// The stage.
 #[derive(Clone, Copy, Debug, Default)]
@@ -152,21 +162,33 @@ fn seal<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Reason> {
 }
 
 /// Encrypts many frames' packets as [`seal`] would one after another.
-fn seal_together<T: Tally>(mut frames: &mut [Frame], cx: &mut Cx<'_, T>) {
-    while let Some(first) = frames.iter().position(Encap::takes) {
-        let rest = &mut frames[first..];
-        frames = match Sealer::of(&rest[0], cx) {
-            Ok(sealer) => {
-                let is_others = |frame: &Frame| Encap::takes(frame) && !sealer.carries(frame, cx);
-                let end = rest.iter().position(is_others).unwrap_or(rest.len());
-                let (own, others) = rest.split_at_mut(end);
-                sealer.seal_all(own, cx);
-                others
+fn seal_together<T: Tally>(frames: &mut [Frame], cx: &mut Cx<'_, T>) {
+    let mut sealers = ArrayVec::<Sealer<'_>, SEALERS>::new();
+    for group in frames.chunks_mut(GROUP) {
+        if sealers.len() + group.len() > sealers.capacity() {
+            sealers.clear();
+        }
+        // Places of the frames' sealers.
+        let mut of = [NO_SEALER; GROUP];
+        for (frame, of) in group.iter_mut().zip(&mut of).filter(|(frame, _)| Encap::takes(frame)) {
+            let known = sealers.iter().rposition(|sealer| sealer.carries(frame, cx));
+            let place = known.unwrap_or(sealers.len());
+            if known.is_none() {
+                match Sealer::of(frame, cx) {
+                    Ok(sealer) => sealers.push(sealer),
+                    Err(reason) => {
+                        Step::Drop(reason).settle(frame);
+                        continue;
+                    }
+                }
             }
-            Err(reason) => {
-                Step::Drop(reason).settle(&mut rest[0]);
-                &mut rest[1..]
+            *of = place as u8;
+        }
+        for (sealer, place) in sealers.iter().zip(0..) {
+            let carries = of.map(|of| of == place);
+            if carries.contains(&true) {
+                sealer.seal_all(group, carries, cx);
             }
-        };
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Packets in a row under one security association. All that they have in common is found once.
+//! Packets that leave under one security association. All that they have in common is found once.
 
 use arrayvec::ArrayVec;
 use esp::format::{self, Layout};
@@ -9,17 +9,14 @@ use wire::esp::{Esn, Front, HEADER_LEN, HeaderMut, Mode, Suite};
 use wire::header::Protocol;
 use wire::{Family, Frame, Nanos, PortId};
 
-use super::Encap;
+use super::GROUP;
 use super::head::{self, DontFragment, Head, LINK, Varying};
 use crate::flag;
 use crate::hop::Hop;
 use crate::sa::{Outbound, SA_BYTES, Way};
-use crate::stage::{Cx, Stage, Step, cipher, header, link, selector, underlay};
+use crate::stage::{Cx, Step, cipher, header, link, selector, underlay};
 use crate::tables::Tunnel;
 use crate::verdict::Reason;
-
-/// Packets that are sealed together, at most.
-const GROUP: usize = 16;
 
 /// One security association, and the way of its packets.
 pub(super) struct Sealer<'t> {
@@ -106,31 +103,34 @@ impl<'t> Sealer<'t> {
         self.finish(&job, frame, cx)
     }
 
-    /// The same for each of the frames that `encap` takes; those that cannot leave are dropped.
-    pub(super) fn seal_all<T: Tally>(&self, frames: &mut [Frame], cx: &mut Cx<'_, T>) {
-        for frames in frames.chunks_mut(GROUP) {
-            let mut jobs = [const { None::<Job> }; GROUP];
-            for (frame, job) in frames.iter_mut().zip(&mut jobs) {
-                if Encap::takes(frame) {
-                    *job = keep(self.plan(frame, cx), frame);
-                }
+    /// The same for those of a group's frames that it carries; those that cannot leave are dropped.
+    pub(super) fn seal_all<T: Tally>(
+        &self,
+        frames: &mut [Frame],
+        carries: [bool; GROUP],
+        cx: &mut Cx<'_, T>,
+    ) {
+        let mut jobs = [const { None::<Job> }; GROUP];
+        for ((frame, job), carries) in frames.iter_mut().zip(&mut jobs).zip(carries) {
+            if carries {
+                *job = keep(self.plan(frame, cx), frame);
             }
-            self.admit(frames, &mut jobs, cx);
-            for (frame, job) in frames.iter_mut().zip(&mut jobs) {
-                let Some(planned) = job else { continue };
-                if keep(self.lay_out(planned, frame, cx.tally), frame).is_none() {
-                    *job = None;
-                }
+        }
+        self.admit(frames, &mut jobs, cx);
+        for (frame, job) in frames.iter_mut().zip(&mut jobs) {
+            let Some(planned) = job else { continue };
+            if keep(self.lay_out(planned, frame, cx.tally), frame).is_none() {
+                *job = None;
             }
-            if let Some(sa) = self.association(cx) {
-                let sealed = frames.iter_mut().zip(&jobs);
-                let packets = sealed.filter_map(|(frame, job)| self.packet(job.as_ref()?, frame));
-                sa.transform.seal_many(&mut packets.collect::<ArrayVec<_, GROUP>>());
-            }
-            for (frame, job) in frames.iter_mut().zip(&jobs) {
-                if let Some(job) = job {
-                    keep(self.finish(job, frame, cx), frame);
-                }
+        }
+        if let Some(sa) = self.association(cx) {
+            let sealed = frames.iter_mut().zip(&jobs);
+            let packets = sealed.filter_map(|(frame, job)| self.packet(job.as_ref()?, frame));
+            sa.transform.seal_many(&mut packets.collect::<ArrayVec<_, GROUP>>());
+        }
+        for (frame, job) in frames.iter_mut().zip(&jobs) {
+            if let Some(job) = job {
+                keep(self.finish(job, frame, cx), frame);
             }
         }
     }
