@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gateway::xfrm::association::Association;
-use gateway::xfrm::message::{Header, Request, SaFilter, Selector, kind};
+use gateway::xfrm::message::{Header, Request, SaFilter, kind};
 use gateway::xfrm::parse::told::told;
 use gateway::xfrm::parse::{Refusal, parse};
-use gateway::xfrm::state::{Answer, Carrier, Database, Limits, Moment, Usage};
+use gateway::xfrm::state::{Answer, Carrier, Database, Limits, Moment, Protected, Usage};
 use gateway::xfrm::write::{self, KeyUse};
 use libfuzzer_sys::fuzz_target;
 
@@ -26,7 +26,7 @@ const LIMITS: Limits = Limits { sas: 16, policies: 8 };
 struct Carried(BTreeSet<(IpAddr, u32)>);
 
 impl Carrier for Carried {
-    fn add(&mut self, association: &Arc<Association>, _: &[Selector]) -> Result<(), Refusal> {
+    fn add(&mut self, association: &Arc<Association>, _: &Protected) -> Result<(), Refusal> {
         assert!(self.0.insert((association.destination, association.spi)), "added twice");
         Ok(())
     }
@@ -35,9 +35,9 @@ impl Carrier for Carried {
         &mut self,
         old: &Association,
         new: &Arc<Association>,
-        protected: &[Selector],
+        protected: &Protected,
     ) -> Result<(), Refusal> {
-        assert!(protected.len() <= LIMITS.policies);
+        assert!(protected.packets.len() <= LIMITS.policies);
         assert_eq!((old.destination, old.spi), (new.destination, new.spi));
         assert!(self.0.contains(&(new.destination, new.spi)));
         Ok(())

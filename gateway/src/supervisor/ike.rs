@@ -152,7 +152,7 @@ fn refuse(association: &Association, fit: &Fit<'_>) -> Result<(), Refusal> {
 fn selectors(carriage: &Carriage, direction: Direction) -> Result<Vec<Selector>, Refusal> {
     let asked = match &carriage.association.selector {
         Some(own) => std::slice::from_ref(own),
-        None => &carriage.protected[..],
+        None => &carriage.protected.packets[..],
     };
     let all: Vec<Selector> = asked.iter().filter_map(|one| selector::of(one, direction)).collect();
     if all.len() < asked.len() {
@@ -202,7 +202,7 @@ impl Supervisor {
 
     fn take_up(&mut self, carriage: Carriage) -> Result<(), Refusal> {
         let bound = self.bind(&carriage)?;
-        if bound.is_none() {
+        if bound.is_none() && !carriage.protected.stands_by {
             let Association { spi, source, destination, reqid, if_id, .. } = &*carriage.association;
             warn!(spi, %source, %destination, reqid, if_id, "no tunnel of the policy is for this SA of an IKE daemon: it is kept in reserve");
         }
@@ -210,13 +210,16 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Gives an association to the tunnel that it is for, and workers; returns none where there is no such tunnel.
+    /// Gives an association to the tunnel that it is for, and workers; returns none where there is no such tunnel, and where it is to stand by.
     fn bind(&mut self, carriage: &Carriage) -> Result<Option<Bound>, Refusal> {
         let policy = Arc::clone(&self.reload.effective);
         let Some(fit) = fit(&policy.policy, &carriage.association) else { return Ok(None) };
         let sa = self.addition(carriage, &fit)?;
         if self.added.have_key_of(&sa) || self.daemons.have_key_of(&sa) {
             return Err(refusal(&SaError::SameKey));
+        }
+        if carriage.protected.stands_by {
+            return Ok(None);
         }
         let known = sa.known();
         let Association { numbers, spi, .. } = &*carriage.association;
@@ -296,6 +299,7 @@ impl Supervisor {
         let fit = fit(&policy.policy, &carriage.association);
         let before = self.daemons.list.get(place).and_then(|held| held.bound.as_ref());
         let same = fit.filter(|fit| before.is_some_and(|bound| bound.tunnel == fit.interface.name));
+        let same = same.filter(|_| !carriage.protected.stands_by);
         let bound = match same {
             Some(fit) => {
                 let sa = self.addition(&carriage, &fit)?;

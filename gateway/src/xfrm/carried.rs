@@ -11,9 +11,9 @@ use wire::esp::Direction;
 
 use super::association::{Association, Numbers};
 use super::linux::mirror::Plane;
-use super::message::{AF_INET, AF_INET6, ESP, Errno, Id, SaId, Selector};
+use super::message::{AF_INET, AF_INET6, ESP, Errno, Id, SaId};
 use super::parse::Refusal;
-use super::state::{Carrier, Usage};
+use super::state::{Carrier, Protected, Usage};
 use crate::event::Event;
 
 /// Time for which the supervisor is waited for.
@@ -74,8 +74,8 @@ pub struct TunnelFor {
 pub struct Carriage {
     /// The association.
     pub association: Arc<Association>,
-    /// Packets that policies say it protects; any where there are none.
-    pub protected: Vec<Selector>,
+    /// Protection by it, as policies say.
+    pub protected: Protected,
     /// Use by workers, once a tunnel has it.
     pub counts: Arc<OnceLock<Counts>>,
 }
@@ -148,10 +148,10 @@ impl Carried {
 }
 
 impl Carrier for Carried {
-    fn add(&mut self, association: &Arc<Association>, protected: &[Selector]) -> Result<(), Refusal> {
+    fn add(&mut self, association: &Arc<Association>, protected: &Protected) -> Result<(), Refusal> {
         let name = Name::of(association);
         let counts = Arc::<OnceLock<Counts>>::default();
-        let (association, protected) = (Arc::clone(association), protected.to_vec());
+        let (association, protected) = (Arc::clone(association), protected.clone());
         let carriage = Carriage { association, protected, counts: Arc::clone(&counts) };
         if let Err(refusal) = self.ask(ChangeKind::Add(carriage)) {
             if refusal.errno == Errno::BUSY {
@@ -169,11 +169,11 @@ impl Carrier for Carried {
         &mut self,
         old: &Association,
         new: &Arc<Association>,
-        protected: &[Selector],
+        protected: &Protected,
     ) -> Result<(), Refusal> {
         let name = Name::of(old);
         let counts = self.uses.get(&name).map(|used| Arc::clone(&used.counts)).unwrap_or_default();
-        let carriage = Carriage { association: Arc::clone(new), protected: protected.to_vec(), counts };
+        let carriage = Carriage { association: Arc::clone(new), protected: protected.clone(), counts };
         self.ask(ChangeKind::Change(name, carriage))
     }
 

@@ -14,7 +14,7 @@ use tracing::warn;
 use super::association::{Association, Unsupported};
 use super::message::{
     Address, Ae, AllocSpi, ESN, ESP, Errno, Group, Header, Policy, Replay, ReplayEsn, Request, Sa, SaFilter,
-    SaId, Selector, Thresholds, Used, kind, same_prefix,
+    SaId, Thresholds, Used, kind, same_prefix,
 };
 use super::parse::Refusal;
 use super::write::{self, Datagram, KeyUse, Writer};
@@ -23,7 +23,7 @@ mod carrier;
 mod expire;
 mod policy;
 
-pub use carrier::{Carrier, Usage};
+pub use carrier::{Carrier, Protected, Usage};
 use policy::{Policies, Protecting};
 
 /// Seconds for which an allocated SPI is kept without keys (`net.core.xfrm_acq_expires` of charon).
@@ -111,8 +111,8 @@ struct Entry {
     sa: Sa,
     /// In words of the data plane; none while only the SPI is allocated.
     carried: Option<Arc<Association>>,
-    /// Packets that policies say it protects, as the data plane was told last.
-    protected: Vec<Selector>,
+    /// Protection by it, as the data plane was told last.
+    protected: Protected,
     added: Duration,
     /// The daemon has been told that the soft bound is reached.
     soft: bool,
@@ -331,7 +331,7 @@ impl Database {
         sa.info.id.spi = spi;
         sa.info.used = Used { added: now.wall, ..Used::default() };
         let message = write::sa(&write::answer_to(header, kind::NEWSA), &sa, KeyUse::Zeros);
-        self.sas.insert(Key::of(&sa), Entry::new(sa, None, Vec::new(), now));
+        self.sas.insert(Key::of(&sa), Entry::new(sa, None, Protected::default(), now));
         Ok(message)
     }
 
@@ -357,7 +357,7 @@ impl Database {
         }
         self.have_room()?;
         let association = Arc::new(Association::of(&sa)?);
-        let protected = self.policies.protected_by(&association);
+        let protected = self.policies.protected_by(&association).unwrap_or_default();
         carrier.add(&association, &protected)?;
         self.put(kind::NEWSA, Entry::new(sa, Some(association), protected, now), now, events);
         Ok(())
@@ -377,13 +377,24 @@ impl Database {
     /// Tells the data plane of the packets that associations protect since policies have changed. An association that some policy was for stays
     /// with what the last one said: it never protects more for the lack of one.
     fn protect(&mut self, protecting: &[Protecting], carrier: &mut dyn Carrier) {
+        // One that is to stand by goes on until the one in its place is in force.
+        for stands_by in [false, true] {
+            self.protect_where(stands_by, protecting, carrier);
+        }
+    }
+
+    /// The same for associations that are to stand by, or are not.
+    fn protect_where(&mut self, stands_by: bool, protecting: &[Protecting], carrier: &mut dyn Carrier) {
         for entry in self.sas.values_mut() {
             let Some(association) = &entry.carried else { continue };
-            if !protecting.iter().any(|policy| policy.is_for(association)) {
+            if !protecting.iter().any(|policy| policy.is_for_one_like(association)) {
                 continue;
             }
-            let protected = self.policies.protected_by(association);
-            if protected.is_empty() || protected == entry.protected {
+            let Some(mut protected) = self.policies.protected_by(association) else { continue };
+            if protected.packets.is_empty() {
+                protected.packets.clone_from(&entry.protected.packets);
+            }
+            if protected.stands_by != stands_by || protected == entry.protected {
                 continue;
             }
             match carrier.change(association, association, &protected) {
@@ -418,7 +429,7 @@ impl Database {
         let entry = self.sas.get_mut(&Key::of(&sa)).ok_or_else(no_such_sa)?;
         let association = Arc::new(Association::of(&sa)?);
         let Some(old) = &entry.carried else {
-            let protected = self.policies.protected_by(&association);
+            let protected = self.policies.protected_by(&association).unwrap_or_default();
             carrier.add(&association, &protected)?;
             self.put(kind::UPDSA, Entry::new(sa, Some(association), protected, now), now, events);
             return Ok(());
@@ -521,7 +532,7 @@ fn removed(entry: &Entry, now: Moment, carrier: &mut dyn Carrier) -> Event {
 }
 
 impl Entry {
-    fn new(sa: Sa, carried: Option<Arc<Association>>, protected: Vec<Selector>, now: Moment) -> Entry {
+    fn new(sa: Sa, carried: Option<Arc<Association>>, protected: Protected, now: Moment) -> Entry {
         Entry { sa, carried, protected, added: now.elapsed, soft: false }
     }
 

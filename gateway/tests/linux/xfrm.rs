@@ -12,7 +12,7 @@ use gateway::xfrm::linux::mirror::{Mirror, Plane};
 use gateway::xfrm::message::{AF_INET, Selector};
 use gateway::xfrm::parse::Refusal;
 use gateway::xfrm::server::News;
-use gateway::xfrm::state::{Carrier, Limits, Usage};
+use gateway::xfrm::state::{Carrier, Limits, Protected, Usage};
 use policy::model::Binding;
 use wire::esp::Direction;
 
@@ -32,8 +32,12 @@ impl Noted {
 }
 
 impl Carrier for Noted {
-    fn add(&mut self, association: &Arc<Association>, protected: &[Selector]) -> Result<(), Refusal> {
-        self.carried.lock().unwrap().push((association.spi, association.numbers.sent, protected.len()));
+    fn add(&mut self, association: &Arc<Association>, protected: &Protected) -> Result<(), Refusal> {
+        self.carried.lock().unwrap().push((
+            association.spi,
+            association.numbers.sent,
+            protected.packets.len(),
+        ));
         Ok(())
     }
 
@@ -41,11 +45,11 @@ impl Carrier for Noted {
         &mut self,
         _: &Association,
         new: &Arc<Association>,
-        protected: &[Selector],
+        protected: &Protected,
     ) -> Result<(), Refusal> {
         let mut carried = self.carried.lock().unwrap();
         let own = carried.iter_mut().find(|own| own.0 == new.spi).unwrap();
-        own.2 = protected.len();
+        own.2 = protected.packets.len();
         Ok(())
     }
 

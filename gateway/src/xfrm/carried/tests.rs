@@ -37,7 +37,7 @@ fn use_is_counted_from_the_associations_beginning() {
     });
     let association = association();
     assert_eq!(carried.usage(&association), Usage::default());
-    carried.add(&association, &[]).unwrap();
+    carried.add(&association, &Protected::default()).unwrap();
     let usage = carried.usage(&association);
     assert_eq!((usage.packets, usage.since_first, usage.since_last), (0, None, None));
     assert_eq!(usage.numbers, Numbers { sent: 5, received: 0 });
@@ -70,11 +70,11 @@ fn first_and_last_use_are_the_looks_that_found_packets() {
 fn refusals_and_the_end_of_the_gateway_are_passed_on() {
     let association = association();
     let mut refusing = supervised(|_| Err(Refusal::new(Errno::NOBUFS, "no room")));
-    assert_eq!(refusing.add(&association, &[]).unwrap_err().errno, Errno::NOBUFS);
+    assert_eq!(refusing.add(&association, &Protected::default()).unwrap_err().errno, Errno::NOBUFS);
     assert_eq!(refusing.usage(&association), Usage::default());
     let (sender, events) = channel();
     drop(events);
     let mut alone = Carried::new(sender);
-    assert_eq!(alone.add(&association, &[]).unwrap_err().errno, Errno::CONNRESET);
+    assert_eq!(alone.add(&association, &Protected::default()).unwrap_err().errno, Errno::CONNRESET);
     alone.remove(&association);
 }

@@ -6,18 +6,18 @@ use rustix::net::{AddressFamily, SocketAddrUnix, connect, socket_with};
 
 use super::super::association::Association;
 use super::super::parse::tests::bytes_of;
-use super::super::state::Usage;
+use super::super::state::{Protected, Usage};
 use super::*;
 
 /// Data plane without packets.
 struct Kept;
 
 impl Carrier for Kept {
-    fn add(&mut self, _: &Arc<Association>, _: &[Selector]) -> Result<(), Refusal> {
+    fn add(&mut self, _: &Arc<Association>, _: &Protected) -> Result<(), Refusal> {
         Ok(())
     }
 
-    fn change(&mut self, _: &Association, _: &Arc<Association>, _: &[Selector]) -> Result<(), Refusal> {
+    fn change(&mut self, _: &Association, _: &Arc<Association>, _: &Protected) -> Result<(), Refusal> {
         Ok(())
     }
 

@@ -11,11 +11,11 @@ use crate::xfrm::parse::Refusal;
 ///
 /// A method returns when the data plane does as told: only then is the daemon answered, and lets its peer send.
 pub trait Carrier {
-    /// Puts an association in force, for the packets that policies say it protects; for any where there are none.
+    /// Puts an association in force as policies say.
     ///
     /// # Errors
     /// A tunnel for it that cannot have it, or no room.
-    fn add(&mut self, association: &Arc<Association>, protected: &[Selector]) -> Result<(), Refusal>;
+    fn add(&mut self, association: &Arc<Association>, protected: &Protected) -> Result<(), Refusal>;
 
     /// Changes ends, bounds or packets of an association, whose keys and numbers stay.
     ///
@@ -25,7 +25,7 @@ pub trait Carrier {
         &mut self,
         old: &Association,
         new: &Arc<Association>,
-        protected: &[Selector],
+        protected: &Protected,
     ) -> Result<(), Refusal>;
 
     /// Takes an association out of force.
@@ -33,6 +33,16 @@ pub trait Carrier {
 
     /// Returns the use of an association so far.
     fn usage(&mut self, association: &Association) -> Usage;
+}
+
+/// Protection by an association, as policies say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Protected {
+    /// Packets that it may protect; any where there are none.
+    pub packets: Vec<Selector>,
+    /// True while the policies that ask for one like it name another one by its SPI, and none leaves it open: it protects nothing yet. A
+    /// daemon that answers a rekeying adds an outbound association before its peer can receive by it.
+    pub stands_by: bool,
 }
 
 /// Use of an association so far, as the data plane counts it.

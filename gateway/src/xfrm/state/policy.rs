@@ -5,11 +5,13 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use policy::model::Binding;
+use wire::esp::Mode;
 
-use super::{Event, Moment};
+use super::{Event, Moment, Protected};
 use crate::xfrm::association::Association;
 use crate::xfrm::message::{
     Address, ESP, Errno, Group, Mark, Policy, PolicyDirection, PolicyId, Selector, Template, kind,
+    same_prefix,
 };
 use crate::xfrm::parse::Refusal;
 use crate::xfrm::write;
@@ -23,11 +25,15 @@ const ACQUIRE: Duration = Duration::from_secs(30);
 /// Selectors of one association, at most: further policies protect nothing by it.
 const SELECTORS: usize = 256;
 
+/// Transport mode (`XFRM_MODE_TRANSPORT`).
+const TRANSPORT: u8 = 0;
+
 /// Association that a policy asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Protecting {
     template: Template,
     if_id: u32,
+    selector: Selector,
 }
 
 impl Protecting {
@@ -35,29 +41,53 @@ impl Protecting {
     pub(super) fn of(policy: &Policy) -> Vec<Protecting> {
         let if_id = policy.if_id.unwrap_or(0);
         let of_esp = policy.templates.iter().filter(|template| template.id.protocol == ESP);
-        of_esp.map(|template| Protecting { template: *template, if_id }).collect()
+        let selector = policy.info.selector;
+        of_esp.map(|template| Protecting { template: *template, if_id, selector }).collect()
     }
 
     /// True if the association is what the policy asks for.
     pub(super) fn is_for(&self, association: &Association) -> bool {
-        let Template { id, family, source, reqid, .. } = self.template;
-        let is_at = |address: Address, end: IpAddr| address.ip(family).is_some_and(|own| own == end);
+        self.is_for_one_like(association)
+            && matches!(self.template.id.spi, spi if spi == 0 || spi == association.spi)
+    }
+
+    /// True if the association is what the policy asks for, but for the SPI that it may name.
+    pub(super) fn is_for_one_like(&self, association: &Association) -> bool {
+        let Template { reqid, .. } = self.template;
         (reqid == 0 || reqid == association.reqid)
-            && (id.spi == 0 || id.spi == association.spi)
             && self.if_id == association.if_id
-            && is_at(id.destination, association.destination)
-            && is_at(source, association.source)
+            && self.is_transport() == (association.mode == Mode::Transport)
+            && self.is_between(association.source, association.destination)
+    }
+
+    fn is_transport(&self) -> bool {
+        self.template.mode == TRANSPORT
+    }
+
+    /// True if packets of the policy's are sent between these ends, in ESP. In transport mode these are the packets' own, and the template has no
+    /// addresses.
+    fn is_between(&self, source: IpAddr, destination: IpAddr) -> bool {
+        let Template { id, family, source: near, .. } = self.template;
+        let own = &self.selector;
+        if self.is_transport() {
+            let is_in = |net: Address, len: u8, end: IpAddr| {
+                net.ip(own.family).is_none_or(|net| net.is_ipv4() == end.is_ipv4())
+                    && same_prefix(net, end.into(), len)
+            };
+            return is_in(own.source, own.source_len, source)
+                && is_in(own.destination, own.destination_len, destination);
+        }
+        let is_at = |address: Address, end: IpAddr| address.ip(family).is_some_and(|own| own == end);
+        is_at(near, source) && is_at(id.destination, destination)
     }
 
     /// True if associations for the policy are those of the tunnel of this sign.
     fn is_of(&self, binding: &Binding) -> bool {
-        let Template { id, family, source, reqid, .. } = self.template;
         match *binding {
             Binding::IfId(own) => self.if_id == own,
-            Binding::Reqid(own) => reqid == own,
+            Binding::Reqid(own) => self.template.reqid == own,
             Binding::Ends(local, remote) => {
-                let ends = (source.ip(family), id.destination.ip(family));
-                self.if_id == 0 && remote.is_some() && ends == (Some(local), remote)
+                self.if_id == 0 && remote.is_some_and(|remote| self.is_between(local, remote))
             }
         }
     }
@@ -166,17 +196,28 @@ impl Policies {
         Ok(policy)
     }
 
-    /// Packets that policies say an association protects: those of the same direction, each once.
-    pub(super) fn protected_by(&self, association: &Association) -> Vec<Selector> {
-        let mut selectors: Vec<Selector> = Vec::new();
-        let is_own =
-            |policy: &&Policy| Protecting::of(policy).iter().any(|policy| policy.is_for(association));
-        for policy in self.iter().filter(is_own) {
-            if !selectors.contains(&policy.info.selector) && selectors.len() < SELECTORS {
-                selectors.push(policy.info.selector);
+    /// Protection by an association: packets of the policies of its direction that ask for it, each selector once. `None` where none asks for
+    /// one like it.
+    pub(super) fn protected_by(&self, association: &Association) -> Option<Protected> {
+        let mut packets: Vec<Selector> = Vec::new();
+        let (mut are_like, mut are_own, mut stands_by) = (false, false, false);
+        for policy in self.iter() {
+            let protecting = Protecting::of(policy);
+            if !protecting.iter().any(|policy| policy.is_for_one_like(association)) {
+                continue;
+            }
+            are_like = true;
+            if protecting.iter().any(|policy| policy.is_for(association)) {
+                are_own = true;
+                if !packets.contains(&policy.info.selector) && packets.len() < SELECTORS {
+                    packets.push(policy.info.selector);
+                }
+            } else {
+                // What comes in, comes in by any of them.
+                stands_by |= policy.info.direction == PolicyDirection::Out;
             }
         }
-        selectors
+        are_like.then_some(Protected { packets, stands_by: stands_by && !are_own })
     }
 
     /// The outbound policy that a packet for the tunnel of this sign comes under: the first by priority that asks for an association.
@@ -246,7 +287,11 @@ impl Policies {
             return None;
         }
         self.told = self.told.wrapping_add(1).max(1);
-        let message = write::acquire(self.told, template, packet, policy);
+        let mut template = *template;
+        if template.mode == TRANSPORT {
+            (template.source, template.id.destination) = (packet.source, packet.destination);
+        }
+        let message = write::acquire(self.told, &template, packet, policy);
         self.needs.insert(index, now);
         Some(Event { group: Group::Acquire, message })
     }

@@ -2,7 +2,7 @@ use ::policy::model::Binding;
 use proptest::prelude::{any, prop, proptest};
 
 use super::super::association::Numbers;
-use super::super::message::{Bound, Policy, PolicyDirection, PolicyId, Selector, Template};
+use super::super::message::{AF_INET, Bound, Policy, PolicyDirection, PolicyId, Selector, Template};
 use super::super::parse::parse;
 use super::super::parse::tests::{asked, bytes_of, recorded};
 use super::*;
@@ -15,17 +15,17 @@ struct Noted {
     refuses: bool,
 }
 
-/// Destinations of selectors.
-fn packets(protected: &[Selector]) -> String {
-    let each = protected.iter().map(|selector| {
+/// Destinations of selectors, and whether the association stands by.
+fn packets(protected: &Protected) -> String {
+    let each = protected.packets.iter().map(|selector| {
         let net = selector.destination.ip(selector.family).unwrap();
         format!(" to {net}/{}", selector.destination_len)
     });
-    each.collect()
+    each.chain(protected.stands_by.then(|| " stands by".to_owned())).collect()
 }
 
 impl Carrier for Noted {
-    fn add(&mut self, association: &Arc<Association>, protected: &[Selector]) -> Result<(), Refusal> {
+    fn add(&mut self, association: &Arc<Association>, protected: &Protected) -> Result<(), Refusal> {
         self.told.push(format!("add {:x}{}", association.spi, packets(protected)));
         if self.refuses { Err(Refusal::new(Errno::NOENT, "no tunnel")) } else { Ok(()) }
     }
@@ -34,7 +34,7 @@ impl Carrier for Noted {
         &mut self,
         old: &Association,
         new: &Arc<Association>,
-        protected: &[Selector],
+        protected: &Protected,
     ) -> Result<(), Refusal> {
         assert_eq!(old.spi, new.spi);
         self.told.push(format!("change {:x}{}", new.spi, packets(protected)));
@@ -374,7 +374,7 @@ fn policies_say_what_an_association_protects() {
     scene.ask((header, Request::NewSa(sa.clone()))).unwrap();
     assert_eq!(scene.told(), ["add 1000"]);
     scene.ask((header, Request::NewPolicy(policy.clone()))).unwrap();
-    let net = |selector: &Selector| packets(&[*selector]);
+    let net = |selector: &Selector| packets(&Protected { packets: vec![*selector], stands_by: false });
     let first = net(&policy.info.selector);
     assert_eq!(scene.told(), [format!("change 1000{first}")]);
     // Nothing new.
@@ -408,6 +408,89 @@ fn policies_say_what_an_association_protects() {
     // Without the last one it protects what that said, and not everything.
     scene.ask((header, id_of(&other))).unwrap();
     assert_eq!(scene.told(), Vec::<String>::new());
+}
+
+/// strongSwan's responder of a rekeying adds the outbound association before its peer can receive by it, and names it in the policy
+/// once it can.
+#[test]
+fn an_association_stands_by_while_policies_name_another_one() {
+    let mut scene = Scene::new();
+    let (header, Request::NewSa(mut sa)) = asked(GCM) else { panic!() };
+    let Request::NewPolicy(mut policy) = asked("ip xfrm policy add").1 else { panic!() };
+    let Template { id, source, reqid, .. } = policy.templates[0];
+    (sa.info.id.destination, sa.info.source, sa.info.reqid) = (id.destination, source, reqid);
+    let named = |policy: &Policy, spi| {
+        let mut named = policy.clone();
+        named.templates[0].id.spi = spi;
+        named
+    };
+    scene.ask((header, Request::NewSa(sa.clone()))).unwrap();
+    *policy = named(&policy, 0x1000);
+    scene.ask((header, Request::NewPolicy(policy.clone()))).unwrap();
+    let net = packets(&Protected { packets: vec![policy.info.selector], stands_by: false });
+    assert_eq!(scene.told(), ["add 1000".to_owned(), format!("change 1000{net}")]);
+    sa.info.id.spi = 0x1001;
+    scene.ask((header, Request::NewSa(sa.clone()))).unwrap();
+    assert_eq!(scene.told(), ["add 1001 stands by"]);
+    // The new one first, so that there is one at all times.
+    scene.ask((header, Request::UpdatePolicy(Box::new(named(&policy, 0x1001))))).unwrap();
+    assert_eq!(scene.told(), [format!("change 1001{net}"), format!("change 1000{net} stands by")]);
+    // Two rekeyings at once: the other one wins.
+    scene.ask((header, Request::UpdatePolicy(Box::new(named(&policy, 0x1000))))).unwrap();
+    assert_eq!(scene.told(), [format!("change 1000{net}"), format!("change 1001{net} stands by")]);
+    // Any of them.
+    scene.ask((header, Request::UpdatePolicy(Box::new(named(&policy, 0))))).unwrap();
+    assert_eq!(scene.told(), [format!("change 1001{net}")]);
+    // What comes in does not wait, whatever policies name.
+    let mut inward = named(&policy, 0x2000);
+    inward.info.direction = PolicyDirection::In;
+    (inward.templates[0].source, inward.templates[0].id.destination) = (id.destination, source);
+    scene.ask((header, Request::NewPolicy(Box::new(inward)))).unwrap();
+    (sa.info.id.destination, sa.info.source, sa.info.id.spi) = (source, id.destination, 0x2001);
+    scene.ask((header, Request::NewSa(sa))).unwrap();
+    assert_eq!(scene.told(), ["add 2001"]);
+}
+
+/// Linux takes the packet's own addresses, and so does strongSwan, whose templates have none.
+#[test]
+fn policies_of_transport_mode_are_for_the_ends_that_their_selectors_have() {
+    let mut scene = Scene::new();
+    let (header, Request::NewSa(mut sa)) = asked(GCM) else { panic!() };
+    let Request::NewPolicy(mut policy) = asked("ip xfrm policy add").1 else { panic!() };
+    let Template { id, source, family, reqid, .. } = policy.templates[0];
+    (sa.info.id.destination, sa.info.source, sa.info.reqid, sa.info.mode) =
+        (id.destination, source, reqid, 0);
+    (sa.if_id, policy.if_id) = (None, None);
+    let len = if family == AF_INET { 32 } else { 128 };
+    let own = &mut policy.info.selector;
+    (own.family, own.source, own.source_len) = (family, source, len);
+    (own.destination, own.destination_len) = (id.destination, len);
+    let packet = *own;
+    policy.templates[0] = Template {
+        id: super::super::message::Id { destination: Address::default(), spi: 0x1000, ..id },
+        source: Address::default(),
+        mode: 0,
+        ..policy.templates[0]
+    };
+    let binding = Binding::Ends(source.ip(family).unwrap(), id.destination.ip(family));
+    scene.ask((header, Request::NewPolicy(policy))).unwrap();
+    scene.events();
+    scene.database.needed(&binding, &packet, scene.now, &mut scene.events);
+    let message = scene.events.first().map(|event| event.message.clone()).unwrap();
+    assert_eq!(scene.events(), [(Group::Acquire, kind::ACQUIRE)]);
+    assert_eq!((&message[16..32], &message[40..56]), (&id.destination.0[..], &source.0[..]));
+    let net = packets(&Protected { packets: vec![packet], stands_by: false });
+    scene.ask((header, Request::NewSa(sa.clone()))).unwrap();
+    assert_eq!(scene.told(), [format!("add 1000{net}")]);
+    sa.info.id.spi = 0x1001;
+    scene.ask((header, Request::NewSa(sa.clone()))).unwrap();
+    assert_eq!(scene.told(), ["add 1001 stands by"]);
+    // In tunnel mode, and to somebody else.
+    (sa.info.id.spi, sa.info.mode) = (0x1002, 1);
+    scene.ask((header, Request::NewSa(sa.clone()))).unwrap();
+    (sa.info.id.spi, sa.info.mode, sa.info.id.destination) = (0x1003, 0, Address([9; 16]));
+    scene.ask((header, Request::NewSa(sa))).unwrap();
+    assert_eq!(scene.told(), ["add 1002", "add 1003"]);
 }
 
 #[test]

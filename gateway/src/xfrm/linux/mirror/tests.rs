@@ -13,7 +13,7 @@ use crate::xfrm::carried::Name;
 use crate::xfrm::message::{Address, Policy};
 use crate::xfrm::parse::parse;
 use crate::xfrm::parse::tests::asked;
-use crate::xfrm::state::Usage;
+use crate::xfrm::state::{Protected, Usage};
 use crate::xfrm::write::{Datagram, KeyUse};
 
 const LOCAL: &str = "192.0.2.1";
@@ -227,9 +227,12 @@ struct Carrying {
 }
 
 impl Carrier for Carrying {
-    fn add(&mut self, association: &Arc<Association>, protected: &[Selector]) -> Result<(), Refusal> {
-        let known =
-            self.carried.lock().unwrap().insert(association.spi, (association.numbers.sent, protected.len()));
+    fn add(&mut self, association: &Arc<Association>, protected: &Protected) -> Result<(), Refusal> {
+        let known = self
+            .carried
+            .lock()
+            .unwrap()
+            .insert(association.spi, (association.numbers.sent, protected.packets.len()));
         assert_eq!(known, None);
         Ok(())
     }
@@ -238,13 +241,13 @@ impl Carrier for Carrying {
         &mut self,
         old: &Association,
         new: &Arc<Association>,
-        protected: &[Selector],
+        protected: &Protected,
     ) -> Result<(), Refusal> {
         assert_eq!(old.spi, new.spi);
         let mut carried = self.carried.lock().unwrap();
         let own = carried.get_mut(&new.spi).unwrap();
         // Numbers are raised to these, where they are lower.
-        *own = (own.0.max(new.numbers.sent), protected.len());
+        *own = (own.0.max(new.numbers.sent), protected.packets.len());
         Ok(())
     }
 
