@@ -59,7 +59,7 @@ connections {{
     dpd_delay = 2s
     local {{
       auth = psk
-      id = {local}
+      id = {local_id}
     }}
     remote {{
       auth = psk
@@ -168,14 +168,14 @@ class Daemon:
         (self.place / "strongswan.conf").write_text(text)
         self.process = None
 
-    def start(self, local=None, remote=None, remote_id=None, encap="yes", also=(), **child):
+    def start(self, local=None, remote=None, local_id=None, remote_id=None, encap="yes", also=(), **child):
         """With the ends of a connection, and its child `net`; `also` has further ones by name."""
         self.launch()
         wait.until(self.answers, "charon answers")
         if local:
             each = {"net": child, **dict(also)}
             children = [CHILD.format(**{"more": "", "name": name, **one}) for name, one in each.items()]
-            ends = {"local": local, "remote": remote, "remote_id": remote_id or remote}
+            ends = {"local": local, "remote": remote, "local_id": local_id or local, "remote_id": remote_id or remote}
             self.load(CONNECTION.format(**ends, encap=encap, children="".join(children)))
 
     def launch(self):

@@ -390,6 +390,7 @@ def test_two_children_of_one_tunnel(office):
 
 
 ROAD = "10.55.0.2"
+ELSEWHERE = "203.0.113.9"
 
 
 def translate(provider, ports):
@@ -481,6 +482,37 @@ def test_a_peer_behind_a_nat_that_forgets(office):
     crosses()
 
 
+def test_a_peer_that_goes_elsewhere(office):
+    """MOBIKE (RFC 4555): the peer leaves its address for another one, and tells; its SAs follow, and are rekeyed where its own ESP cannot."""
+    provider = office.edge.provider
+    # An address stays when the first one of its network goes.
+    provider.sysctl({"net/ipv4/conf/all/promote_secondaries": 1})
+    office.gateway.text = office.text.replace(f'remote = "{PROVIDER}"', 'remote = "any"\nreqid = 7')
+    office.gateway.start()
+    office.near.start(local=NEAR, remote="%any", remote_id=PROVIDER, esp=ESP, more="reqid = 7", **NETS)
+    office.far.start(local="%any", local_id=PROVIDER, remote=NEAR, esp=ESP, **TURNED)
+    provider.ip(f"route replace 192.168.1.0/24 dev ipsec0 src {FAR}")
+    pair = office.up(office.far)
+    office.crosses()
+    for before, after in [(PROVIDER, ELSEWHERE), (ELSEWHERE, PROVIDER)]:
+        provider.ip(f"addr add {after}/24 dev wan", f"addr del {before}/24 dev wan")
+        provider.ip(f"route replace 192.168.1.0/24 dev ipsec0 src {FAR}")
+
+        def remotes():
+            return {sa["remote"] for sa in office.sas() if sa["direction"] == "out"}
+
+        wait.until(lambda: remotes() == {after}, "SAs lead to where the peer is", deadline=20)
+        office.crosses()
+        moved = rf"updating SAD entry with SPI {pair[1]:08x} from {NEAR}\[4500\]..{before}\[4500\] to {NEAR}\[4500\]..{after}\[4500\]"
+        assert re.search(moved, office.near.log.read_text())
+        pair = wait.until(lambda: office.settled(pair), "the peer has rekeyed: libipsec changes no SA")
+        office.crosses()
+    assert office.drops().get("replayed", 0) == 0
+    office.near.ask("--rekey", "--child", "net")
+    wait.until(lambda: office.settled(pair), "it is rekeyed")
+    office.crosses()
+
+
 def test_linux_hears_what_packets_need():
     """With `xfrm = "linux"`, whether or not that has ESP: a policy of Linux's, a packet for it, and what Linux tells its daemons."""
     if lacking := missing("wirerate-packet"):
@@ -535,7 +567,7 @@ class Both:
         for end, gateway, daemon in zip(self.sites.ends, self.gateways, self.daemons):
             own, other = end.number, 3 - end.number
             gateway.start()
-            nets = {"local_net": f"10.{own}.0.0/16", "remote_net": f"10.{other}.0.0/16"}
+            nets = {} if "local_net" in child else {"local_net": f"10.{own}.0.0/16", "remote_net": f"10.{other}.0.0/16"}
             daemon.start(local=f"192.0.2.{own}", remote=f"192.0.2.{other}", encap="no", **nets, **child)
 
     def sas(self, which):
@@ -575,6 +607,32 @@ def test_wirerate_at_both_ends(preload, means):
             pair = wait.until(lambda: both.settled(pair), "it is rekeyed")
         assert [stream.lost() for stream in streams] == [set(), set()]
         transfer(one.client, two.client, "10.2.0.10", 5001, upload=4 << 20, download=4 << 20)
+    finally:
+        both.close()
+
+
+@each_means
+def test_transport_mode(means):
+    """Both gateways' own traffic behind its own header, by `mode = transport` of strongSwan's; rekeyed under it without a lost packet."""
+    both = Both(means, 2)
+    try:
+        for gateway in both.gateways:
+            text = re.sub(r"(?s)\[\[route\]\].*?(?=\[\[rule)", "", gateway.text)
+            text = re.sub(r'addresses = \["10.9.0.\d/30"\]\nmss = "mtu"\n', "", text)
+            gateway.text = text.replace('keys = "ike"', 'keys = "ike"\nmode = "transport"') + '"self > vpn" = "accept"\n'
+        both.start(esp=ESP, local_net="dynamic", remote_net="dynamic", more="mode = transport")
+        one, two = both.sites.ends
+        both.daemons[0].ask("--initiate", "--child", "net")
+        pair = wait.until(both.settled, "both have the SAs")
+        one.gateway.reaches("192.0.2.2")
+        stream = Stream(one.gateway, "192.0.2.2")
+        for which in (0, 1):
+            both.daemons[which].ask("--rekey", "--child", "net")
+            pair = wait.until(lambda: both.settled(pair), "it is rekeyed")
+        assert stream.lost() == set()
+        shown = {(sa["direction"], sa["udp"]) for sa in both.sas(1)}
+        assert shown == {("in", False), ("out", False)} and all(sa["packets"] > 0 for sa in both.sas(1))
+        transfer(one.gateway, two.gateway, "192.0.2.2", 5001, upload=1 << 20, download=1 << 20)
     finally:
         both.close()
 
