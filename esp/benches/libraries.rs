@@ -1,7 +1,7 @@
 //! Nanoseconds that a packet takes to be sealed and opened, by suite, library and length: what the choice of libraries stands on.
 //!
-//! `libraries [SUITE [AUTH]]` measures packets that lie within the first cache, 16 together and one alone, and prints the least of many
-//! rounds. Without a suite, those that gateways use.
+//! `libraries [SUITE [AUTH]]` measures packets that lie within the first cache, 16, 8, 4 and 2 together and one alone, and prints the least
+//! of many rounds. Without a suite, those that gateways use.
 #![allow(missing_docs, clippy::unwrap_used)] // A failure here is the programmer's.
 
 use std::env;
@@ -14,8 +14,11 @@ use wire::esp::{Direction, Esn, HEADER_LEN, Secret, Suite};
 /// Bytes of text: what IP packets of 40, 50, 64, 86, 134, 242, 498, 1,000 and 1,406 bytes become.
 const LENGTHS: [usize; 9] = [48, 52, 68, 88, 136, 244, 500, 1_004, 1_408];
 
-/// Packets that are worked on together.
+/// Packets that are worked on together, at most.
 const TOGETHER: usize = 16;
+
+/// Packets that are worked on together.
+const COUNTS: [usize; 5] = [TOGETHER, 8, 4, 2, 1];
 
 /// Rounds of so many turns.
 const ROUNDS: usize = 30;
@@ -31,11 +34,13 @@ fn main() {
             named("chacha20-poly1305", None),
             named("aes128-cbc", Some("hmac-sha1-96")),
             named("aes128-cbc", Some("hmac-sha256-128")),
+            named("aes256-cbc", Some("hmac-sha512-256")),
+            named("aes128-gmac", None),
         ],
         [name] => vec![named(name, None)],
         [name, auth, ..] => vec![named(name, Some(auth))],
     };
-    println!("suite, library, bytes of text: sealed together, alone; opened together, alone (ns)");
+    println!("suite, library, bytes of text: ns to seal one of 16, 8, 4, 2 together, alone; to open it");
     for suite in suites {
         let key = |len: u8| Secret::new((0..len).map(|at| at.wrapping_mul(37)).collect());
         let keys = Keys { cipher: key(suite.key + suite.salt), auth: key(suite.auth_key) };
@@ -44,17 +49,11 @@ fn main() {
         for (seal, open) in seals.iter().zip(&opens) {
             for len in LENGTHS {
                 let len = len.next_multiple_of(suite.align.into());
-                let sealed = [TOGETHER, 1].map(|count| sealing(&**seal, len, count));
-                let opened = [TOGETHER, 1].map(|count| opening(&**seal, &**open, len, count));
-                println!(
-                    "{}, {}, {len}: {:.0}, {:.0}; {:.0}, {:.0}",
-                    suite.name(),
-                    seal.library(len),
-                    sealed[0],
-                    sealed[1],
-                    opened[0],
-                    opened[1]
-                );
+                let sealed = COUNTS.map(|count| sealing(&**seal, len, count));
+                let opened = COUNTS.map(|count| opening(&**seal, &**open, len, count));
+                let row = |all: [f64; COUNTS.len()]| all.map(|ns| format!("{ns:.0}")).join(", ");
+                let (sealed, opened) = (row(sealed), row(opened));
+                println!("{}, {}, {len}: {sealed}; {opened}", suite.name(), seal.library(len));
             }
         }
     }

@@ -16,6 +16,7 @@ mod window;
 pub mod wireshark;
 
 pub use fingerprint::Fingerprint;
+pub use library::names as libraries;
 pub use packet::{Packet, SPARE};
 pub use transform::{Forged, KeyError, Keys, Transform, expand, expand_by_each, locked};
 pub use window::{Place, Window};

@@ -1,5 +1,7 @@
 //! An ESP packet in memory, as transforms take it.
 
+use std::ops::Range;
+
 use subtle::ConstantTimeEq;
 use wire::esp::{Esn, HEADER_LEN, Suite};
 
@@ -81,7 +83,7 @@ impl<'a> Packet<'a> {
 
     /// True if the packet has the length of one of `suite`.
     #[inline(always)]
-    fn is_of(&self, suite: &Suite) -> bool {
+    pub(crate) fn is_of(&self, suite: &Suite) -> bool {
         let text = self.text_len(suite);
         text > 0 && suite.is_whole(text)
     }
@@ -125,6 +127,27 @@ impl AsRef<[u8]> for Aad {
     }
 }
 
+/// Place of the IV in a packet of AES-GMAC, spare bytes in front.
+pub(crate) const GMAC_IV: Range<usize> = SPARE + HEADER_LEN..SPARE + HEADER_LEN + 8;
+
+/// Hands over the bytes that AES-GMAC authenticates, in one slice (RFC 4543, section 3.3): SPI, upper half of an extended number, lower half,
+/// IV, text.
+///
+/// The upper half is not on the wire. Where it counts, SPI and number move to the front by the spare bytes, and back.
+pub(crate) fn covered<R>(body: &mut [u8], number: u64, esn: Esn, f: impl FnOnce(&[u8]) -> R) -> R {
+    match esn {
+        Esn::Off => f(&body[SPARE..]),
+        Esn::On => {
+            let before: [u8; SPARE * 2] = *body.first_chunk().expect("spare bytes and SPI");
+            body.copy_within(SPARE..SPARE * 2, 0);
+            body[SPARE..SPARE * 2].copy_from_slice(&high(number));
+            let result = f(body);
+            body[..SPARE * 2].copy_from_slice(&before);
+            result
+        }
+    }
+}
+
 /// True if a packet's integrity check value is `tag`, in a time that does not depend on either. As one number: byte by byte it takes as
 /// long as the hash.
 #[inline]
@@ -132,6 +155,20 @@ pub(crate) fn are_equal(icv: &[u8], tag: &[u8; 16]) -> bool {
     let Ok(icv) = icv.try_into() else { return false };
     let differ = u128::from_ne_bytes(icv) ^ u128::from_ne_bytes(*tag);
     ((differ >> 64) as u64 | differ as u64).ct_eq(&0).into()
+}
+
+/// True if a tag begins with an integrity check value of whole words, in a time that depends on the length alone.
+#[cfg(feature = "ipsec-mb")]
+#[inline]
+pub(crate) fn begins_with(tag: &[u8], icv: &[u8]) -> bool {
+    if tag.len() < icv.len() || icv.len() % 4 != 0 {
+        return false;
+    }
+    let words = tag.chunks_exact(4).zip(icv.chunks_exact(4));
+    let differ = words.fold([0; 4], |differ: [u8; 4], (tag, icv)| {
+        std::array::from_fn(|at| differ[at] | (tag[at] ^ icv[at]))
+    });
+    u32::from_ne_bytes(differ).ct_eq(&0).into()
 }
 
 /// The upper half of a number, as authenticated.

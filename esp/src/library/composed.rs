@@ -17,6 +17,9 @@ mod mac;
 use block::{ABREAST, Clear, Open, Text};
 use mac::{Mac, Unsigned};
 
+/// Name of the library.
+pub(super) const NAME: &str = "RustCrypto";
+
 pub(super) fn has(suite: &Suite) -> bool {
     suite.integrity != Integrity::Combined
 }
@@ -62,7 +65,7 @@ impl Transform for Composed {
     }
 
     fn library(&self, _: usize) -> &'static str {
-        "RustCrypto"
+        NAME
     }
 
     fn seal(&self, packet: Packet<'_>) {

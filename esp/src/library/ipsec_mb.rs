@@ -1,131 +1,95 @@
-//! AES-GCM (RFC 4106) by Intel's multi-buffer library for IPsec, with the feature `ipsec-mb`.
+//! Suites of Intel's multi-buffer library for IPsec, with the feature `ipsec-mb`: the combined ciphers, AES-CBC and text in clear with the
+//! HMACs of SHA-1 and SHA-2. The library has DES, 3DES and MD5 in another form alone (its queues of jobs); they are RustCrypto's.
 
-use arrayvec::ArrayVec;
-use ipsecmb::{GcmKey, NONCE, TAG};
-use wire::esp::{Cipher, Direction, Suite};
-use zeroize::Zeroize;
+use ipsecmb::{ChaChaKey, GcmKey, Hash};
+use wire::esp::{Cipher, Direction, Integrity, Suite};
 
-use crate::packet::{Aad, Packet, Parts, are_equal};
-use crate::transform::{Forged, Keys, Transform};
+use super::{composed as rust_crypto, ring};
+use crate::transform::{Keys, Transform};
+
+mod combined;
+mod composed;
+mod gmac;
+
+use combined::{ChaCha, Combined};
+use composed::Composed;
 
 /// Name of the library.
-const NAME: &str = "ipsec-mb";
+pub(super) const NAME: &str = "ipsec-mb";
 
 /// Bytes of the salt.
 const SALT: usize = 4;
 
-/// Packets that the library is given at once.
+/// Packets that the library is given at once: as many as it has lanes.
 const TOGETHER: usize = 16;
 
+pub(super) fn name() -> Option<String> {
+    let width = if ipsecmb::is_wide() { " (AVX-512)" } else { "" };
+    ipsecmb::is_usable().then(|| format!("{NAME} {}{width}", ipsecmb::version()))
+}
+
 pub(super) fn has(suite: &Suite) -> bool {
-    suite.cipher == Cipher::Gcm && ipsecmb::is_usable()
+    let has = match suite.cipher {
+        Cipher::Gcm | Cipher::Gmac => true,
+        Cipher::ChaCha20Poly1305 => ipsecmb::is_wide(),
+        Cipher::AesCbc | Cipher::Null => suite.integrity == Integrity::None || hash(suite).is_some(),
+        Cipher::DesCbc | Cipher::TripleDesCbc => false,
+    };
+    has && ipsecmb::is_usable()
 }
 
 /// Bytes of the longest text that it is taken for: with 128 bits at a time ring passes it, which knows 256.
-pub(super) fn longest() -> usize {
-    if ipsecmb::is_wide() { usize::MAX } else { 768 }
+pub(super) fn longest(suite: &Suite) -> usize {
+    if suite.cipher == Cipher::Gcm && !ipsecmb::is_wide() { 768 } else { usize::MAX }
 }
 
-pub(super) fn expand(suite: &'static Suite, keys: &Keys, _: Direction) -> Box<dyn Transform> {
-    let (key, salt) = keys.cipher.expose().split_last_chunk().expect("salt behind the key");
-    let key = GcmKey::new(key).expect("a key of the suite's length, and a library that `has` has");
-    Box::new(Gcm { suite, key, salt: *salt })
-}
-
-struct Gcm {
-    suite: &'static Suite,
-    key: GcmKey,
-    salt: [u8; SALT],
-}
-
-/// Inputs of the library beside the text of a packet, and the tag that it writes.
-struct Around {
-    nonce: [u8; NONCE],
-    aad: Aad,
-    tag: [u8; TAG],
-}
-
-impl Around {
-    #[inline(always)]
-    fn new(salt: &[u8; SALT], parts: &Parts<'_>, packet: (u64, wire::esp::Esn)) -> Around {
-        let mut nonce = [0; NONCE];
-        nonce[..SALT].copy_from_slice(salt);
-        nonce[SALT..].copy_from_slice(parts.iv);
-        Around { nonce, aad: Aad::of(parts.header, packet.0, packet.1), tag: [0; TAG] }
+/// Packets together from which on it is taken. The library works on all its lanes however few are filled, where RustCrypto hashes one packet
+/// after another by the processor's own instructions for SHA-1 and SHA-256; for SHA-384 and SHA-512 there are none.
+pub(super) fn least(suite: &Suite) -> usize {
+    match suite.integrity {
+        Integrity::HmacSha1_96 => 6,
+        Integrity::HmacSha256_128 => 10,
+        Integrity::HmacSha384_192 | Integrity::HmacSha512_256 => 2,
+        Integrity::None => 8,
+        Integrity::Combined | Integrity::HmacMd5_96 => 1,
     }
 }
 
-impl Transform for Gcm {
-    fn suite(&self) -> &'static Suite {
-        self.suite
-    }
-
-    fn library(&self, _: usize) -> &'static str {
-        NAME
-    }
-
-    fn seal(&self, packet: Packet<'_>) {
-        self.seal_many(&mut [packet]);
-    }
-
-    fn open(&self, packet: Packet<'_>) -> Result<(), Forged> {
-        let mut outcome = [Err(Forged)];
-        self.open_many(&mut [packet], &mut outcome);
-        outcome[0]
-    }
-
-    fn seal_many(&self, packets: &mut [Packet<'_>]) {
-        for group in packets.chunks_mut(TOGETHER) {
-            let mut opened = ArrayVec::<(Parts<'_>, Around), TOGETHER>::new();
-            for packet in group {
-                let number = (packet.number, packet.esn);
-                match packet.again().parts(self.suite) {
-                    Ok(parts) => {
-                        parts.iv.copy_from_slice(&number.0.to_be_bytes());
-                        let around = Around::new(&self.salt, &parts, number);
-                        opened.push((parts, around));
-                    }
-                    Err(bytes) => bytes.fill(0),
-                }
-            }
-            let packets = opened.iter_mut().map(|(parts, Around { nonce, aad, tag })| {
-                ipsecmb::Packet::new(parts.text, nonce, (*aad).as_ref(), tag)
-            });
-            self.key.seal(&mut packets.collect::<ArrayVec<_, TOGETHER>>());
-            for (parts, around) in opened {
-                parts.icv.copy_from_slice(&around.tag);
-            }
+pub(super) fn expand(suite: &'static Suite, keys: &Keys, direction: Direction) -> Box<dyn Transform> {
+    match suite.cipher {
+        Cipher::AesCbc | Cipher::DesCbc | Cipher::TripleDesCbc | Cipher::Null => {
+            Box::new(Composed::new(suite, keys, rust_crypto::expand(suite, keys, direction)))
         }
-    }
-
-    fn open_many(&self, packets: &mut [Packet<'_>], outcomes: &mut [Result<(), Forged>]) {
-        for (group, outcomes) in packets.chunks_mut(TOGETHER).zip(outcomes.chunks_mut(TOGETHER)) {
-            let mut sealed = ArrayVec::<(Parts<'_>, Around, &mut Result<(), Forged>), TOGETHER>::new();
-            for (packet, outcome) in group.iter_mut().zip(outcomes) {
-                *outcome = Err(Forged);
-                let number = (packet.number, packet.esn);
-                if let Ok(parts) = packet.again().parts(self.suite) {
-                    let around = Around::new(&self.salt, &parts, number);
-                    sealed.push((parts, around, outcome));
-                }
-            }
-            let packets = sealed.iter_mut().map(|(parts, Around { nonce, aad, tag }, _)| {
-                ipsecmb::Packet::new(parts.text, nonce, (*aad).as_ref(), tag)
-            });
-            self.key.open(&mut packets.collect::<ArrayVec<_, TOGETHER>>());
-            for (parts, around, outcome) in sealed {
-                if are_equal(parts.icv, &around.tag) {
-                    *outcome = Ok(());
-                } else {
-                    parts.text.fill(0);
-                }
-            }
+        Cipher::Gcm => {
+            let (key, salt) = split(keys);
+            Box::new(Combined::new(suite, GcmKey::new(key).expect(EXPANDED), salt))
+        }
+        Cipher::Gmac => {
+            let (key, salt) = split(keys);
+            Box::new(gmac::Gmac::new(suite, GcmKey::new(key).expect(EXPANDED), salt))
+        }
+        Cipher::ChaCha20Poly1305 => {
+            let (key, salt) = split(keys);
+            let key = ChaChaKey::new(key).expect(EXPANDED);
+            let rest = ring::expand(suite, keys, direction);
+            Box::new(Combined::new(suite, ChaCha { key, rest }, salt))
         }
     }
 }
 
-impl Drop for Gcm {
-    fn drop(&mut self) {
-        self.salt.zeroize();
+const EXPANDED: &str = "a key of the suite's length, and a library that `has` has";
+
+fn split(keys: &Keys) -> (&[u8], &[u8; SALT]) {
+    keys.cipher.expose().split_last_chunk().expect("salt behind the key")
+}
+
+/// The hash of a suite's HMAC, where the library has it.
+fn hash(suite: &Suite) -> Option<Hash> {
+    match suite.integrity {
+        Integrity::HmacSha1_96 => Some(Hash::Sha1),
+        Integrity::HmacSha256_128 => Some(Hash::Sha256),
+        Integrity::HmacSha384_192 => Some(Hash::Sha384),
+        Integrity::HmacSha512_256 => Some(Hash::Sha512),
+        Integrity::HmacMd5_96 | Integrity::None | Integrity::Combined => None,
     }
 }

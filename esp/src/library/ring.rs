@@ -2,20 +2,26 @@
 //! text.
 
 use std::hint::black_box;
-use std::ops::Range;
 
 use ring::aead::{self, Algorithm, LessSafeKey, NONCE_LEN, Nonce, Tag, UnboundKey};
-use wire::esp::{Cipher, Direction, Esn, HEADER_LEN, Suite};
+use wire::esp::{Cipher, Direction, Suite};
 use zeroize::Zeroize;
 
-use crate::packet::{Aad, Packet, SPARE, high};
+use crate::packet::{Aad, GMAC_IV, Packet, covered};
 use crate::transform::{Forged, Keys, Transform};
 
 /// Name of the library.
 const NAME: &str = "ring";
 
+/// Version of the library, which does not tell it.
+const VERSION: &str = "0.17";
+
 /// Bytes of the salt.
 const SALT: usize = 4;
+
+pub(super) fn name() -> String {
+    format!("{NAME} {VERSION}")
+}
 
 pub(super) fn has(suite: &Suite) -> bool {
     algorithm(suite).is_some()
@@ -100,8 +106,8 @@ impl Transform for Gmac {
             Ok(split) => split,
             Err(bytes) => return bytes.fill(0),
         };
-        body[IV].copy_from_slice(&number.to_be_bytes());
-        let nonce = self.key.nonce(&body[IV]);
+        body[GMAC_IV].copy_from_slice(&number.to_be_bytes());
+        let nonce = self.key.nonce(&body[GMAC_IV]);
         let tag = covered(body, number, esn, |covered| {
             self.key.expanded.seal_in_place_separate_tag(nonce, aead::Aad::from(covered), &mut [])
         });
@@ -116,7 +122,7 @@ impl Transform for Gmac {
         let Packet { number, esn, .. } = packet;
         let (body, icv) = packet.body(self.suite).map_err(|_| Forged)?;
         let tag = Tag::try_from(&*icv).map_err(|_| Forged)?;
-        let nonce = self.key.nonce(&body[IV]);
+        let nonce = self.key.nonce(&body[GMAC_IV]);
         covered(body, number, esn, |covered| {
             let aad = aead::Aad::from(covered);
             self.key
@@ -125,26 +131,6 @@ impl Transform for Gmac {
                 .map(|_| ())
                 .map_err(|_| Forged)
         })
-    }
-}
-
-/// Place of the IV in a packet.
-const IV: Range<usize> = SPARE + HEADER_LEN..SPARE + HEADER_LEN + 8;
-
-/// Hands over the authenticated bytes in one slice (RFC 4543, section 3.3): SPI, upper half of an extended number, lower half, IV, text.
-///
-/// The upper half is not on the wire. Where it counts, SPI and number move to the front by the spare bytes, and back.
-fn covered<R>(body: &mut [u8], number: u64, esn: Esn, f: impl FnOnce(&[u8]) -> R) -> R {
-    match esn {
-        Esn::Off => f(&body[SPARE..]),
-        Esn::On => {
-            let before: [u8; SPARE * 2] = *body.first_chunk().expect("spare bytes and SPI");
-            body.copy_within(SPARE..SPARE * 2, 0);
-            body[SPARE..SPARE * 2].copy_from_slice(&high(number));
-            let result = f(body);
-            body[..SPARE * 2].copy_from_slice(&before);
-            result
-        }
     }
 }
 
