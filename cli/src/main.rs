@@ -4,6 +4,7 @@
 //! ([`failure::Exit`]).
 
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use clap::{Parser, Subcommand};
 
@@ -54,6 +55,7 @@ Exit codes:
 #[command(
     name = "wirerate",
     version,
+    long_version = long_version(),
     subcommand_required = true,
     arg_required_else_help = true,
     max_term_width = 110,
@@ -157,6 +159,12 @@ impl Command {
             Command::Completions(arguments) => arguments.run(),
         }
     }
+}
+
+/// Version, and the libraries that carry ESP out on this processor, the preferred one first.
+fn long_version() -> &'static str {
+    static VERSION: OnceLock<String> = OnceLock::new();
+    VERSION.get_or_init(|| format!("{}\nESP: {}", env!("CARGO_PKG_VERSION"), esp::libraries().join(", ")))
 }
 
 /// Examples, and the exit codes.

@@ -238,3 +238,23 @@ fn a_reader_that_goes_away_is_no_fault() {
     let status = child.wait().expect("an end");
     assert_eq!((status.code(), complaint.as_str()), (Some(0), ""));
 }
+
+/// One line by the short option; by the long one, the libraries of ESP too, with the version of each that has one.
+#[test]
+fn versions_are_told() {
+    let short = wirerate(&["-V"]).exits(0);
+    assert_eq!(short.out, format!("wirerate {}\n", env!("CARGO_PKG_VERSION")));
+    let long = wirerate(&["--version"]).exits(0);
+    let libraries = long.out.strip_prefix(&short.out).and_then(|rest| rest.strip_prefix("ESP: "));
+    let libraries: Vec<&str> = libraries.expect("a line of ESP's libraries").trim_end().split(", ").collect();
+    let lock: toml::Table =
+        fs::read_to_string(root().join("Cargo.lock")).expect("a file").parse().expect("TOML");
+    let packages = lock["package"].as_array().expect("packages");
+    let ring = packages.iter().find(|package| package["name"].as_str() == Some("ring")).expect("ring");
+    let version = ring["version"].as_str().expect("a version");
+    let told = libraries.iter().find_map(|library| library.strip_prefix("ring ")).expect("ring is told");
+    assert!(version.starts_with(&format!("{told}.")), "{told} is not {version}");
+    assert!(libraries.contains(&"RustCrypto"), "{}", long.out);
+    let told = libraries.iter().position(|library| library.starts_with("ipsec-mb "));
+    assert_eq!(told, cfg!(feature = "ipsec-mb").then_some(0), "{}", long.out);
+}
