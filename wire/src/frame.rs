@@ -14,10 +14,35 @@ use crate::pool::{HEADROOM, Shared};
 /// Two words, so that a move is cheap. The slot and its head, a cache line, lie in the pool and never move.
 pub struct Frame {
     head: NonNull<Head>,
-    slot: u32,
-    /// Offset of the packet in the slot, in bytes; `start + len` is at most the slot's size.
-    start: u16,
-    len: u16,
+    place: Place,
+}
+
+/// Place of a packet, in one word that is moved as such: from its lowest bit on, offset of the packet in the slot, 16 bits; number of the slot,
+/// 32 bits; length of the packet, 16 bits. Offset and length, in bytes, are together at most the slot's size; they are at the ends of the
+/// word, where one instruction finds each.
+#[derive(Clone, Copy)]
+struct Place(u64);
+
+impl Place {
+    #[inline(always)]
+    fn new(slot: u32, start: u16, len: u16) -> Place {
+        Place(u64::from(len) << 48 | u64::from(slot) << 16 | u64::from(start))
+    }
+
+    #[inline(always)]
+    fn slot(self) -> u32 {
+        (self.0 >> 16) as u32
+    }
+
+    #[inline(always)]
+    fn start(self) -> u16 {
+        self.0 as u16
+    }
+
+    #[inline(always)]
+    fn len(self) -> u16 {
+        (self.0 >> 48) as u16
+    }
 }
 
 /// Head of a slot, which a pool keeps outside of the slot: one cache line beside the heads of the other slots. The
@@ -65,7 +90,7 @@ impl Frame {
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: `start + len` is at most the slot's size, the slot is all initialised (the mapping is zeroed),
         // and this frame is its unique owner.
-        unsafe { std::slice::from_raw_parts(self.first(), self.len as usize) }
+        unsafe { std::slice::from_raw_parts(self.first(), self.len()) }
     }
 
     /// The packet beside its metadata, for a stage that reads the packet and writes the metadata.
@@ -73,7 +98,7 @@ impl Frame {
     pub fn view(&mut self) -> (&[u8], &mut Meta) {
         // SAFETY: as in `bytes` and `deref_mut`; slot and head do not overlap.
         unsafe {
-            let bytes = std::slice::from_raw_parts(self.first(), self.len as usize);
+            let bytes = std::slice::from_raw_parts(self.first(), self.len());
             (bytes, &mut (*self.head.as_ptr()).notes.meta)
         }
     }
@@ -82,14 +107,14 @@ impl Frame {
     #[inline(always)]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `bytes`, and `&mut self` makes the borrow unique.
-        unsafe { std::slice::from_raw_parts_mut(self.first(), self.len as usize) }
+        unsafe { std::slice::from_raw_parts_mut(self.first(), self.len()) }
     }
 
     /// The packet's first byte.
     #[inline(always)]
     fn first(&self) -> *mut u8 {
         // SAFETY: the head is valid as in `deref`; `start` lies within the slot.
-        unsafe { (*self.head.as_ptr()).base.as_ptr().add(self.start as usize) }
+        unsafe { (*self.head.as_ptr()).base.as_ptr().add(self.headroom()) }
     }
 
     /// Bytes of the slot.
@@ -103,24 +128,25 @@ impl Frame {
     #[inline(always)]
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
-        self.len as usize
+        self.place.len() as usize
     }
 
     /// Number of the slot in its pool, unique to this frame while the frame lives.
+    #[inline(always)]
     pub fn slot(&self) -> u32 {
-        self.slot
+        self.place.slot()
     }
 
     /// Bytes free in front of the packet.
     #[inline]
     pub fn headroom(&self) -> usize {
-        self.start as usize
+        self.place.start() as usize
     }
 
     /// Bytes free behind the packet.
     #[inline]
     pub fn tailroom(&self) -> usize {
-        self.room() - (self.start + self.len) as usize
+        self.room() - (self.headroom() + self.len())
     }
 
     /// Replaces the packet by a copy of `packet`, with at least [`HEADROOM`] in front. `false`, and unchanged, if the
@@ -142,8 +168,7 @@ impl Frame {
         }
         let start = HEADROOM + self.colour();
         let fits = start + len <= self.room();
-        self.start = (if fits { start } else { HEADROOM }) as u16;
-        self.len = len as u16;
+        self.put((if fits { start } else { HEADROOM }) as u16, len as u16);
         Some(self.bytes_mut())
     }
 
@@ -153,7 +178,7 @@ impl Frame {
     #[inline(always)]
     fn colour(&self) -> usize {
         // Of a page's two slots of 2 KiB one is odd, and lies in other sets anyway.
-        (self.slot as usize >> 1) % 4 * 64
+        (self.slot() as usize >> 1) % 4 * 64
     }
 
     /// Makes the packet `bytes` longer in front and returns the new bytes, whatever they hold; `None`,
@@ -163,8 +188,7 @@ impl Frame {
         if bytes > self.headroom() {
             return None;
         }
-        self.start -= bytes as u16;
-        self.len += bytes as u16;
+        self.put(self.place.start() - bytes as u16, self.place.len() + bytes as u16);
         self.bytes_mut().get_mut(..bytes)
     }
 
@@ -172,8 +196,7 @@ impl Frame {
     #[inline]
     pub fn pull_front(&mut self, bytes: usize) {
         let bytes = bytes.min(self.len()) as u16;
-        self.start += bytes;
-        self.len -= bytes;
+        self.put(self.place.start() + bytes, self.place.len() - bytes);
     }
 
     /// Makes the packet `bytes` longer behind and returns the new bytes, whatever they hold; `None`, and
@@ -184,7 +207,7 @@ impl Frame {
             return None;
         }
         let old = self.len();
-        self.len += bytes as u16;
+        self.put(self.place.start(), self.place.len() + bytes as u16);
         self.bytes_mut().get_mut(old..)
     }
 
@@ -192,8 +215,14 @@ impl Frame {
     #[inline]
     pub fn truncate(&mut self, len: usize) {
         if len < self.len() {
-            self.len = len as u16;
+            self.put(self.place.start(), len as u16);
         }
+    }
+
+    /// Sets offset and length of the packet.
+    #[inline(always)]
+    fn put(&mut self, start: u16, len: u16) {
+        self.place = Place::new(self.place.slot(), start, len);
     }
 
     /// # Safety
@@ -202,7 +231,7 @@ impl Frame {
     /// and slot while this frame lives; slot, heads and `Shared` must stay valid as long.
     #[inline(always)]
     pub(crate) unsafe fn over(head: NonNull<Head>, slot: u32, start: u16, len: u16) -> Frame {
-        let mut frame = Frame { head, slot, start, len };
+        let mut frame = Frame { head, place: Place::new(slot, start, len) };
         frame.meta = Meta::default();
         frame
     }
@@ -211,13 +240,13 @@ impl Frame {
     #[inline(always)]
     pub(crate) fn shared(&self) -> NonNull<Shared> {
         // SAFETY: it lies in front of the first head, as `over` was promised.
-        unsafe { self.head.sub(self.slot as usize + 1).cast() }
+        unsafe { self.head.sub(self.slot() as usize + 1).cast() }
     }
 
     /// Gives up ownership without marking an orphan.
     #[inline(always)]
     pub(crate) fn into_slot(self) -> u32 {
-        let slot = self.slot;
+        let slot = self.slot();
         mem::forget(self);
         slot
     }
@@ -226,15 +255,15 @@ impl Frame {
 impl Drop for Frame {
     fn drop(&mut self) {
         // SAFETY: `shared` stays valid while a slot is out (see `Pool::drop`).
-        unsafe { Shared::orphan(self.shared(), self.slot) }
+        unsafe { Shared::orphan(self.shared(), self.slot()) }
     }
 }
 
 impl fmt::Debug for Frame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Frame")
-            .field("slot", &self.slot)
-            .field("len", &self.len)
+            .field("slot", &self.slot())
+            .field("len", &self.len())
             .field("meta", &self.meta)
             .finish()
     }
