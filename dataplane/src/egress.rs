@@ -336,8 +336,13 @@ impl Egress {
     }
 
     /// The other worker that serves the first tree of a packet that comes by `ingress` and leaves by `port`.
+    #[inline(always)]
     fn elsewhere(&self, ingress: PortId, port: PortId) -> Option<u16> {
-        let others = self.others.as_deref()?;
+        self.others.as_deref().and_then(|others| self.elsewhere_of(others, ingress, port))
+    }
+
+    #[inline(never)]
+    fn elsewhere_of(&self, others: &Others, ingress: PortId, port: PortId) -> Option<u16> {
         if matches!(self.from.get(usize::from(ingress.0)), Some(Some(_))) {
             return None;
         }

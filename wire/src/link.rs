@@ -151,8 +151,26 @@ impl Link {
         if ready <= now { Ok(ready) } else { Err(ready) }
     }
 
+    /// Takes the opportunity to send a frame of that many bytes that has come at `at`, and returns the moment at which its transmission
+    /// begins.
+    #[inline(always)]
+    pub fn begin(&mut self, at: Nanos, bytes: usize) -> Nanos {
+        if !self.is_paced {
+            return at;
+        }
+        match self.occupy(at, Nanos::MAX, bytes) {
+            Ok(start) | Err(start) => start,
+        }
+    }
+
     #[inline(never)]
     fn take_paced(&mut self, ready: Nanos, now: Nanos, bytes: usize) -> Result<Nanos, Nanos> {
+        self.occupy(ready, now, bytes)
+    }
+
+    /// [`Link::take`] on a link that has a rate, or had one.
+    #[inline(always)]
+    fn occupy(&mut self, ready: Nanos, now: Nanos, bytes: usize) -> Result<Nanos, Nanos> {
         let Some(rate) = self.rate else {
             // There was a rate before.
             let start = Nanos(ready.0.max(self.free.load(Ordering::Relaxed)));

@@ -55,21 +55,25 @@ impl Ends {
     }
 
     /// The subscriber.
-    #[inline]
+    #[inline(always)]
     pub(super) fn subscriber(&self, per: MeterScope, seed: u64) -> Subscriber {
         match per {
             MeterScope::Source(v4, v6) => Subscriber::of(&self.source, v4, v6, seed),
             MeterScope::Destination(v4, v6) => Subscriber::of(&self.destination, v4, v6, seed),
-            MeterScope::All | MeterScope::Flow => {
-                // Two flows of one hash of 128 bits share an instance.
-                let (source, destination) = (of(self.source, seed), of(self.destination, !seed));
-                let bits = [
-                    folded(source ^ ODD, folded(self.ports ^ seed, ODD) ^ destination),
-                    folded(destination ^ ODD, folded(self.ports ^ !seed, ODD) ^ source),
-                ];
-                Subscriber { bits, hash: (bits[0] >> 32) as u32, kind: SubscriberKind::Flow }
-            }
+            MeterScope::All | MeterScope::Flow => self.flow(seed),
         }
+    }
+
+    /// The subscriber where each flow is one.
+    #[inline(never)]
+    fn flow(&self, seed: u64) -> Subscriber {
+        // Two flows of one hash of 128 bits share an instance.
+        let (source, destination) = (of(self.source, seed), of(self.destination, !seed));
+        let bits = [
+            folded(source ^ ODD, folded(self.ports ^ seed, ODD) ^ destination),
+            folded(destination ^ ODD, folded(self.ports ^ !seed, ODD) ^ source),
+        ];
+        Subscriber { bits, hash: (bits[0] >> 32) as u32, kind: SubscriberKind::Flow }
     }
 }
 

@@ -23,6 +23,12 @@ pub(super) struct Instances {
     base: u32,
     /// Nodes of an instance.
     pub(super) size: u32,
+    /// Multiplier of a division by `size`: 2^64 divided by it, rounded up; zero for one.
+    reciprocal: u64,
+    /// Place of the rings of the first node of the first instance.
+    rings: u32,
+    /// Rings of an instance.
+    rings_each: u32,
     /// Number of the shared instance: of those that there can be beside it.
     pub(super) most: u32,
     /// Numbers of instances, by hashes of subscribers.
@@ -34,6 +40,15 @@ pub(super) struct Instances {
     /// Delays of each instance likewise.
     delays: Vec<RecentDelays>,
     hand: u32,
+}
+
+/// Memory that an arrival most likely needs. Good for prefetches only.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Guess {
+    /// Place of the first node of its subscriber's instance.
+    pub(super) first: u32,
+    /// Place of that node's rings.
+    pub(super) rings: u32,
 }
 
 /// Slot of the table.
@@ -57,6 +72,9 @@ impl Instances {
             kind,
             base,
             size,
+            reciprocal: (u64::MAX / u64::from(size.max(1))).wrapping_add(1),
+            rings: 0,
+            rings_each: 0,
             most,
             slots: vec![Slot { hash: 0, number: NONE }; slots],
             owners: Vec::with_capacity(most as usize),
@@ -66,24 +84,21 @@ impl Instances {
         }
     }
 
+    /// Notes that rings of the instances lie in a row from the place `first` on, `each` of them of one instance.
+    pub(super) fn note_rings(&mut self, first: u32, each: u32) {
+        (self.rings, self.rings_each) = (first, each);
+    }
+
     /// Number of nodes.
     pub(super) fn nodes(&self) -> u32 {
         (self.most + 1) * self.size
     }
 
-    /// Asks for the slot of a subscriber, for a look-up to come.
+    /// Nodes and rings of the instance that a hash most likely leads to: the shared one, where the hash leads to none.
     #[inline(always)]
-    pub(super) fn prefetch(&self, hash: u32) {
-        if let Some(slot) = self.slots.get(self.home(hash)) {
-            wire::prefetch::read(slot);
-        }
-    }
-
-    /// Place of the first node of the instance that a hash most likely leads to. A guess, good for prefetches only.
-    #[inline(always)]
-    pub(super) fn guess(&self, hash: u32) -> u32 {
-        let number = self.slots.get(self.home(hash)).map_or(NONE, |slot| slot.number);
-        self.place(number.min(self.most))
+    pub(super) fn guess(&self, hash: u32) -> Guess {
+        let number = self.slots.get(self.home(hash)).map_or(NONE, |slot| slot.number).min(self.most);
+        Guess { first: self.place(number), rings: self.rings + number * self.rings_each }
     }
 
     /// Place of the first node of a subscriber's instance. `is_vacant` says whether the instance at a place is as good as new.
@@ -109,22 +124,39 @@ impl Instances {
         self.counts.get_mut(number)
     }
 
-    /// Counts a packet that a node has sent after that delay.
-    #[inline]
-    pub(super) fn count_sent(&mut self, node: u32, length: u32, delay: Nanos) {
+    /// Counts a packet that a node has sent after that delay. Returns the first node of the instance.
+    #[inline(always)]
+    pub(super) fn count_sent(&mut self, node: u32, length: u32, delay: Nanos) -> u32 {
         let number = self.number_of(node);
-        let Some(counts) = self.counts.get_mut(number) else { return };
-        counts.count_sent(length, delay);
-        if counts.is_sample() {
-            if let Some(delays) = self.delays.get_mut(number) {
-                delays.count(delay);
+        if let Some(counts) = self.counts.get_mut(number) {
+            counts.count_sent(length, delay);
+            if counts.is_sample() {
+                if let Some(delays) = self.delays.get_mut(number) {
+                    delays.count(delay);
+                }
             }
         }
+        self.place(number as u32)
+    }
+
+    /// Asks for the counters of the instance that a node is in.
+    pub(super) fn prefetch_counts(&self, node: u32) {
+        self.counts.get(self.number_of(node)).into_iter().for_each(wire::prefetch::read);
+    }
+
+    /// Place of the rings of the first node of the instance that a node is in.
+    pub(super) fn rings_of(&self, node: u32) -> u32 {
+        self.rings.wrapping_add((self.number_of(node) as u32).wrapping_mul(self.rings_each))
     }
 
     #[inline(always)]
     fn number_of(&self, node: u32) -> usize {
-        (node.wrapping_sub(self.base) / self.size.max(1)) as usize
+        let place = node.wrapping_sub(self.base);
+        if self.size <= 1 {
+            return place as usize;
+        }
+        // Exact for 32 bits (Lemire, Kaser and Kurz 2019): a division takes several times as long.
+        ((u128::from(self.reciprocal) * u128::from(place)) >> 64) as usize
     }
 
     /// Delays of an instance, by number.

@@ -2,6 +2,7 @@
 
 use policy::model::Queue;
 
+use super::kind::{Above, Work};
 use super::packets::{List, NONE};
 use super::shaper::Busy;
 
@@ -16,6 +17,10 @@ pub(super) struct Node {
     pub(super) parent: u32,
     /// Place of its settings.
     pub(super) kind: u32,
+    /// Work of the node, as its settings say.
+    pub(super) work: Work,
+    /// Account of what it sends.
+    pub(super) account: Account,
     /// Place of its children, of a leaf's flows, or of its active queue management.
     pub(super) inside: u32,
     /// Place of its shaper; [`NONE`] if it has none.
@@ -39,15 +44,39 @@ pub(super) struct Node {
     pub(super) finish: u64,
 }
 
+/// Account of what a node sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Account {
+    /// None: it is the root, without a ceiling.
+    Root,
+    /// Its deficit alone: it has no shaper, and is served by deficit round robin.
+    Deficit,
+    /// A shaper or a tag, too.
+    Shaped,
+}
+
+impl Account {
+    /// Account of a node with that shaper, which is served by `above`.
+    pub(super) fn of(shaper: u32, above: Above) -> Account {
+        match above {
+            Above::Nothing if shaper == NONE => Account::Root,
+            Above::Drr if shaper == NONE => Account::Deficit,
+            _ => Account::Shaped,
+        }
+    }
+}
+
 /// Number of no ring.
 pub(super) const NO_RING: u8 = u8::MAX;
 
 impl Node {
-    /// A node that has nothing to send.
+    /// A node that has nothing to send: a leaf without a parent's scheduler, until its settings are known.
     pub(super) fn new(parent: u32, kind: u32, inside: u32, shaper: u32) -> Node {
         Node {
             parent,
             kind,
+            work: Work::Fifo,
+            account: Account::Root,
             inside,
             shaper,
             next: NONE,
@@ -66,7 +95,7 @@ impl Node {
     #[inline(always)]
     pub(super) fn is_active(&self) -> bool {
         // A leaf has no children, and a parent no packets.
-        self.sharing != 0 || self.list.packets != 0
+        u32::from(self.sharing) | self.list.packets != 0
     }
 }
 

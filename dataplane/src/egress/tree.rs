@@ -15,7 +15,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use policy::model::Colour;
 use tally::{Region, Tally};
 use wire::{Frame, Link, Nanos};
 
@@ -54,8 +53,6 @@ struct Arrival {
     leaf: u32,
     /// Bytes of the IP packet.
     length: u16,
-    /// Drop precedence.
-    colour: Colour,
 }
 
 /// A tree of queues, with what waits in it.
@@ -94,6 +91,8 @@ pub(crate) struct Tree {
     counts: Vec<LeafCounts>,
     /// True if the nodes of all instances are too many to be near all the time.
     is_large: bool,
+    /// Node from which the selection of the next packet goes on: nothing has changed above it since the last.
+    turn: u32,
     /// Place of the instance whose successor's nodes have been asked for.
     ahead: u32,
     /// Bytes of memory, all of it allocated at the start.
@@ -134,29 +133,30 @@ impl Tree {
     }
 
     /// Adds a frame that arrives at `at`. One that comes before others that have been added goes in front of them.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn arrive<T: Tally>(&mut self, frame: Frame, at: Nanos, ends: &Ends, tally: &mut T) {
         // Code point and length, which the engine has in registers, 4; colour, 3; leaf by class and by code point, 6; the line's end
         // and bound, 4; what is known of the packet, 32 bytes.
         tally.instructions(17);
         tally.write(Region::Queue, self.tallied_line(), 32);
-        let dscp = header::code_point(&frame);
-        let colour = Colour::ALL[usize::from(frame.meta.colour) % 3].max(Colour::of(dscp));
+        let (dscp, length) = header::code_point_and_length(&frame);
         let leaf = self.settings.leaf(frame.meta.class, dscp);
         let (mut subscriber, mut flow) = (Subscriber::default(), FlowHash::default());
         if let Some(kind) = self.kinds.get(leaf as usize) {
             if let Some(instances) = self.instances.get(kind.group as usize) {
                 tally.hash(16);
                 subscriber = ends.subscriber(instances.per, self.seed);
-                instances.prefetch(subscriber.hash);
+                if self.is_large {
+                    self.prefetch_queue(instances, subscriber.hash, leaf);
+                }
             }
             if kind.work == Work::Divided {
                 tally.hash(40);
                 flow = self.flow_of(leaf, ends);
             }
         }
-        let length = header::ip_length(&frame).min(u16::MAX.into()) as u16;
-        let arrival = Arrival { frame, at, subscriber, flow, leaf, length, colour };
+        let length = length.min(u16::MAX.into()) as u16;
+        let arrival = Arrival { frame, at, subscriber, flow, leaf, length };
         if self.line.back().is_some_and(|last| last.at > at) {
             let place = self.line.partition_point(|before| before.at <= at);
             return self.line.insert(place, arrival);
@@ -198,15 +198,13 @@ impl Tree {
     /// Answers an opportunity to send by `link` at `now`.
     #[inline]
     pub(crate) fn next<T: Tally>(&mut self, link: &mut Link, now: Nanos, tally: &mut T) -> Next {
-        // Where nothing bounds the rate, a packet goes before the next one of its moment comes.
-        let is_joint = link.rate().is_some() || self.has_rate();
         loop {
-            if let Some(Lost { frame, reason, at }) = self.lost.take() {
-                return Next::Dropped(frame, reason, at);
+            if self.lost.is_some() {
+                return self.leave_lost();
             }
             // The first of three moments.
             tally.instructions(6);
-            let Some((at, event)) = self.first(link, is_joint) else { return Next::Empty };
+            let Some((at, event)) = self.first(link) else { return Next::Empty };
             if at > now {
                 // A timer alone may be about a guarantee, of a node that has nothing to send.
                 return if self.is_empty() { Next::Empty } else { Next::Wait(at) };
@@ -214,16 +212,16 @@ impl Tree {
             self.now = at;
             match event {
                 Event::Timer => self.pass_timers(tally),
-                Event::Arrival => self.admit_due(is_joint, tally),
+                Event::Arrival => self.admit_due(self.is_joint(link), tally),
                 Event::Departure => {
-                    if let Some(packet) = self.send(tally) {
+                    if let Some(frame) = self.send(tally) {
                         // The opportunity has come.
-                        let start = link.take(at, Nanos::MAX, packet.frame.len()).unwrap_or(at);
+                        let start = link.begin(at, frame.len());
                         if !self.tagged.is_empty() {
                             let until = link.opportunity().max(self.root_ready());
                             self.service = Service { began: at, until };
                         }
-                        return Next::Frame(packet.frame, start);
+                        return Next::Frame(frame, start);
                     }
                 }
             }
@@ -235,8 +233,20 @@ impl Tree {
         if let Some(lost) = &self.lost {
             return Some(lost.at);
         }
-        let is_joint = link.rate().is_some() || self.has_rate();
-        self.first(link, is_joint).map(|(at, _)| at).filter(|_| !self.is_empty())
+        self.first(link).map(|(at, _)| at).filter(|_| !self.is_empty())
+    }
+
+    /// The packet that was dropped leaves.
+    #[cold]
+    fn leave_lost(&mut self) -> Next {
+        self.lost.take().map_or(Next::Empty, |Lost { frame, reason, at }| Next::Dropped(frame, reason, at))
+    }
+
+    /// True if arrivals of one moment compete for the departure of that moment. Where nothing bounds the rate, a packet goes before the
+    /// next one of its moment comes.
+    #[inline(always)]
+    fn is_joint(&self, link: &Link) -> bool {
+        link.rate().is_some() || self.has_rate()
     }
 
     #[inline(always)]
@@ -247,14 +257,14 @@ impl Tree {
     /// The first event, and its moment: of one moment timers come first, then arrivals, then departures, where packets that come
     /// together compete.
     #[inline(always)]
-    fn first(&self, link: &Link, is_joint: bool) -> Option<(Nanos, Event)> {
+    fn first(&self, link: &Link) -> Option<(Nanos, Event)> {
         let mut first = None;
         if self.is_ready {
             first = Some((link.opportunity().max(self.now), Event::Departure));
         }
         if let Some(arrival) = self.line.front() {
             let at = arrival.at.max(self.now);
-            if first.is_none_or(|(departure, _)| at < departure || at == departure && is_joint) {
+            if first.is_none_or(|(departure, _)| at < departure || at == departure && self.is_joint(link)) {
                 first = Some((at, Event::Arrival));
             }
         }
@@ -315,6 +325,9 @@ impl Tree {
         (self.nodes.len() + self.line.len() % LINE) * DESCRIPTOR as usize
     }
 }
+
+/// Place of the root.
+const ROOT: u32 = 0;
 
 /// Bytes of a node's descriptor in the memory of a chip.
 const DESCRIPTOR: u32 = 32;

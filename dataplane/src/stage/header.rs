@@ -1,6 +1,7 @@
 //! Header fields of a packet that rules and translations match on.
 
 use lookup::classify::Header;
+use policy::model::Colour;
 use tally::{Op, Region, Tally};
 use wire::ethernet::{self, Mac};
 use wire::header::Protocol;
@@ -29,6 +30,26 @@ pub(crate) fn addresses(frame: &Frame) -> (Address, Address) {
 #[inline(always)]
 pub(crate) fn code_point(frame: &Frame) -> Dscp {
     Dscp::of_field(ds_field(frame))
+}
+
+/// Code point of the packet and bytes of the IP packet, as its header has them now: [`code_point`] and [`ip_length`] by one look.
+#[inline(always)]
+pub(crate) fn code_point_and_length(frame: &Frame) -> (Dscp, u32) {
+    let packet = frame.bytes().get(usize::from(frame.meta.network)..).unwrap_or(&[]);
+    let (field, said) = match (frame.meta.family, packet) {
+        (Family::V4, [_, field, high, low, ..]) => (*field, usize::from(u16::from_be_bytes([*high, *low]))),
+        (Family::V6, [first, second, _, _, high, low, ..]) => {
+            (first << 4 | second >> 4, usize::from(u16::from_be_bytes([*high, *low])) + ipv6::HEADER_LEN)
+        }
+        _ => (ds_field(frame), packet.len()),
+    };
+    (Dscp::of_field(field), said.min(packet.len()) as u32)
+}
+
+/// Drop precedence of a packet: by its meter or its code point, whichever is the higher.
+#[inline]
+pub(crate) fn drop_precedence(frame: &Frame) -> Colour {
+    Colour::ALL[usize::from(frame.meta.colour) % 3].max(Colour::of(code_point(frame)))
 }
 
 /// True for a packet of L4S, as its bytes are now: its sender is scalable (RFC 9331), ECT(1), or may be, CE.

@@ -10,13 +10,13 @@ use super::super::dropper::{Aqm, Random};
 use super::super::inner::Inner;
 use super::super::instance::Instances;
 use super::super::kind::{Above, Kind};
-use super::super::node::{Node, PRIORITIES, Rings, Shaping};
+use super::super::node::{Account, Node, PRIORITIES, Rings, Shaping};
 use super::super::packets::{NONE, Packets};
 use super::super::report::LeafCounts;
 use super::super::shaper::Pace;
 use super::super::tag::{Service, Tagged};
 use super::super::wheel::Wheel;
-use super::{Arrival, Paces, Tree};
+use super::{Arrival, Paces, ROOT, Tree};
 use crate::tables::{NO_NODE, NodeKind, QueueNode, QueueTree};
 
 impl Tree {
@@ -61,6 +61,7 @@ impl Tree {
             seed,
             counts: settings.nodes.iter().map(|node| LeafCounts::new(node, settings.nodes.len())).collect(),
             is_large: false,
+            turn: ROOT,
             ahead: NONE,
             memory: 0,
             settings: Arc::clone(settings),
@@ -78,7 +79,8 @@ impl Tree {
             self.add(kind, if parent == NO_NODE { NONE } else { parent }, has_one);
         }
         for (kind, node) in (0..).zip(&settings.nodes).filter(|(kind, node)| node.within == *kind) {
-            let instances = Instances::new(node.per, kind, base, node.size, node.instances);
+            let mut instances = Instances::new(node.per, kind, base, node.size, node.instances);
+            let rings = self.rings.len() as u32;
             for number in 0..=node.instances.max(1) {
                 let first = base + number * node.size;
                 for (place, inner) in
@@ -88,6 +90,7 @@ impl Tree {
                     self.add(place, parent, true);
                 }
             }
+            instances.note_rings(rings, (self.rings.len() as u32 - rings) / (node.instances.max(1) + 1));
             base += instances.nodes();
             self.instances.push(instances);
         }
@@ -115,7 +118,9 @@ impl Tree {
                 None => push(&mut self.aqms, Aqm::new(leaf)),
             },
         };
-        self.nodes.push(Node::new(parent, kind, inside, shaper));
+        let Kind { work, above, .. } = self.kinds[kind as usize];
+        let account = Account::of(shaper, above);
+        self.nodes.push(Node { work, account, ..Node::new(parent, kind, inside, shaper) });
     }
 
     /// Makes room for the children of nodes that have them in heaps.

@@ -1,12 +1,12 @@
 //! Selection of the next packet, and what it charges on the way from its leaf to the root.
 
 use tally::{Op, Region, Tally};
-use wire::Nanos;
+use wire::{Frame, Nanos};
 
-use super::super::kind::{Above, Work};
-use super::super::node::{At, NO_RING, Node, Rings};
-use super::super::packets::{List, NONE, Waiting};
-use super::{DESCRIPTOR, Tree};
+use super::super::kind::{Above, Kind, Work};
+use super::super::node::{Account, At, NO_RING, Node, Rings};
+use super::super::packets::{List, NONE};
+use super::{DESCRIPTOR, ROOT, Tree};
 use crate::tables::NodeKind;
 use crate::verdict::Reason;
 
@@ -22,15 +22,15 @@ struct Charged {
 impl Tree {
     /// Takes the packet whose turn it is out of its leaf. `None` if that was dropped.
     #[inline]
-    pub(super) fn send<T: Tally>(&mut self, tally: &mut T) -> Option<Waiting> {
-        let mut place = 0;
+    pub(super) fn send<T: Tally>(&mut self, tally: &mut T) -> Option<Frame> {
+        let mut place = self.turn;
         let work = loop {
             let node = &self.nodes[place as usize];
             // The descriptor; work of the node, 2; first priority of either kind, 4; the first child, 2.
             tally.instructions(6);
             tally.execute(Op::Branch, 2);
             tally.read(Region::Queue, self.tallied_node(place), DESCRIPTOR);
-            match self.kinds[node.kind as usize].work {
+            match node.work {
                 Work::Drr => {
                     let rings = &self.rings[node.inside as usize];
                     if node.guaranteed != 0 {
@@ -62,37 +62,51 @@ impl Tree {
         if work != Work::Fifo {
             return self.send_managed(place, work, tally);
         }
-        let node = &mut self.nodes[place as usize];
-        let Some(packet) = self.packets.pop(&mut node.list) else {
+        let Tree { nodes, packets, counts, .. } = self;
+        let node = &mut nodes[place as usize];
+        let kind = node.kind;
+        let Some(packet) = packets.pop(&mut node.list) else {
             node.list = List::EMPTY;
             self.finish(place, None, tally);
             return None;
         };
         let delay = self.now.since(packet.since);
-        let counts = &mut self.counts[node.kind as usize];
+        let counts = &mut counts[kind as usize];
         counts.count_taken(packet.length);
         counts.count_sent(packet.length, delay);
-        self.finish_sent(place, packet.length, delay, tally);
+        let first = self.finish_sent(place, kind, packet.length, delay, tally);
         if self.is_large {
-            self.prefetch_next();
+            match first {
+                NONE => self.prefetch_next(),
+                first => self.look_ahead(place, first),
+            }
             // The host reads the packet next.
             packet.frame.bytes().first().into_iter().for_each(wire::prefetch::read);
         }
-        Some(packet)
+        Some(packet.frame)
     }
 
-    /// Counts a packet that has left its leaf with its subscriber, and charges it.
+    /// Counts a packet that has left its leaf with its subscriber, and charges it. Returns the first node of the subscriber's instance;
+    /// [`NONE`] where there are no instances.
     #[inline(always)]
-    fn finish_sent<T: Tally>(&mut self, place: u32, length: u32, delay: Nanos, tally: &mut T) {
-        if let Some(instances) = self.instances_of(place) {
-            instances.count_sent(place, length, delay);
-        }
+    fn finish_sent<T: Tally>(
+        &mut self,
+        place: u32,
+        kind: u32,
+        length: u32,
+        delay: Nanos,
+        tally: &mut T,
+    ) -> u32 {
+        let group = self.kinds[kind as usize].group;
+        let instances = self.instances.get_mut(group as usize);
+        let first = instances.map_or(NONE, |instances| instances.count_sent(place, length, delay));
         self.finish(place, Some(length), tally);
+        first
     }
 
     /// [`Tree::send`] from a leaf with queues inside, or with active queue management.
     #[inline(never)]
-    fn send_managed<T: Tally>(&mut self, place: u32, work: Work, tally: &mut T) -> Option<Waiting> {
+    fn send_managed<T: Tally>(&mut self, place: u32, work: Work, tally: &mut T) -> Option<Frame> {
         // The state of the queue's management, 32 bytes: delay, target and bounds; of flows a turn, 12.
         tally.instructions(if work == Work::Divided { 32 } else { 20 });
         tally.read(Region::Queue, self.tallied_node(place), 32);
@@ -127,49 +141,35 @@ impl Tree {
             self.lose(packet.frame, Reason::EarlyDrop);
             return None;
         }
-        let delay = now.since(packet.since);
+        let (kind, delay) = (node.kind, now.since(packet.since));
         counts.count_sent(packet.length, delay);
-        self.finish_sent(place, packet.length, delay, tally);
-        Some(packet)
+        self.finish_sent(place, kind, packet.length, delay, tally);
+        Some(packet.frame)
     }
 
-    /// Asks for what the next departures need, if nothing comes between: the frame of the next packet, the entry of the one behind, and
-    /// the nodes of the subscriber whose turn comes next.
-    #[inline(always)]
-    fn prefetch_next(&mut self) {
-        let Tree { nodes, kinds, rings, instances, packets, .. } = self;
-        let (mut place, mut other) = (0, NONE);
+    /// Asks for what departures to come need, from a tree without instances: the frame of the next packet, if nothing comes between, and
+    /// the entry of the one behind.
+    #[inline(never)]
+    fn prefetch_next(&self) {
+        let Tree { nodes, rings, packets, .. } = self;
+        let mut place = self.turn;
         let leaf = loop {
             let node = &nodes[place as usize];
-            let kind = &kinds[node.kind as usize];
-            if node.next != place && node.next != NONE {
-                other = node.next;
-            }
-            if let Some(instances) = instances.get(kind.group as usize) {
-                if instances.kind == node.kind && self.ahead != place {
-                    self.ahead = place;
-                    prefetch_instance(node.next, instances.size, nodes, rings);
-                }
-            }
-            if kind.work != Work::Drr {
+            if node.work != Work::Drr {
                 break node;
             }
             if node.sharing == 0 {
                 return;
             }
-            let rings = &rings[node.inside as usize];
-            let later = node.sharing & (node.sharing - 1);
-            if later != 0 {
-                other = rings.first(later);
-            }
-            place = rings.first(node.sharing);
+            place = rings[node.inside as usize].first(node.sharing);
         };
         packets.prefetch(&leaf.list);
         if leaf.list.packets > 1 {
             return packets.prefetch_behind(&leaf.list);
         }
+        let mut other = behind(place, nodes, rings);
         while let Some(node) = nodes.get(other as usize) {
-            if kinds[node.kind as usize].work != Work::Drr {
+            if node.work != Work::Drr {
                 return packets.prefetch_entry(&node.list);
             }
             if node.sharing == 0 {
@@ -179,9 +179,45 @@ impl Tree {
         }
     }
 
+    /// Asks for what departures to come need, from a leaf and from the instances whose turns come next; `first` is the first node of the
+    /// leaf's. Memory beyond the second cache is further away than one departure takes.
+    #[inline(always)]
+    fn look_ahead(&mut self, leaf: u32, first: u32) {
+        let list = &self.nodes[leaf as usize].list;
+        if list.packets != 0 {
+            self.packets.prefetch(list);
+        }
+        if self.ahead != first {
+            self.ahead = first;
+            self.prefetch_instances(leaf, first);
+        }
+    }
+
+    /// Asks, when the turn of an instance begins, for the frames of the next one, for the entries of the one behind, and for the nodes of
+    /// the third: each is found in what was asked for a turn before.
+    #[inline(never)]
+    fn prefetch_instances(&self, leaf: u32, first: u32) {
+        let Tree { nodes, kinds, rings, instances, packets, .. } = self;
+        let group = kinds[nodes[leaf as usize].kind as usize].group;
+        let Some(instances) = instances.get(group as usize) else { return };
+        let behind = |place: u32| nodes.get(place as usize).map_or(NONE, |node| node.next);
+        let inside = |place: u32| nodes.iter().skip(place as usize).take(AHEAD.min(instances.size as usize));
+        let one = behind(first);
+        let two = behind(one);
+        let three = behind(two);
+        inside(one).for_each(|node| {
+            packets.prefetch(&node.list);
+            packets.prefetch_behind(&node.list);
+        });
+        instances.prefetch_counts(one);
+        inside(two).for_each(|node| packets.prefetch_entry(&node.list));
+        inside(three).for_each(wire::prefetch::read);
+        rings.get(instances.rings_of(three) as usize).into_iter().for_each(wire::prefetch::read);
+    }
+
     /// Nothing to send after all.
     #[cold]
-    fn rest(&mut self) -> Option<Waiting> {
+    fn rest(&mut self) -> Option<Frame> {
         self.is_ready = false;
         None
     }
@@ -205,40 +241,51 @@ impl Tree {
     /// Charges the nodes from a leaf up to the root with what the leaf has sent, and ends their turns.
     #[inline(always)]
     fn finish<T: Tally>(&mut self, leaf: u32, sent: Option<u32>, tally: &mut T) {
-        let mut place = leaf;
+        let (mut place, mut turn) = (leaf, leaf);
         loop {
-            // Bytes with overhead, 3; deficit, 3; anything left to send, 3. The descriptor is written.
-            tally.instructions(7);
-            tally.execute(Op::Branch, 2);
-            if place != leaf {
-                tally.write(Region::Queue, self.tallied_node(place), DESCRIPTOR);
-            }
-            let Tree { nodes, kinds, .. } = self;
-            let node = &mut nodes[place as usize];
-            let kind = &kinds[node.kind as usize];
+            let Tree { nodes, kinds, rings, .. } = &mut *self;
+            let (nodes, kinds) = (nodes.as_mut_slice(), kinds.as_slice());
+            let account = loop {
+                // Bytes with overhead, 3; deficit, 3; anything left to send, 3. The descriptor is written.
+                tally.instructions(7);
+                tally.execute(Op::Branch, 2);
+                if place != leaf {
+                    tally.write(Region::Queue, place as usize * DESCRIPTOR as usize, DESCRIPTOR);
+                }
+                let node = &mut nodes[place as usize];
+                if node.account != Account::Deficit {
+                    break node.account;
+                }
+                let kind = &kinds[node.kind as usize];
+                // Of 32 bits, as a turn is not begun without any.
+                node.deficit -= sent.map_or(0, |length| kind.counted(length)) as i32;
+                let (deficit, parent, is_active) = (node.deficit, node.parent, node.is_active());
+                if (deficit <= 0) | !is_active {
+                    let rings = &mut rings[nodes[parent as usize].inside as usize];
+                    end_turn(place, kind, Charged::default(), rings, nodes, tally);
+                    turn = parent;
+                }
+                place = parent;
+            };
+            let node = &nodes[place as usize];
             let parent = node.parent;
-            if node.shaper != NONE || kind.above == Above::Wfq {
-                let bytes = sent.map(|length| kind.counted(length));
-                if !self.finish_shaped(place, bytes, tally) {
-                    return;
-                }
-            } else if kind.above == Above::Nothing {
+            if account == Account::Root {
                 self.is_ready = node.is_active();
-                return;
-            } else {
-                node.deficit =
-                    node.deficit.saturating_sub(sent.map_or(0, |length| kind.counted(length)) as i32);
-                if node.deficit <= 0 || !node.is_active() {
-                    self.end_turn(place, Charged::default(), tally);
-                }
+                break;
             }
-            place = parent;
+            if !self.finish_shaped(place, sent, tally) {
+                break;
+            }
+            (turn, place) = (parent, parent);
         }
+        self.turn = turn;
     }
 
     /// [`Tree::finish`] for a node that has a shaper, or is served by tags. False for the root.
     #[inline(never)]
     fn finish_shaped<T: Tally>(&mut self, place: u32, sent: Option<u32>, tally: &mut T) -> bool {
+        let settings = self.nodes[place as usize].kind;
+        let sent = sent.map(|length| self.kinds[settings as usize].counted(length));
         let charged = self.charge(place, sent, tally);
         let bytes = sent.unwrap_or(0);
         let now = self.now;
@@ -274,39 +321,22 @@ impl Tree {
         true
     }
 
-    /// Ends the turn of a node that has used it up, or has nothing to send now, or was served within its guarantee.
+    /// Ends the turn of a node with a shaper, which has used it up, or has nothing to send now, or was served within its guarantee.
     #[inline]
     fn end_turn<T: Tally>(&mut self, place: u32, charged: Charged, tally: &mut T) {
-        // Quantum, head of the ring and neighbours, 8, of which two are written.
-        tally.instructions(8);
-        let node = &mut self.nodes[place as usize];
-        let Node { parent, shaper, next, previous, .. } = *node;
-        let kind = &self.kinds[node.kind as usize];
-        let is_active = node.is_active();
-        let stays = is_active && !node.is_throttled;
-        let is_over = node.deficit <= 0;
-        if is_over && stays && !charged.is_guaranteed {
-            node.deficit = node.deficit.saturating_add(kind.quantum as i32);
-        }
-        if !is_active {
-            // A debt stays: who comes back does not gain by having been away.
-            node.deficit = node.deficit.min(0);
-        }
-        let rings = &mut self.rings[self.nodes[parent as usize].inside as usize];
-        if !stays {
-            tally.write(Region::Queue, next as usize * DESCRIPTOR as usize, 4);
-            tally.write(Region::Queue, previous as usize * DESCRIPTOR as usize, 4);
-            rings.remove(place, &mut self.nodes);
-        } else if is_over && !charged.is_guaranteed {
-            rings.rotate(kind.priority, &self.nodes);
-        }
+        let Tree { nodes, kinds, rings, shapers, .. } = self;
+        let Node { parent, shaper, kind, .. } = nodes[place as usize];
+        let stays = nodes[place as usize].is_active() && !nodes[place as usize].is_throttled;
+        let (kind, inside) = (&kinds[kind as usize], nodes[parent as usize].inside);
+        let rings = &mut rings[inside as usize];
+        end_turn(place, kind, charged, rings, nodes, tally);
         if charged.is_guaranteed && (!stays || charged.is_past) {
-            if rings.remove_guaranteed(shaper, kind.priority, &mut self.shapers) {
-                self.nodes[parent as usize].guaranteed &= !(1 << kind.priority);
+            if rings.remove_guaranteed(shaper, kind.priority, shapers) {
+                nodes[parent as usize].guaranteed &= !(1 << kind.priority);
             }
             self.await_guarantee(place, tally);
         } else if charged.is_guaranteed {
-            rings.rotate_guaranteed(kind.priority, &self.shapers);
+            rings.rotate_guaranteed(kind.priority, shapers);
         }
     }
 
@@ -375,6 +405,7 @@ impl Tree {
                 self.is_ready = true;
                 return;
             }
+            self.turn = ROOT;
             tally.read(Region::Queue, parent as usize * DESCRIPTOR as usize, DESCRIPTOR);
             tally.write(Region::Queue, parent as usize * DESCRIPTOR as usize, DESCRIPTOR);
             // Who was held back by a ceiling has what was left of a turn, at its place.
@@ -410,6 +441,7 @@ impl Tree {
         }
         let (shaper, ring, parent) = (node.shaper, node.ring, node.parent);
         let Some(above) = self.nodes.get_mut(parent as usize) else { return };
+        self.turn = ROOT;
         above.guaranteed |= 1 << ring;
         self.rings[above.inside as usize].insert_guaranteed(shaper, ring, &mut self.shapers);
     }
@@ -439,25 +471,52 @@ impl Tree {
     }
 }
 
-/// Asks for the nodes of an instance, and of the one behind for its first: its turn comes after the next.
-#[inline(never)]
-fn prefetch_instance(place: u32, size: u32, nodes: &[Node], rings: &[Rings]) {
-    let Some(block) = nodes.get(place as usize..).map(|behind| &behind[..behind.len().min(size as usize)])
-    else {
-        return;
+/// Ends the turn of a node among those that share: it has used the turn up, or does not stay, as it has nothing to send now.
+#[inline(always)]
+fn end_turn<T: Tally>(
+    place: u32,
+    kind: &Kind,
+    charged: Charged,
+    rings: &mut Rings,
+    nodes: &mut [Node],
+    tally: &mut T,
+) {
+    // Quantum, head of the ring and neighbours, 8, of which two are written.
+    tally.instructions(8);
+    let node = &mut nodes[place as usize];
+    let is_active = node.is_active();
+    if !is_active || node.is_throttled {
+        if !is_active {
+            // A debt stays: who comes back does not gain by having been away.
+            node.deficit = node.deficit.min(0);
+        }
+        tally.write(Region::Queue, node.next as usize * DESCRIPTOR as usize, 4);
+        tally.write(Region::Queue, node.previous as usize * DESCRIPTOR as usize, 4);
+        rings.remove(place, nodes);
+    } else if node.deficit <= 0 && !charged.is_guaranteed {
+        // What is guaranteed is no turn among those that share.
+        node.deficit = node.deficit.saturating_add(kind.quantum as i32);
+        rings.rotate(kind.priority, nodes);
+    }
+}
+
+/// Node whose turn most likely comes after that of a leaf with one packet: its neighbour, the first of a later priority, or its parent's
+/// neighbour.
+#[inline(always)]
+fn behind(leaf: u32, nodes: &[Node], rings: &[Rings]) -> u32 {
+    let node = &nodes[leaf as usize];
+    if node.next != leaf {
+        return node.next;
+    }
+    let Some(parent) = nodes.get(node.parent as usize).filter(|parent| parent.work == Work::Drr) else {
+        return NONE;
     };
-    let Some(first) = block.first() else { return };
-    if let Some(rings) = rings.get(first.inside as usize) {
-        wire::prefetch::read(rings);
-    }
-    if let Some(behind) = nodes.get(first.next as usize) {
-        wire::prefetch::read(behind);
-    }
-    block.iter().skip(1).take(MOST_AHEAD).for_each(wire::prefetch::read);
+    let later = parent.sharing & (parent.sharing - 1);
+    if later == 0 { parent.next } else { rings[parent.inside as usize].first(later) }
 }
 
 /// Nodes of an instance that are asked for ahead.
-const MOST_AHEAD: usize = 32;
+const AHEAD: usize = 32;
 
 /// Setting of a timer, or its going off: level and slot, 6; its list and the slot's bit, 6; the heap of the first slot, 10.
 const TIMER: u32 = 22;
