@@ -14,6 +14,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use lookup::memory::MemoryError;
 use tally::{NoTally, Tally};
 use wire::{Frame, Link, Nanos, PortId};
 
@@ -184,17 +185,20 @@ impl Links {
 
 impl Egress {
     /// With empty queues for each interface of the tables, as long as they say.
-    pub(crate) fn new(tables: &Tables, share: Share, seed: [u64; 2]) -> Egress {
+    ///
+    /// # Errors
+    /// The system has not the memory for a tree.
+    pub(crate) fn new(tables: &Tables, share: Share, seed: [u64; 2]) -> Result<Egress, MemoryError> {
         let limit = tables.limits.queue as usize;
         let queues = &tables.queues;
         // A tree that is another worker's is not built.
         let tree =
             |port: PortId, settings: &Arc<QueueTree>| match Others::serves(queues, port, settings, share) {
-                Some(_) => None,
+                Some(_) => Ok(None),
                 None => {
                     let is_one = queues.owner(port, settings, share.workers()).is_some();
                     let workers = if is_one { 1 } else { share.workers() };
-                    Some(Tree::new(settings, limit, workers, seed[0] ^ seed[1]))
+                    Tree::new(settings, limit, workers, seed[0] ^ seed[1]).map(Some)
                 }
             };
         let waiting = |tree: &QueueTree| tree.capacity as usize + limit;
@@ -204,32 +208,33 @@ impl Egress {
             // All that trees of incoming packets hold may come at once, and find as many here.
             let departed =
                 if incoming == 0 { 0 } else { incoming + settings.map_or(limit, |tree| waiting(tree)) };
-            EgressPort {
+            Ok(EgressPort {
                 queue: VecDeque::with_capacity(if settings.is_some() { 0 } else { limit }),
                 limit,
                 link: match Links::of(share) {
                     Links::Own => interface.egress.another(),
                     Links::Shared => interface.egress.shared(),
                 },
-                tree: settings.and_then(|settings| tree(PortId(place), settings)).map(Box::new),
+                tree: settings.map_or(Ok(None), |settings| tree(PortId(place), settings))?.map(Box::new),
                 departed: VecDeque::with_capacity(departed),
-            }
+            })
         };
         let needs_ends = queues.on.iter().flatten().any(|tree| tree.needs_ends);
         let behind = if needs_ends { EndsBehind::Needed } else { EndsBehind::Unused };
         let from = |(port, settings): (PortId, &Option<Arc<QueueTree>>)| {
-            let settings = settings.as_ref()?;
-            Some(Box::new(Incoming::new(tree(port, settings)?, waiting(settings), behind)))
+            let Some(settings) = settings else { return Ok(None) };
+            let tree = tree(port, settings)?;
+            Ok(tree.map(|tree| Box::new(Incoming::new(tree, waiting(settings), behind))))
         };
-        let mut from: Vec<_> = (0..).map(PortId).zip(&queues.from).map(from).collect();
+        let mut from: Vec<_> = (0..).map(PortId).zip(&queues.from).map(from).collect::<Result<_, _>>()?;
         if from.iter().all(Option::is_none) {
             from.clear();
         }
-        Egress {
-            ports: (0..).zip(&tables.interfaces).map(port).collect(),
+        Ok(Egress {
+            ports: (0..).zip(&tables.interfaces).map(port).collect::<Result<_, _>>()?,
             from,
             others: Others::new(queues, share, limit),
-        }
+        })
     }
 
     /// Number of ports.

@@ -124,7 +124,7 @@ impl Shard {
                 .map_err(ShardError::Memory)?,
             cookies: Cookies::new(setup.seed),
             clients: Arc::default(),
-            egress: Egress::new(tables, setup.share, setup.seed),
+            egress: Egress::new(tables, setup.share, setup.seed).map_err(ShardError::Memory)?,
             counters: Counters::new(tables),
             log: Log::default(),
             imports: Imports::default(),

@@ -5,7 +5,9 @@
 //! nothing is allocated and no page fault is taken later. A slab never grows.
 #![allow(unsafe_code)]
 
+use std::fmt;
 use std::io;
+use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
 use bytemuck::Pod;
@@ -14,7 +16,7 @@ use memmap2::MmapMut;
 /// The small page of every system that we run on is this size or a multiple of it.
 const PAGE: usize = 4096;
 
-/// A fixed number of `T` in memory of their own, zeroed at first.
+/// A fixed number of `T` in memory of their own.
 pub struct Slab<T> {
     /// Mapping that `first` points into; its address does not change when the slab is moved.
     _map: MmapMut,
@@ -23,9 +25,9 @@ pub struct Slab<T> {
 }
 
 // SAFETY: a slab owns its memory, and gives it out by the rules of borrowing alone.
-unsafe impl<T: Pod + Send> Send for Slab<T> {}
+unsafe impl<T: Send> Send for Slab<T> {}
 // SAFETY: as above; a shared slab can only be read.
-unsafe impl<T: Pod + Sync> Sync for Slab<T> {}
+unsafe impl<T: Sync> Sync for Slab<T> {}
 
 /// Bytes to ask for where so many are needed. Systems begin a mapping at a huge page only where it is whole ones long; a
 /// table of many has all but its ends on huge pages anyway.
@@ -40,20 +42,8 @@ impl<T: Pod> Slab<T> {
     /// # Errors
     /// The system has not that much memory to give.
     pub fn new(count: usize) -> Result<Slab<T>, MemoryError> {
-        const { assert!(align_of::<T>() <= PAGE && size_of::<T>() > 0) };
-        let refused = |source| MemoryError { bytes: count.saturating_mul(size_of::<T>()), source };
         let count = count.max(1);
-        let bytes =
-            count.checked_mul(size_of::<T>()).ok_or_else(|| refused(io::ErrorKind::OutOfMemory.into()))?;
-        let mut map = MmapMut::map_anon(room(bytes)).map_err(refused)?;
-        // Advice only: where there are no huge pages the table works as well, slower.
-        #[cfg(target_os = "linux")]
-        let _ = map.advise(memmap2::Advice::HugePage);
-        for page in map[..bytes].chunks_mut(PAGE) {
-            page[0] = 0;
-        }
-        let entries: &mut [T] = bytemuck::cast_slice_mut(&mut map[..bytes]);
-        let first = NonNull::from(entries).cast();
+        let (map, first) = memory(count)?;
         Ok(Slab { _map: map, first, count })
     }
 
@@ -67,13 +57,29 @@ impl<T: Pod> Slab<T> {
         slab.entries_mut().copy_from_slice(entries);
         Ok(slab)
     }
+}
+
+impl<T> Slab<T> {
+    /// Takes memory for `entries`, which may be none, and moves them there.
+    ///
+    /// # Errors
+    /// The system has not that much memory to give.
+    pub fn of(entries: Vec<T>) -> Result<Slab<T>, MemoryError> {
+        let (map, first) = memory::<T>(entries.len().max(1))?;
+        let count = entries.len();
+        for (place, entry) in entries.into_iter().enumerate() {
+            // SAFETY: there is room for so many, and nobody else has the memory.
+            unsafe { first.add(place).write(entry) };
+        }
+        Ok(Slab { _map: map, first, count })
+    }
 
     /// The entries.
     #[inline(always)]
     pub fn entries(&self) -> &[T] {
-        // SAFETY: `first` and `count` are of the cast in `new`, which checked alignment and length; every bit
-        // pattern is a `T` (`Pod`); the mapping lives as long as `self`. Casting anew at each look-up would
-        // check all of that again: it took a fourteenth of the whole pipeline's instructions.
+        // SAFETY: `first` is of `memory`, which checked alignment and length; `count` entries have been written, or are zeroed where
+        // every bit pattern is a `T` (`Pod`); the mapping lives as long as `self`. Casting anew at each look-up would check all of
+        // that again: it took a fourteenth of the whole pipeline's instructions.
         unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.count) }
     }
 
@@ -90,6 +96,52 @@ impl<T: Pod> Slab<T> {
     }
 }
 
+impl<T> Deref for Slab<T> {
+    type Target = [T];
+
+    #[inline(always)]
+    fn deref(&self) -> &[T] {
+        self.entries()
+    }
+}
+
+impl<T> DerefMut for Slab<T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [T] {
+        self.entries_mut()
+    }
+}
+
+impl<T> Drop for Slab<T> {
+    fn drop(&mut self) {
+        // SAFETY: the entries are there, as in `entries`, and are not used any more.
+        unsafe { std::ptr::drop_in_place(std::ptr::from_mut(self.entries_mut())) }
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Slab<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.entries().fmt(f)
+    }
+}
+
+/// Takes zeroed memory for `count` entries.
+fn memory<T>(count: usize) -> Result<(MmapMut, NonNull<T>), MemoryError> {
+    const { assert!(align_of::<T>() <= PAGE && size_of::<T>() > 0) };
+    let refused = |source| MemoryError { bytes: count.saturating_mul(size_of::<T>()), source };
+    let bytes =
+        count.checked_mul(size_of::<T>()).ok_or_else(|| refused(io::ErrorKind::OutOfMemory.into()))?;
+    let mut map = MmapMut::map_anon(room(bytes)).map_err(refused)?;
+    // Advice only: where there are no huge pages the table works as well, slower.
+    #[cfg(target_os = "linux")]
+    let _ = map.advise(memmap2::Advice::HugePage);
+    for page in map[..bytes].chunks_mut(PAGE) {
+        page[0] = 0;
+    }
+    let first = NonNull::from(&mut map[..]).cast();
+    Ok((map, first))
+}
+
 /// The system did not give the memory that a table needs.
 #[derive(Debug, thiserror::Error)]
 #[error("no memory for a table of {bytes} bytes")]
@@ -102,6 +154,8 @@ pub struct MemoryError {
 
 #[cfg(test)]
 mod tests {
+    use std::rc::Rc;
+
     use super::Slab;
 
     #[test]
@@ -118,6 +172,16 @@ mod tests {
         assert_eq!(Slab::copy_of(&[1_u64, 2, 3]).unwrap().entries(), [1, 2, 3]);
         let none: Slab<u64> = Slab::copy_of(&[]).unwrap();
         assert_eq!((none.entries(), none.bytes()), (&[][..], 0));
+    }
+
+    #[test]
+    fn entries_that_own_something_are_moved_in_and_dropped_once() {
+        let owned = Rc::new(());
+        let slab = Slab::of(vec![Some(Rc::clone(&owned)), None, Some(Rc::clone(&owned))]).unwrap();
+        assert_eq!((slab.len(), slab[1].is_none(), Rc::strong_count(&owned)), (3, true, 3));
+        drop(slab);
+        assert_eq!(Rc::strong_count(&owned), 1);
+        assert_eq!(Slab::<Rc<()>>::of(Vec::new()).unwrap().len(), 0);
     }
 
     #[test]

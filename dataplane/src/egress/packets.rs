@@ -1,5 +1,6 @@
 //! Packets that wait in a tree: a slab, in which each queue is a list.
 
+use lookup::memory::{MemoryError, Slab};
 use wire::{Frame, Nanos};
 
 /// No packet.
@@ -8,7 +9,7 @@ pub(super) const NONE: u32 = u32::MAX;
 /// Packets of one tree.
 #[derive(Debug)]
 pub(super) struct Packets {
-    entries: Vec<Entry>,
+    entries: Slab<Entry>,
     /// First free entry: the one that was left last, whose line is near.
     free: u32,
     waiting: u32,
@@ -62,11 +63,14 @@ impl List {
 
 impl Packets {
     /// Creates a slab with room for that many packets.
-    pub(super) fn new(capacity: u32) -> Packets {
+    ///
+    /// # Errors
+    /// The system has not the memory for it.
+    pub(super) fn new(capacity: u32) -> Result<Packets, MemoryError> {
         let next = |place: u32| if place + 1 < capacity { place + 1 } else { NONE };
         let entry = |place| Entry { frame: None, since: Nanos(0), length: 0, next: next(place) };
-        let entries = (0..capacity).map(entry).collect();
-        Packets { entries, free: if capacity == 0 { NONE } else { 0 }, waiting: 0 }
+        let entries = Slab::of((0..capacity).map(entry).collect())?;
+        Ok(Packets { entries, free: if capacity == 0 { NONE } else { 0 }, waiting: 0 })
     }
 
     /// Number of packets.
@@ -166,6 +170,6 @@ impl Packets {
 
     /// Bytes of memory.
     pub(super) fn memory_bytes(&self) -> usize {
-        size_of_val(self.entries.as_slice())
+        self.entries.bytes()
     }
 }

@@ -15,6 +15,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use lookup::memory::Slab;
 use tally::{Region, Tally};
 use wire::{Frame, Link, Nanos};
 
@@ -63,7 +64,7 @@ pub(crate) struct Tree {
     kinds: Vec<Kind>,
     /// Ceiling and guarantee, by place of the settings.
     paces: Vec<Paces>,
-    nodes: Vec<Node>,
+    nodes: Slab<Node>,
     shapers: Vec<Shaping>,
     rings: Vec<Rings>,
     tagged: Vec<Tagged>,

@@ -18,7 +18,8 @@ impl Part for Queues {
     }
 
     fn prepare(&self, reload: &Reload<'_>) -> Result<Box<dyn Plan>, ShardError> {
-        Ok(Box::new(Egress::new(reload.new, reload.setup.share, reload.setup.seed)))
+        let egress = Egress::new(reload.new, reload.setup.share, reload.setup.seed);
+        Ok(Box::new(egress.map_err(ShardError::Memory)?))
     }
 
     fn memory_bytes(&self, shard: &Shard) -> usize {

@@ -149,7 +149,7 @@ impl Scene {
             dual: Dual::new(&settings),
             oracle: Oracle::new(coupling),
             settings,
-            packets: Packets::new(20_000),
+            packets: Packets::new(20_000).unwrap(),
             pool: Pool::new(20_000, 2_048).unwrap(),
             random: Random(seed),
             counts: [[0; 3]; 2],

@@ -39,7 +39,7 @@ impl Leaf {
             longest: Bytes(LONGEST.into()),
         };
         let room = 2 * hashes.len() as u32 + 2;
-        let (packets, pool) = (Packets::new(room), Pool::new(room, 2_048).unwrap());
+        let (packets, pool) = (Packets::new(room).unwrap(), Pool::new(room, 2_048).unwrap());
         Leaf { fq: Fq::new(&settings, &leaf), settings, leaf, packets, pool, hashes }
     }
 

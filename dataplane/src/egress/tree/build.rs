@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use lookup::memory::{MemoryError, Slab};
 use policy::model::MeterScope;
 use wire::{Bytes, Frame, Nanos};
 
@@ -21,7 +22,15 @@ use crate::tables::{NO_NODE, NodeKind, QueueNode, QueueTree};
 
 impl Tree {
     /// Creates the empty tree of one of `workers`, with room for `line` arrivals.
-    pub(crate) fn new(settings: &Arc<QueueTree>, line: usize, workers: u16, seed: u64) -> Tree {
+    ///
+    /// # Errors
+    /// The system has not the memory for it.
+    pub(crate) fn new(
+        settings: &Arc<QueueTree>,
+        line: usize,
+        workers: u16,
+        seed: u64,
+    ) -> Result<Tree, MemoryError> {
         let pace = |node: &QueueNode, rate: Option<wire::BitRate>, packets: u64| {
             let longest = Bytes(node.overhead.count(settings.longest.0));
             let burst = node.burst.unwrap_or(Bytes(longest.0 * packets));
@@ -42,14 +51,14 @@ impl Tree {
         let mut tree = Tree {
             kinds: Kind::all(settings),
             paces: settings.nodes.iter().map(paces).collect(),
-            nodes: Vec::new(),
+            nodes: Slab::of(Vec::new())?,
             shapers: Vec::new(),
             rings: Vec::new(),
             tagged: Vec::new(),
             aqms: Vec::new(),
             inners: Vec::new(),
             instances: Vec::new(),
-            packets: Packets::new(settings.capacity),
+            packets: Packets::new(settings.capacity)?,
             wheel: Wheel::new(0),
             line: VecDeque::with_capacity(line),
             line_limit: line,
@@ -66,17 +75,18 @@ impl Tree {
             memory: 0,
             settings: Arc::clone(settings),
         };
-        tree.build();
-        tree
+        tree.build()?;
+        Ok(tree)
     }
 
-    fn build(&mut self) {
+    fn build(&mut self) -> Result<(), MemoryError> {
+        let mut nodes = Vec::new();
         let settings = Arc::clone(&self.settings);
         let mut base = settings.nodes.len() as u32;
         for (kind, node) in (0..).zip(&settings.nodes) {
             let parent = if node.within == NO_NODE || node.within == kind { node.parent } else { NONE };
             let has_one = node.within == NO_NODE;
-            self.add(kind, if parent == NO_NODE { NONE } else { parent }, has_one);
+            self.add(&mut nodes, kind, if parent == NO_NODE { NONE } else { parent }, has_one);
         }
         for (kind, node) in (0..).zip(&settings.nodes).filter(|(kind, node)| node.within == *kind) {
             let mut instances = Instances::new(node.per, kind, base, node.size, node.instances);
@@ -87,22 +97,24 @@ impl Tree {
                     (kind..).zip(settings.nodes.iter().skip(kind as usize).take(node.size as usize))
                 {
                     let parent = if place == kind { inner.parent } else { first + (inner.parent - kind) };
-                    self.add(place, parent, true);
+                    self.add(&mut nodes, place, parent, true);
                 }
             }
             instances.note_rings(rings, (self.rings.len() as u32 - rings) / (node.instances.max(1) + 1));
             base += instances.nodes();
             self.instances.push(instances);
         }
+        self.nodes = Slab::of(nodes)?;
         self.reserve();
-        self.is_large = size_of_val(self.nodes.as_slice()) > NEAR;
+        self.is_large = self.nodes.bytes() > NEAR;
         self.wheel = Wheel::new(self.shapers.len() * 2);
         self.memory = self.allocated();
+        Ok(())
     }
 
     /// Adds a node; one without use, of which there are instances elsewhere, has nothing inside.
-    fn add(&mut self, kind: u32, parent: u32, is_used: bool) {
-        let place = self.nodes.len() as u32;
+    fn add(&mut self, nodes: &mut Vec<Node>, kind: u32, parent: u32, is_used: bool) {
+        let place = nodes.len() as u32;
         let paces = &self.paces[kind as usize];
         let has_shaper = is_used && (paces.ceiling.is_some() || paces.guarantee.is_some());
         let shaper = if has_shaper { self.shapers.len() as u32 } else { NONE };
@@ -120,7 +132,7 @@ impl Tree {
         };
         let Kind { work, above, .. } = self.kinds[kind as usize];
         let account = Account::of(shaper, above);
-        self.nodes.push(Node { work, account, ..Node::new(parent, kind, inside, shaper) });
+        nodes.push(Node { work, account, ..Node::new(parent, kind, inside, shaper) });
     }
 
     /// Makes room for the children of nodes that have them in heaps.
@@ -205,7 +217,7 @@ impl Tree {
     }
 
     fn allocated(&self) -> usize {
-        size_of_val(self.nodes.as_slice())
+        self.nodes.bytes()
             + size_of_val(self.kinds.as_slice())
             + size_of_val(self.shapers.as_slice())
             + size_of_val(self.rings.as_slice())

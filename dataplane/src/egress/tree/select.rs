@@ -244,7 +244,7 @@ impl Tree {
         let (mut place, mut turn) = (leaf, leaf);
         loop {
             let Tree { nodes, kinds, rings, .. } = &mut *self;
-            let (nodes, kinds) = (nodes.as_mut_slice(), kinds.as_slice());
+            let (nodes, kinds) = (nodes.entries_mut(), kinds.as_slice());
             let account = loop {
                 // Bytes with overhead, 3; deficit, 3; anything left to send, 3. The descriptor is written.
                 tally.instructions(7);
