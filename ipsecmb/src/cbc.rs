@@ -6,7 +6,7 @@ use zeroize::Zeroize;
 
 use crate::LONGEST;
 use crate::functions::{Functions, Table};
-use crate::queues::{Queues, Unfinished, finished};
+use crate::queues::{Queues, Unfinished, Way, finished};
 
 /// Bytes of a block.
 pub const BLOCK: usize = 16;
@@ -43,21 +43,14 @@ unsafe extern "C" {
         encrypt: *mut u8,
         decrypt: *mut u8,
     );
-    fn wirerate_cbc_encrypt(
+    fn wirerate_cbc(
         functions: *mut Functions,
         encrypt: *const u8,
         decrypt: *const u8,
         key_len: usize,
         texts: *const Text<'_>,
         count: usize,
-    ) -> usize;
-    fn wirerate_cbc_decrypt(
-        functions: *mut Functions,
-        encrypt: *const u8,
-        decrypt: *const u8,
-        key_len: usize,
-        texts: *const Text<'_>,
-        count: usize,
+        decrypts: u32,
     ) -> usize;
 }
 
@@ -89,24 +82,23 @@ impl CbcKey {
     /// Encrypts each block, which makes it the IV, and the text chained to it.
     #[inline]
     pub fn encrypt(&self, queues: &mut Queues, texts: &mut [Text<'_>]) -> Result<(), Unfinished> {
-        let Rounds { encrypt, decrypt } = &*self.rounds;
-        let (encrypt, decrypt, count) = (encrypt.as_ptr(), decrypt.as_ptr(), texts.len());
-        // SAFETY: the queues are this thread's alone, and empty again afterwards. Each text is of the length that it says, which `Text::new` has
-        // checked, and borrowed for as long as it lives, by nobody else. The round keys are of the key's length.
-        let done = unsafe {
-            wirerate_cbc_encrypt(queues.table(), encrypt, decrypt, self.len, texts.as_ptr(), count)
-        };
-        finished(done, texts)
+        self.run(queues, texts, Way::Encrypt)
     }
 
     /// Decrypts each text, chained to the block before it, which is the IV and stays.
     #[inline]
     pub fn decrypt(&self, queues: &mut Queues, texts: &mut [Text<'_>]) -> Result<(), Unfinished> {
+        self.run(queues, texts, Way::Decrypt)
+    }
+
+    #[inline]
+    fn run(&self, queues: &mut Queues, texts: &mut [Text<'_>], way: Way) -> Result<(), Unfinished> {
         let Rounds { encrypt, decrypt } = &*self.rounds;
         let (encrypt, decrypt, count) = (encrypt.as_ptr(), decrypt.as_ptr(), texts.len());
-        // SAFETY: as in `encrypt`.
+        // SAFETY: the queues are this thread's alone, and empty again afterwards. Each text is of the length that it says, which `Text::new` has
+        // checked, and borrowed for as long as it lives, by nobody else. The round keys are of the key's length.
         let done = unsafe {
-            wirerate_cbc_decrypt(queues.table(), encrypt, decrypt, self.len, texts.as_ptr(), count)
+            wirerate_cbc(queues.table(), encrypt, decrypt, self.len, texts.as_ptr(), count, way as u32)
         };
         finished(done, texts)
     }

@@ -7,24 +7,19 @@ use zeroize::Zeroize;
 
 use crate::functions::{Functions, is_wide};
 use crate::packet::Packet;
-use crate::queues::{Queues, Unfinished, finished};
+use crate::queues::{Queues, Unfinished, Way, finished};
 
 /// Bytes of a key.
 const KEY: usize = 32;
 
 // SAFETY: signatures are those of glue.c, whose compiler checks them against the library's header.
 unsafe extern "C" {
-    fn wirerate_chacha_seal(
+    fn wirerate_chacha(
         functions: *mut Functions,
         key: *const u8,
         packets: *const Packet<'_>,
         count: usize,
-    ) -> usize;
-    fn wirerate_chacha_open(
-        functions: *mut Functions,
-        key: *const u8,
-        packets: *const Packet<'_>,
-        count: usize,
+        decrypts: u32,
     ) -> usize;
 }
 
@@ -44,19 +39,21 @@ impl ChaChaKey {
     /// Encrypts texts, and writes their tags.
     #[inline]
     pub fn seal(&self, queues: &mut Queues, packets: &mut [Packet<'_>]) -> Result<(), Unfinished> {
-        let (count, key) = (packets.len(), self.0.as_ptr());
-        // SAFETY: the queues are this thread's alone, and empty again afterwards. Each packet's places are of the lengths that it says, and
-        // borrowed for as long as it lives: text and tag by nobody else. The key has 32 bytes.
-        let done = unsafe { wirerate_chacha_seal(queues.table(), key, packets.as_ptr(), count) };
-        finished(done, packets)
+        self.run(queues, packets, Way::Encrypt)
     }
 
     /// Decrypts texts, and writes the tags that genuine packets have. Whoever calls compares, and clears the texts of the others.
     #[inline]
     pub fn open(&self, queues: &mut Queues, packets: &mut [Packet<'_>]) -> Result<(), Unfinished> {
+        self.run(queues, packets, Way::Decrypt)
+    }
+
+    #[inline]
+    fn run(&self, queues: &mut Queues, packets: &mut [Packet<'_>], way: Way) -> Result<(), Unfinished> {
         let (count, key) = (packets.len(), self.0.as_ptr());
-        // SAFETY: as in `seal`.
-        let done = unsafe { wirerate_chacha_open(queues.table(), key, packets.as_ptr(), count) };
+        // SAFETY: the queues are this thread's alone, and empty again afterwards. Each packet's places are of the lengths that it says, and
+        // borrowed for as long as it lives: text and tag by nobody else. The key has 32 bytes.
+        let done = unsafe { wirerate_chacha(queues.table(), key, packets.as_ptr(), count, way as u32) };
         finished(done, packets)
     }
 }

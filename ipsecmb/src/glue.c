@@ -103,8 +103,9 @@ void wirerate_gcm_open(const IMB_MGR *mgr, const void *expanded, size_t key_len,
 }
 
 /* ChaCha20-Poly1305: one job after another; each is done when it has been submitted. Returns how many were. */
-static size_t chacha(IMB_MGR *mgr, const uint8_t *key, const struct wirerate_packet *packets, size_t count, IMB_CIPHER_DIRECTION direction)
+size_t wirerate_chacha(IMB_MGR *mgr, const uint8_t *key, const struct wirerate_packet *packets, size_t count, uint32_t decrypts)
 {
+	const IMB_CIPHER_DIRECTION direction = decrypts ? IMB_DIR_DECRYPT : IMB_DIR_ENCRYPT;
 	size_t done = 0;
 
 	for (const struct wirerate_packet *p = packets; p < packets + count; p++) {
@@ -137,16 +138,6 @@ static size_t chacha(IMB_MGR *mgr, const uint8_t *key, const struct wirerate_pac
 	return done;
 }
 
-size_t wirerate_chacha_seal(IMB_MGR *mgr, const uint8_t *key, const struct wirerate_packet *packets, size_t count)
-{
-	return chacha(mgr, key, packets, count, IMB_DIR_ENCRYPT);
-}
-
-size_t wirerate_chacha_open(IMB_MGR *mgr, const uint8_t *key, const struct wirerate_packet *packets, size_t count)
-{
-	return chacha(mgr, key, packets, count, IMB_DIR_DECRYPT);
-}
-
 /* AES-CBC: round keys are 240 bytes each. */
 
 void wirerate_cbc_expand(const IMB_MGR *mgr, const uint8_t *key, size_t key_len, void *encrypt, void *decrypt)
@@ -160,11 +151,12 @@ void wirerate_cbc_expand(const IMB_MGR *mgr, const uint8_t *key, size_t key_len,
 }
 
 /* Encrypts the blocks, then the texts chained to them; or decrypts the texts. Returns how many were. */
-static size_t cbc(IMB_MGR *mgr, const void *encrypt, const void *decrypt, size_t key_len, const struct wirerate_text *texts, size_t count,
-		  IMB_CIPHER_DIRECTION direction)
+size_t wirerate_cbc(IMB_MGR *mgr, const void *encrypt, const void *decrypt, size_t key_len, const struct wirerate_text *texts, size_t count,
+		    uint32_t decrypts)
 {
+	const IMB_CIPHER_DIRECTION direction = decrypts ? IMB_DIR_DECRYPT : IMB_DIR_ENCRYPT;
 	static const uint8_t zeros[16];
-	const size_t ahead = direction == IMB_DIR_ENCRYPT ? 0 : 16;
+	const size_t ahead = decrypts ? 16 : 0;
 	IMB_JOB jobs[BURST];
 	size_t done = 0;
 
@@ -191,18 +183,6 @@ static size_t cbc(IMB_MGR *mgr, const void *encrypt, const void *decrypt, size_t
 		done += IMB_SUBMIT_CIPHER_BURST_NOCHECK(mgr, jobs, burst, IMB_CIPHER_CBC, direction, (IMB_KEY_SIZE_BYTES)key_len);
 	}
 	return done;
-}
-
-size_t wirerate_cbc_encrypt(IMB_MGR *mgr, const void *encrypt, const void *decrypt, size_t key_len, const struct wirerate_text *texts,
-			    size_t count)
-{
-	return cbc(mgr, encrypt, decrypt, key_len, texts, count, IMB_DIR_ENCRYPT);
-}
-
-size_t wirerate_cbc_decrypt(IMB_MGR *mgr, const void *encrypt, const void *decrypt, size_t key_len, const struct wirerate_text *texts,
-			    size_t count)
-{
-	return cbc(mgr, encrypt, decrypt, key_len, texts, count, IMB_DIR_DECRYPT);
 }
 
 /* HMAC: `hash` is 1, 256, 384 or 512, for SHA-1 and those of SHA-2. */

@@ -22,6 +22,14 @@ pub struct Queues {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unfinished;
 
+/// Direction of a call.
+#[derive(Clone, Copy)]
+#[repr(u32)] // As glue.c takes it.
+pub(crate) enum Way {
+    Encrypt = 0,
+    Decrypt = 1,
+}
+
 /// A set of queues, a cache line away from the next one's.
 #[repr(align(128))]
 struct Set {
