@@ -8,6 +8,7 @@ mod abreast;
 mod by_count;
 mod by_length;
 mod composed;
+mod gmac;
 #[cfg(feature = "ipsec-mb")]
 mod ipsec_mb;
 mod ring;

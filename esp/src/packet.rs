@@ -1,7 +1,5 @@
 //! An ESP packet in memory, as transforms take it.
 
-use std::ops::Range;
-
 use subtle::ConstantTimeEq;
 use wire::esp::{Esn, HEADER_LEN, Suite};
 
@@ -127,25 +125,13 @@ impl AsRef<[u8]> for Aad {
     }
 }
 
-/// Place of the IV in a packet of AES-GMAC, spare bytes in front.
-pub(crate) const GMAC_IV: Range<usize> = SPARE + HEADER_LEN..SPARE + HEADER_LEN + 8;
-
-/// Hands over the bytes that AES-GMAC authenticates, in one slice (RFC 4543, section 3.3): SPI, upper half of an extended number, lower half,
-/// IV, text.
-///
-/// The upper half is not on the wire. Where it counts, SPI and number move to the front by the spare bytes, and back.
-pub(crate) fn covered<R>(body: &mut [u8], number: u64, esn: Esn, f: impl FnOnce(&[u8]) -> R) -> R {
-    match esn {
-        Esn::Off => f(&body[SPARE..]),
-        Esn::On => {
-            let before: [u8; SPARE * 2] = *body.first_chunk().expect("spare bytes and SPI");
-            body.copy_within(SPARE..SPARE * 2, 0);
-            body[SPARE..SPARE * 2].copy_from_slice(&high(number));
-            let result = f(body);
-            body[..SPARE * 2].copy_from_slice(&before);
-            result
-        }
-    }
+/// The nonce of a combined cipher (RFC 4106, section 4): salt, then IV.
+#[inline(always)]
+pub(crate) fn nonce(salt: &[u8; 4], iv: &[u8]) -> [u8; 12] {
+    let mut nonce = [0; 12];
+    nonce[..4].copy_from_slice(salt);
+    nonce[4..].copy_from_slice(iv);
+    nonce
 }
 
 /// True if a packet's integrity check value is `tag`, in a time that does not depend on either. As one number: byte by byte it takes as

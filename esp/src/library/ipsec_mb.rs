@@ -4,6 +4,7 @@
 use ipsecmb::{ChaChaKey, GcmKey, Hash};
 use wire::esp::{Cipher, Direction, Integrity, Suite};
 
+use super::gmac::Gmac;
 use super::{composed as rust_crypto, ring};
 use crate::transform::{Keys, Transform};
 
@@ -66,7 +67,8 @@ pub(super) fn expand(suite: &'static Suite, keys: &Keys, direction: Direction) -
         }
         Cipher::Gmac => {
             let (key, salt) = split(keys);
-            Box::new(gmac::Gmac::new(suite, GcmKey::new(key).expect(EXPANDED), salt))
+            let key = gmac::Key { key: GcmKey::new(key).expect(EXPANDED), salt: *salt };
+            Box::new(Gmac { suite, key })
         }
         Cipher::ChaCha20Poly1305 => {
             let (key, salt) = split(keys);

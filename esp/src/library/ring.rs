@@ -3,11 +3,12 @@
 
 use std::hint::black_box;
 
-use ring::aead::{self, Algorithm, LessSafeKey, NONCE_LEN, Nonce, Tag, UnboundKey};
+use ring::aead::{self, Algorithm, LessSafeKey, Nonce, Tag, UnboundKey};
 use wire::esp::{Cipher, Direction, Suite};
 use zeroize::Zeroize;
 
-use crate::packet::{Aad, GMAC_IV, Packet, covered};
+use super::gmac::{self, Gmac};
+use crate::packet::{Aad, Packet, nonce};
 use crate::transform::{Forged, Keys, Transform};
 
 /// Name of the library.
@@ -85,52 +86,13 @@ impl Transform for Aead {
     }
 }
 
-/// Integrity of AES-GCM, over a text that stays in clear.
-struct Gmac {
-    suite: &'static Suite,
-    key: Key,
-}
+impl gmac::Key for Key {
+    const LIBRARY: &'static str = NAME;
 
-impl Transform for Gmac {
-    fn suite(&self) -> &'static Suite {
-        self.suite
-    }
-
-    fn library(&self, _: usize) -> &'static str {
-        NAME
-    }
-
-    fn seal(&self, packet: Packet<'_>) {
-        let Packet { number, esn, .. } = packet;
-        let (body, icv) = match packet.body(self.suite) {
-            Ok(split) => split,
-            Err(bytes) => return bytes.fill(0),
-        };
-        body[GMAC_IV].copy_from_slice(&number.to_be_bytes());
-        let nonce = self.key.nonce(&body[GMAC_IV]);
-        let tag = covered(body, number, esn, |covered| {
-            self.key.expanded.seal_in_place_separate_tag(nonce, aead::Aad::from(covered), &mut [])
-        });
-        match tag {
-            Ok(tag) => icv.copy_from_slice(tag.as_ref()),
-            // For texts of gigabytes only.
-            Err(_) => body.fill(0),
-        }
-    }
-
-    fn open(&self, packet: Packet<'_>) -> Result<(), Forged> {
-        let Packet { number, esn, .. } = packet;
-        let (body, icv) = packet.body(self.suite).map_err(|_| Forged)?;
-        let tag = Tag::try_from(&*icv).map_err(|_| Forged)?;
-        let nonce = self.key.nonce(&body[GMAC_IV]);
-        covered(body, number, esn, |covered| {
-            let aad = aead::Aad::from(covered);
-            self.key
-                .expanded
-                .open_in_place_separate_tag(nonce, aad, tag, &mut [], 0..)
-                .map(|_| ())
-                .map_err(|_| Forged)
-        })
+    fn tag(&self, iv: &[u8], covered: &[u8]) -> Option<[u8; 16]> {
+        let aad = aead::Aad::from(covered);
+        let tag = self.expanded.seal_in_place_separate_tag(self.nonce(iv), aad, &mut []).ok()?;
+        tag.as_ref().try_into().ok()
     }
 }
 
@@ -149,12 +111,8 @@ impl Key {
         Key { expanded: Box::new(LessSafeKey::new(key)), salt: *salt }
     }
 
-    /// The nonce of RFC 4106, section 4: salt, then IV.
     fn nonce(&self, iv: &[u8]) -> Nonce {
-        let mut nonce = [0; NONCE_LEN];
-        nonce[..SALT].copy_from_slice(&self.salt);
-        nonce[SALT..].copy_from_slice(iv);
-        Nonce::assume_unique_for_key(nonce)
+        Nonce::assume_unique_for_key(nonce(&self.salt, iv))
     }
 }
 

@@ -6,7 +6,7 @@ use wire::esp::{Esn, Suite};
 use zeroize::Zeroize;
 
 use super::{NAME, SALT, TOGETHER};
-use crate::packet::{Aad, Packet, Parts, are_equal};
+use crate::packet::{Aad, Packet, Parts, are_equal, nonce};
 use crate::transform::{Forged, Transform};
 
 /// A key of a combined cipher.
@@ -87,9 +87,7 @@ struct Around {
 impl Around {
     #[inline(always)]
     fn new(salt: &[u8; SALT], parts: &Parts<'_>, packet: (u64, Esn)) -> Around {
-        let mut nonce = [0; NONCE];
-        nonce[..SALT].copy_from_slice(salt);
-        nonce[SALT..].copy_from_slice(parts.iv);
+        let nonce = nonce(salt, parts.iv);
         Around { nonce, aad: Aad::of(parts.header, packet.0, packet.1), tag: [0; TAG] }
     }
 }
