@@ -94,6 +94,12 @@ impl Chip {
         about.max_by_key(|source| source.path.len())
     }
 
+    /// Bytes that a MAC keeps, each way, where its port does not say: two elements of the larger buffer, so that one can come or
+    /// leave while the other is moved.
+    pub fn mac_bytes(&self) -> Bytes {
+        Bytes(self.receive.element.0.max(self.transmit.element.0).saturating_mul(2))
+    }
+
     /// The least common multiple of all clocks, in Hz, which time can be counted in without rounding; `None` where
     /// it is more than [`bound::TICKS_PER_SECOND`].
     pub fn ticks_per_second(&self) -> Option<u64> {
@@ -141,6 +147,9 @@ pub struct EngineKind {
     pub local: Option<LocalMemory>,
     /// Cycles of its own clock for an instruction, in thousandths: 1000 on a single-issue engine that never waits.
     pub cpi: u32,
+    /// Cycles of its own clock that waiting for a reference costs beyond the instruction that issues it: swapping the thread out, and
+    /// resuming it.
+    pub wait: Cycles,
     /// Cycles of its own clock lost when another thread is switched to.
     pub switch: Cycles,
     /// Cycles of its own clock lost by a branch that is taken: instructions fetched in vain.
@@ -207,8 +216,10 @@ pub struct Memory {
     pub banks: u32,
     /// The clock of its channels.
     pub clock: Hertz,
-    /// Bytes that a channel moves in a cycle of that clock.
+    /// Bytes that a channel moves in a cycle of that clock, each way where the ways have pins of their own.
     pub width: Bytes,
+    /// Data pins of a channel.
+    pub pins: DataPins,
     /// Unloaded latency: cycles of the chip's clock from a read's command to its data in the engine.
     pub latency: Cycles,
     /// Unloaded latency of a write, until its completion is known.
@@ -223,6 +234,16 @@ pub struct Memory {
     pub atomic: Option<Cycles>,
     /// Commands that a channel queues before further ones stall their issuer.
     pub queue: u32,
+}
+
+/// Data pins of a memory's channel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DataPins {
+    /// Reads and writes take the same.
+    #[default]
+    Shared,
+    /// Reads have some, and writes have others, as those of quad data rate (QDR) SRAM: neither holds up the other.
+    Separate,
 }
 
 /// Rings of one kind: queues between engines.
@@ -314,7 +335,7 @@ pub enum Carries {
 pub struct Buffer {
     /// Number of elements.
     pub elements: u32,
-    /// The size of one; a frame takes as many as it needs.
+    /// The size of one; a frame comes and goes by as many as it needs, one after another.
     pub element: Bytes,
 }
 
@@ -351,6 +372,8 @@ pub struct PortKind {
     pub rate: BitRate,
     /// Bytes on the line beside each frame as captured: preamble, check sequence where it is not captured, gap.
     pub gap: Bytes,
+    /// Bytes that the MAC keeps, each way; where absent, [`Chip::mac_bytes`].
+    pub fifo: Option<Bytes>,
 }
 
 /// Power consumption of a chip.

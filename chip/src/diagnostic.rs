@@ -17,6 +17,8 @@ pub enum Code {
     ClockMismatch,
     /// Numbers that contradict one another.
     Contradiction,
+    /// Buffers that cannot hold what ports bring at one time.
+    SmallBuffer,
     /// A chip without engines that carry packets.
     NoPacketEngine,
     /// A source for a parameter that the chip does not have.
@@ -83,6 +85,7 @@ impl Code {
     pub const ALL: &'static [(Code, &'static str, Severity)] = &[
         (Code::ClockMismatch, "clock-mismatch", Severity::Error),
         (Code::Contradiction, "contradiction", Severity::Error),
+        (Code::SmallBuffer, "small-buffer", Severity::Warning),
         (Code::NoPacketEngine, "no-packet-engine", Severity::Error),
         (Code::UnknownPath, "unknown-path", Severity::Error),
         (Code::NoSource, "no-source", Severity::Warning),

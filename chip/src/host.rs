@@ -66,7 +66,7 @@ pub trait Onlooker: Witness {
         let _ = (number, entry, bytes);
     }
 
-    /// The frame was lost: there was no room in the receive buffer.
+    /// The frame was lost: its MAC had no room for its first element.
     fn lost(&mut self, number: u32) {
         let _ = number;
     }

@@ -40,6 +40,14 @@ pub struct Job {
     pub(crate) bytes: u32,
     pub(crate) arrived: Ticks,
     pub(crate) unsent: u32,
+    /// Line that it comes by.
+    pub(crate) line: usize,
+    /// Elements that are in memory.
+    pub(crate) gathered: u32,
+    pub(crate) has_overrun: bool,
+    /// Its number among the frames that depart, and the turn of each output's first element on its line.
+    pub(crate) departure: u64,
+    pub(crate) turns: Vec<u64>,
 }
 
 /// A frame that leaves.
@@ -71,6 +79,8 @@ impl Job {
         self.bytes = arrival.bytes;
         self.arrived = arrived;
         self.unsent = 0;
+        self.gathered = 0;
+        self.has_overrun = false;
     }
 
     /// The acts of the stages in `stages`.

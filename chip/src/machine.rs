@@ -28,9 +28,10 @@ mod tests;
 mod unit;
 mod watch;
 
-use edge::{Buffer, Bus, Line};
+use edge::{Buffer, Bus, Element, Line, Waiting};
 use memory::SharedMemory;
-use script::{Command, Move, Remembered, View, Writer};
+use program::Part;
+use script::{Command, Holds, Move, Remembered, View, WRITES, Writer};
 use unit::Unit;
 
 pub(crate) use memory::{Purpose, Traffic};
@@ -60,6 +61,14 @@ pub struct Machine<'a> {
     lines: Vec<Line>,
     receive: Buffer,
     transmit: Buffer,
+    /// Elements in MACs, which wait for room in the receive buffer.
+    incoming: Waiting,
+    /// Elements in the receive buffer, which wait for threads.
+    received: Waiting,
+    /// Threads that wait for places in the transmit buffer.
+    claimants: VecDeque<usize>,
+    /// Frames that have begun to depart.
+    departures: u64,
     jobs: Vec<Job>,
     free: Vec<u32>,
     seen: seen::Tallies,
@@ -71,10 +80,10 @@ pub struct Machine<'a> {
 enum Event {
     /// The next frame's first bit is there.
     Arrive { port: u16, bytes: u32 },
-    /// A frame's last bit is there.
-    Landed(u32),
-    /// A frame is in the receive buffer.
-    Received(u32),
+    /// An element's last bit is there.
+    Element(Element),
+    /// An element is in the receive buffer.
+    Received(Element),
     /// An engine's thread comes to a move that is not mere time.
     Reach(usize),
     /// An engine goes on with its thread.
@@ -85,8 +94,12 @@ enum Event {
     Ready(usize),
     /// A frame is in a ring.
     Deliver { ring: usize, job: u32 },
+    /// A line's MAC has room for the next element.
+    Cross(usize),
+    /// An element has left the transmit buffer.
+    Crossed,
     /// A frame has left.
-    Sent { job: u32, elements: u32, bytes: u32 },
+    Sent { job: u32, bytes: u32 },
 }
 
 /// An engine, or a unit in its place.
@@ -114,10 +127,10 @@ struct Thread {
     engine: usize,
     pool: usize,
     task: usize,
-    job: u32,
+    /// Frame that it works on, and the element, where it receives or transmits.
+    element: Element,
     script: Vec<Move>,
     next: usize,
-    output: usize,
     tickets: Vec<(u32, Ticks)>,
     waits: Waits,
 }
@@ -132,10 +145,13 @@ enum Waits {
     Elements,
 }
 
-/// The threads of a pool that have nothing to do, the one that has been so longest first.
+/// A pool's idle threads, and its elements to transmit.
 #[derive(Clone, Debug, Default)]
 struct Crew {
+    /// The threads that have nothing to do, the one that has been so longest first.
     hungry: VecDeque<usize>,
+    /// Elements of frames that have begun to depart, one at most of each.
+    elements: Vec<Element>,
 }
 
 #[derive(Clone, Debug)]
@@ -144,6 +160,8 @@ struct Ring {
     memory: Option<usize>,
     entry: u32,
     latency: Ticks,
+    /// Bytes of descriptor or metadata that go with a frame.
+    carries: u32,
     frames: VecDeque<u32>,
     reserved: usize,
     blocked: VecDeque<usize>,
@@ -159,11 +177,8 @@ impl<'a> Machine<'a> {
         while let Some(event) = self.agenda.take() {
             match event {
                 Event::Arrive { port, bytes } => self.arrive(port, bytes, load),
-                Event::Landed(job) => self.landed(job),
-                Event::Received(job) => {
-                    self.receive.waiting.push_back(job);
-                    self.feed_receivers(load);
-                }
+                Event::Element(element) => self.element_came(element),
+                Event::Received(element) => self.received(element, load),
                 Event::Reach(engine) => self.reach(engine, load),
                 Event::Resume(engine) => self.go(engine, Ticks::ZERO),
                 Event::Free(engine) => {
@@ -172,7 +187,9 @@ impl<'a> Machine<'a> {
                 }
                 Event::Ready(thread) => self.ready(thread),
                 Event::Deliver { ring, job } => self.deliver(ring, job, load),
-                Event::Sent { job, elements, bytes } => self.sent(job, elements, bytes),
+                Event::Cross(line) => self.cross_due(line),
+                Event::Crossed => self.crossed(load),
+                Event::Sent { job, bytes } => self.sent(job, bytes),
             }
         }
         if self.seen.under_way > 0 {
@@ -219,13 +236,17 @@ impl<'a> Machine<'a> {
         let pool = self.threads[thread].pool;
         let mapping = self.mapping;
         for (number, task) in mapping.pools[pool].tasks.iter().enumerate().rev() {
-            let job = match (&task.work, task.from) {
-                (Work::Receive, _) => self.receive.waiting.pop_front(),
-                (_, Some(ring)) => self.take_from(ring),
-                (_, None) => self.draw(load),
+            let whole = |job| Element { job, ..Element::default() };
+            let element = match (&task.work, task.from) {
+                (Work::Receive, _) => self.received.pop_front(),
+                (Work::Transmit, Some(ring)) => {
+                    self.take_element(pool).or_else(|| self.take_from(ring).map(|job| self.depart(job)))
+                }
+                (_, Some(ring)) => self.take_from(ring).map(whole),
+                (_, None) => self.draw(load).map(whole),
             };
-            if let Some(job) = job {
-                self.begin(thread, number, task, job);
+            if let Some(element) = element {
+                self.begin(thread, number, task, element);
                 return true;
             }
         }
@@ -256,7 +277,7 @@ impl<'a> Machine<'a> {
     fn feed_receivers(&mut self, load: &mut dyn Load) {
         let mapping = self.mapping;
         for (pool, of) in mapping.pools.iter().enumerate() {
-            if self.receive.waiting.is_empty() {
+            if self.received.is_empty() {
                 return;
             }
             if of.tasks.iter().any(|task| task.work == Work::Receive) {
@@ -285,45 +306,62 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Writes the thread's script for that frame.
-    fn begin(&mut self, thread: usize, number: usize, task: &Task, job: u32) {
-        self.tell(|watch, now| watch.begins(now, thread, number, job));
-        let Machine { threads, engines, views, jobs, rings, chip, .. } = self;
+    /// Writes the thread's script for that frame, or element of one.
+    fn begin(&mut self, thread: usize, number: usize, task: &Task, element: Element) {
+        self.tell(|watch, now| watch.begins(now, thread, number, element.job));
+        let Machine { threads, engines, views, jobs, rings, receive, transmit, chip, .. } = self;
         let thread = &mut threads[thread];
         let engine = &mut engines[thread.engine];
-        let job_of = &jobs[job as usize];
+        let job = &jobs[element.job as usize];
         thread.script.clear();
-        (thread.next, thread.output, thread.task, thread.job) = (0, 0, number, job);
+        (thread.next, thread.task, thread.element) = (0, number, element);
         thread.tickets.clear();
         let unit = program::unit_of(&self.mapping.pools[thread.pool], chip);
         let mut writer = Writer {
             moves: &mut thread.script,
             view: &views[engine.view],
             remembered: &mut engine.remembered,
-            slot: job,
+            slot: element.job,
+            holds: match task.work {
+                Work::Stages(_) if task.from.is_some() => Holds::Packet,
+                _ => Holds::Nothing,
+            },
         };
-        let out = exit(task, job_of.standing);
-        if let Some(unit) = unit {
-            writer.in_unit(&self.units[unit], job_of.bytes);
-            match out.filter(|_| goes_on(task, job_of)) {
-                Some(ring) => writer.moves.push(Move::Put(ring as u16)),
-                None => writer.moves.push(Move::End),
-            }
-            return;
-        }
-        if let Some(from) = task.from {
-            writer.take(from as u16, &rings[from]);
-        }
+        let unit = unit.map(|unit| &self.units[unit]);
+        let ring = |ring: usize| (ring as u16, &rings[ring]);
+        let from = task.from.map(ring);
+        let out = exit(task, job.standing).filter(|_| goes_on(task, job)).map(ring);
         match &task.work {
-            Work::Receive => writer.receive(chip, job_of.bytes),
-            Work::Transmit => job_of.outputs.iter().for_each(|output| writer.transmit(chip, output.bytes)),
-            Work::Stages(stages) => writer.acts(job_of.acts_of(stages)),
+            Work::Receive => {
+                let part = Part::of(element, job.bytes, receive);
+                match unit {
+                    Some(unit) => writer.receive_in_unit(unit, part),
+                    None => writer.receive(part),
+                }
+            }
+            Work::Transmit => {
+                let bytes = job.outputs.get(element.output as usize).map_or(0, |output| output.bytes);
+                let part = Part::of(element, bytes, transmit);
+                let from = from.filter(|_| part.is_first && element.output == 0);
+                match unit {
+                    Some(unit) => writer.transmit_in_unit(unit, part),
+                    None => writer.transmit(from, part),
+                }
+                return;
+            }
+            Work::Stages(stages) => match unit {
+                Some(unit) => writer.in_unit(unit, job.bytes),
+                None => {
+                    from.into_iter().for_each(|(number, ring)| writer.take(number, ring));
+                    writer.acts(job.acts_of(stages));
+                }
+            },
         }
-        match (&task.work, out) {
-            (Work::Transmit, _) => {}
-            (_, Some(ring)) if goes_on(task, job_of) => writer.pass(ring as u16, &rings[ring]),
-            (_, None) if task.from.is_none() && task.work != Work::Receive => writer.moves.push(Move::End),
-            _ => writer.drop(),
+        match out {
+            Some((number, _)) if unit.is_some() => writer.moves.push(Move::Put(number)),
+            Some((number, ring)) => writer.pass(number, ring),
+            None if unit.is_some() || task.from.is_none() => writer.moves.push(Move::End),
+            None => writer.drop(),
         }
     }
 
@@ -412,6 +450,17 @@ impl<'a> Machine<'a> {
                     self.wait_until(engine, number, self.agenda.now(), done, Waits::Memory);
                 }
             }
+            Move::Settle => {
+                let tickets = &mut self.threads[number].tickets;
+                let writes = tickets.iter().filter(|(held, _)| *held == WRITES);
+                let done = writes.map(|(_, done)| *done).max().unwrap_or_default();
+                tickets.retain(|(held, _)| *held != WRITES);
+                if done <= self.agenda.now() {
+                    self.go(engine, Ticks::ZERO);
+                } else {
+                    self.wait_until(engine, number, self.agenda.now(), done, Waits::Memory);
+                }
+            }
             Move::Hand { unit, bytes } => {
                 let done = self.hand(unit.into(), bytes);
                 self.wait_until(engine, number, self.now(), done, Waits::Memory);
@@ -423,15 +472,20 @@ impl<'a> Machine<'a> {
                 self.wait_until(engine, number, goes, done, Waits::Memory);
             }
             Move::Release => {
-                let job = self.threads[number].job;
-                self.receive.free += script::elements(self.jobs[job as usize].bytes, self.receive.element);
+                self.release();
                 self.go(engine, Ticks::ZERO);
             }
-            Move::Claim => self.claim(engine, number),
+            Move::Gather => {
+                self.gather(number);
+                self.go(engine, Ticks::ZERO);
+            }
+            Move::Claim => self.claim(engine, number, load),
             Move::Send => {
+                if self.is_last_element(number) {
+                    let job = self.threads[number].element.job;
+                    self.tell(|watch, now| watch.sends(now, number, job));
+                }
                 self.send(number);
-                let job = self.threads[number].job;
-                self.tell(|watch, now| watch.sends(now, number, job));
                 self.go(engine, Ticks::ZERO);
             }
             Move::Sleep(span) => {
@@ -439,7 +493,7 @@ impl<'a> Machine<'a> {
             }
             Move::Put(ring) => self.put(engine, number, ring.into()),
             Move::End => {
-                let job = self.threads[number].job;
+                let job = self.threads[number].element.job;
                 self.tell(|watch, now| watch.sends(now, number, job));
                 self.end(job);
                 self.go(engine, Ticks::ZERO);
@@ -525,7 +579,7 @@ impl<'a> Machine<'a> {
 
     fn put(&mut self, engine: usize, number: usize, ring: usize) {
         let of = &mut self.rings[ring];
-        let job = self.threads[number].job;
+        let job = self.threads[number].element.job;
         if of.frames.len() + of.reserved >= of.most {
             of.blocked.push_back(number);
             self.threads[number].next -= 1;
@@ -544,7 +598,7 @@ impl<'a> Machine<'a> {
             Some(_) => {
                 let (goes, done) = self.command(engine, put);
                 self.agenda.note(done, Event::Deliver { ring, job });
-                self.wait_until(engine, number, goes, done, Waits::Memory);
+                self.resume(engine, goes);
             }
             None => {
                 self.agenda.note(self.now(), Event::Deliver { ring, job });

@@ -25,10 +25,12 @@ pub struct Report {
     pub ended_mpps: f64,
     /// Bits of the frames that left, without the line's overhead, in 10^9 a second.
     pub gbps: f64,
-    /// Frames lost to overload: there was no room in the receive buffer.
+    /// Frames lost to overload: the MAC had no room for their first bytes.
     pub lost: u64,
     /// Frames lost to overload, by port.
     pub lost_by_port: Vec<u64>,
+    /// Frames that were kept, of which the MAC had to keep more than it has room for: hardware would have lost them halfway.
+    pub overruns: u64,
     /// Latency from a frame's last bit in to its last bit out.
     pub latency_ns: Latency,
     /// Quantiles of latency in finer steps, the shortest first; empty where no frame left.
@@ -121,7 +123,8 @@ pub struct MemoryReport {
     pub name: String,
     /// Share of time that its channels were busy, the mean over them.
     pub utilisation: f64,
-    /// Share of time that each channel was busy. A saturated channel limits the regions in it, whatever the mean.
+    /// Share of time that each channel was busy; where reads and writes have pins of their own, of its reads and of its writes. A
+    /// saturated channel limits the regions in it, whatever the mean.
     pub channels: Vec<f64>,
     /// Mean number of commands that waited for service.
     pub queue: f64,
@@ -229,6 +232,7 @@ impl Report {
             gbps: if seconds > 0.0 { window.delivered.bytes as f64 * 8.0 / seconds / 1e9 } else { 0.0 },
             lost: window.lost,
             lost_by_port: window.lost_by_port.clone(),
+            overruns: window.overruns,
             latency_ns: Latency::of(window, time),
             latency_curve: curve(window, time),
             engines: engines(chip, mapping, window),

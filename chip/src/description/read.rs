@@ -1,5 +1,6 @@
 //! The TOML of a chip.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use config::{Diagnostic as Any, Pair, Source as Text};
@@ -7,8 +8,8 @@ use toml::de::{DeTable, DeValue};
 use wire::{BitRate, Bytes};
 
 use super::{
-    Buffer, Bus, Cache, Cam, Carries, Checked, Chip, EngineKind, LocalMemory, Memory, Package, PortKind,
-    Ports, Power, Reach, RingKind, Role, Source, Standing, Unit, UnitWork, bound,
+    Buffer, Bus, Cache, Cam, Carries, Checked, Chip, DataPins, EngineKind, LocalMemory, Memory, Package,
+    PortKind, Ports, Power, Reach, RingKind, Role, Source, Standing, Unit, UnitWork, bound,
 };
 use crate::clock::{Cycles, Hertz};
 use crate::diagnostic::Code;
@@ -66,7 +67,8 @@ fn chip(sink: &Sink, root: &DeTable<'_>, parameters: &[String]) -> Chip {
         .collect();
     let receive = section(&mut top, "receive", "[receive]", true).map(buffer);
     let transmit = section(&mut top, "transmit", "[transmit]", true).map(buffer);
-    let ports = ports(sink, &mut top);
+    let buffers = [&receive, &transmit].into_iter().flatten();
+    let ports = ports(sink, &mut top, buffers.map(|buffer| buffer.element).max());
     let power = section(&mut top, "power", "[power]", false).map(power);
     let package = section(&mut top, "package", "[package]", false).map(package);
     let has_packet_engine = engines.iter().any(|engines| engines.role == Role::Packet)
@@ -93,6 +95,11 @@ fn chip(sink: &Sink, root: &DeTable<'_>, parameters: &[String]) -> Chip {
         package,
         sources,
     };
+    for (key, buffer) in [("receive", chip.receive), ("transmit", chip.transmit)] {
+        if let Some(table) = root.get(key) {
+            few_elements(sink, table.span(), buffer, &chip.ports);
+        }
+    }
     if chip.ticks_per_second().is_none() {
         let message = "the clocks have no common measure that time can be counted in";
         let hint = format!(
@@ -206,6 +213,7 @@ fn engine(sink: &Sink, (name, value): Pair<'_, '_>, chip_clock: Hertz) -> Engine
     let threads = count(&mut table, "threads");
     let store = table.take("store", |value| value::number32(value, 1, bound::INSTRUCTIONS));
     let cpi = table.take("cpi", |value| value::thousandths(value, 1, bound::THOUSANDTHS)).unwrap_or(1_000);
+    let wait = table.take("wait", value::cycles).unwrap_or_default();
     let switch = cycles(&mut table, "switch");
     let branch = cycles(&mut table, "branch");
     let hash = table.require("hash", "20", |value| value::number32(value, 0, bound::INSTRUCTIONS));
@@ -240,6 +248,7 @@ fn engine(sink: &Sink, (name, value): Pair<'_, '_>, chip_clock: Hertz) -> Engine
         store,
         local,
         cpi,
+        wait,
         switch,
         branch,
         hash: hash.unwrap_or(0),
@@ -259,6 +268,11 @@ fn memory(sink: &Sink, (name, value): Pair<'_, '_>) -> Option<Memory> {
         banks: count(&mut table, "banks"),
         clock: clock(&mut table),
         width: bytes(&mut table, "width", "\"8 B\""),
+        pins: table
+            .take("data-pins", |value| {
+                value::one_of(value, &[("shared", DataPins::Shared), ("separate", DataPins::Separate)])
+            })
+            .unwrap_or_default(),
         latency: cycles(&mut table, "latency"),
         write_latency: cycles(&mut table, "write-latency"),
         burst: bytes(&mut table, "burst", "\"64 B\""),
@@ -344,7 +358,10 @@ fn bus(sink: &Sink, (name, value): Pair<'_, '_>) -> Option<Bus> {
 
 fn buffer(mut table: Table<'_, '_, '_>) -> Buffer {
     let buffer = Buffer {
-        elements: entries(&mut table, "elements", "128"),
+        // Of a number that is wrong no more is said.
+        elements: table
+            .require("elements", "128", |value| value::number32(value, 1, bound::ENTRIES))
+            .unwrap_or(bound::ENTRIES),
         element: bytes(&mut table, "element", "\"64 B\""),
     };
     table.finish();
@@ -352,18 +369,18 @@ fn buffer(mut table: Table<'_, '_, '_>) -> Buffer {
 }
 
 /// `[ports]` where they are alike, or a table `[port.NAME]` for each kind.
-fn ports(sink: &Sink, top: &mut Table<'_, '_, '_>) -> Ports {
+fn ports(sink: &Sink, top: &mut Table<'_, '_, '_>, element: Option<Bytes>) -> Ports {
     let named = named(sink, top, "port", &mut Vec::new());
     let mut kinds = Vec::new();
     if named.is_empty() {
         let table = section(top, "ports", "[ports]", true);
-        kinds.extend(table.map(|table| port_kind(table, None)));
+        kinds.extend(table.map(|table| port_kind(table, None, element)));
     } else {
         top.misplaced("ports", "each [port.NAME] says it of the ports of its kind");
     }
     for (name, value) in named {
         let Some(table) = Table::of(sink, value, "a kind of ports") else { continue };
-        kinds.push(port_kind(table, Some(name.get_ref().to_string())));
+        kinds.push(port_kind(table, Some(name.get_ref().to_string()), element));
         let count: u32 = kinds.iter().map(|kind| kind.count).sum();
         if count > bound::COUNT {
             let complaint = Complaint::new(Code::Contradiction, format!("that makes {count} ports"));
@@ -374,13 +391,31 @@ fn ports(sink: &Sink, top: &mut Table<'_, '_, '_>) -> Ports {
     Ports(kinds)
 }
 
-fn port_kind(mut table: Table<'_, '_, '_>, name: Option<String>) -> PortKind {
+/// Warns of a buffer with fewer elements than there are ports.
+fn few_elements(sink: &Sink, span: Range<usize>, buffer: Buffer, ports: &Ports) {
+    let count = ports.count();
+    if buffer.elements < count && count <= bound::COUNT {
+        let message =
+            format!("{count} ports share {} elements, and may have a frame each under way", buffer.elements);
+        let complaint = Complaint::new(Code::SmallBuffer, message);
+        sink.report(complaint.hint("frames are lost while others have all of them"), span);
+    }
+}
+
+/// Reads the ports of a kind, which share buffers of elements no larger than `element`.
+fn port_kind(mut table: Table<'_, '_, '_>, name: Option<String>, element: Option<Bytes>) -> PortKind {
     let kind = PortKind {
         name,
         count: count(&mut table, "count"),
         rate: table.require("rate", "\"1 Gbit/s\"", value::rate).unwrap_or(BitRate(1)),
         gap: Bytes(table.require("gap", "\"24 B\"", value::offset).unwrap_or(0)),
+        fifo: table.take("fifo", value::bytes),
     };
+    if let Some((fifo, element)) = kind.fifo.zip(element).filter(|(fifo, element)| fifo < element) {
+        let message = format!("the MAC of a port holds {fifo}, and an element of the buffers has {element}");
+        let complaint = Complaint::new(Code::Contradiction, message);
+        table.complain(complaint.hint("a MAC keeps an element at least; leave `fifo` out for two"));
+    }
     table.finish();
     kind
 }

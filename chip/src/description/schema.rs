@@ -2,8 +2,10 @@
 
 /// The top of the file.
 pub(super) const TOP: &[&str] = &["name", "about", "clock"];
-const ENGINE: &[&str] =
-    &["role", "count", "cluster", "clock", "threads", "store", "cpi", "switch", "branch", "hash", "commands"];
+const ENGINE: &[&str] = &[
+    "role", "count", "cluster", "clock", "threads", "store", "cpi", "wait", "switch", "branch", "hash",
+    "commands",
+];
 const MEMORY: &[&str] = &[
     "size",
     "channels",
@@ -11,6 +13,7 @@ const MEMORY: &[&str] = &[
     "banks",
     "clock",
     "width",
+    "data-pins",
     "latency",
     "write-latency",
     "burst",
@@ -36,7 +39,7 @@ pub(super) fn keys(path: &[&str]) -> Vec<&'static str> {
         ["unit", _] => UNIT,
         ["bus", _] => BUS,
         ["receive" | "transmit"] => &["elements", "element"],
-        ["ports"] | ["port", _] => &["count", "rate", "gap"],
+        ["ports"] | ["port", _] => &["count", "rate", "gap", "fifo"],
         ["power"] => &["typical", "most"],
         ["package"] => &["pins", "side"],
         _ => &[],

@@ -20,7 +20,11 @@ fn a_chip_is_what_its_text_says() {
     let chip = chip(IXP2400);
     let me = &chip.engines[0];
     assert_eq!((me.name.as_str(), me.role, me.count, me.cluster, me.threads), ("me", Role::Packet, 8, 4, 8));
-    assert_eq!((me.store, me.cpi, me.clock), (Some(4_096), 1_180, Hertz(600_000_000)), "the chip's clock");
+    assert_eq!(
+        (me.store, me.wait, me.clock),
+        (Some(4_096), Cycles(9), Hertz(600_000_000)),
+        "the chip's clock"
+    );
     assert_eq!(me.local, Some(LocalMemory { bytes: Bytes(2_560), latency: Cycles(3) }));
     let xscale = &chip.engines[1];
     assert_eq!((xscale.role, xscale.cluster, xscale.store, xscale.cpi), (Role::Control, 1, None, 1_200));
@@ -32,7 +36,13 @@ fn a_chip_is_what_its_text_says() {
     assert_eq!(chip.rings[0].memory.as_deref(), Some("scratch"));
     assert_eq!((chip.rings[2].reach, chip.rings[2].latency), (Reach::Neighbour, Cycles(3)));
     assert_eq!(chip.units[0].per_word, 4_000);
-    let ports = PortKind { name: None, count: 3, rate: BitRate(1_000_000_000), gap: Bytes(24) };
+    let ports = PortKind {
+        name: None,
+        count: 3,
+        rate: BitRate(1_000_000_000),
+        gap: Bytes(24),
+        fifo: Some(Bytes(256)),
+    };
     assert_eq!((chip.ports.count(), &chip.ports.0), (3, &vec![ports]));
 }
 

@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 
-use super::edge::{Buffer, Bus, Line, Way};
+use super::edge::{Buffer, Bus, Element, Line, UNBOUNDED, Way};
 use super::memory::SharedMemory;
 use super::script::{Remembered, View};
 use super::seen::Tallies;
 use super::watch::{Track, Watch};
 use super::{Cluster, Crew, Engine, Machine, Ring, Thread, Unit, Waits, program};
-use crate::description::{Carries, Chip, EngineKind};
+use crate::description::{Carries, Chip, EngineKind, PortKind};
 use crate::kernel::{Agenda, Ticks, Timebase};
 use crate::mapping::{Mapping, PoolPlace};
 
@@ -47,9 +47,6 @@ pub enum MachineError {
     Unmapped(&'static str),
 }
 
-/// Entries of a ring or buffer that is never full.
-const UNBOUNDED: u32 = 1 << 30;
-
 impl<'a> Machine<'a> {
     /// A machine at rest, at the beginning of time.
     pub fn new(chip: &'a Chip, mapping: &'a Mapping, ideal: Ideal) -> Result<Machine<'a>, MachineError> {
@@ -76,6 +73,7 @@ impl<'a> Machine<'a> {
                 memory,
                 entry: u32::try_from(kind.entry.0).unwrap_or(u32::MAX),
                 latency: time.cycles(kind.latency, chip.clock),
+                carries: program::carries(mapping, number),
                 frames: VecDeque::new(),
                 reserved: 0,
                 blocked: VecDeque::new(),
@@ -95,11 +93,10 @@ impl<'a> Machine<'a> {
             carries_in: if bus.carries == Carries::Transmit { Way::Off } else { Way::On },
             carries_out: if bus.carries == Carries::Receive { Way::Off } else { Way::On },
         });
-        let buffer = |of: &crate::description::Buffer, ideal: bool| Buffer {
-            element: of.element,
-            free: if ideal { UNBOUNDED } else { of.elements },
-            waiting: VecDeque::new(),
-            blocked: VecDeque::new(),
+        let fifo = |port: &PortKind| match (ideal, port.fifo) {
+            (Ideal::Receive | Ideal::Transmit, _) => UNBOUNDED,
+            (_, Some(bytes)) => u32::try_from(bytes.0).unwrap_or(UNBOUNDED),
+            (_, None) => u32::try_from(chip.mac_bytes().0).unwrap_or(UNBOUNDED),
         };
         let mut machine = Machine {
             chip,
@@ -116,9 +113,13 @@ impl<'a> Machine<'a> {
             memories,
             units: units.collect(),
             buses: buses.collect(),
-            lines: chip.ports.each().map(Line::of).collect(),
-            receive: buffer(&chip.receive, ideal == Ideal::Receive),
-            transmit: buffer(&chip.transmit, ideal == Ideal::Transmit),
+            lines: chip.ports.each().map(|port| Line::new(port, fifo(port))).collect(),
+            receive: Buffer::new(&chip.receive, ideal == Ideal::Receive),
+            transmit: Buffer::new(&chip.transmit, ideal == Ideal::Transmit),
+            incoming: VecDeque::new(),
+            received: VecDeque::new(),
+            claimants: VecDeque::new(),
+            departures: 0,
             jobs: Vec::new(),
             free: Vec::new(),
             seen: Tallies::default(),
@@ -234,10 +235,9 @@ impl<'a> Machine<'a> {
             engine,
             pool,
             task: 0,
-            job: 0,
+            element: Element::default(),
             script: Vec::new(),
             next: 0,
-            output: 0,
             tickets: Vec::new(),
             waits: Waits::Frames,
         });

@@ -1,18 +1,26 @@
-//! The machine's edge: how frames come in and leave, by lines, buses and buffers.
+//! The machine's edge: ports, their MACs, buses, and the buffers between those and the engines.
 //!
-//! A frame is taken in with its first bit, if there is room in the receive buffer by then; it is there with its last one,
-//! behind the buses on its way. One that leaves has room in the transmit buffer from when a thread claims it until its last
-//! bit is on the line. Frames are lost nowhere else than where they come in.
+//! Frames come and go by elements of the buffers (Intel's mpackets), while they are worked on. A MAC keeps elements that have
+//! come by its line until the receive buffer has room, and those that leave until its line has sent them. A frame is taken in
+//! with its first bit, if its MAC has room by then, and else lost; frames are lost nowhere else.
+//!
+//! Simplification: a frame that was taken in is never lost halfway. What of it finds no room is kept for it, and counted as an
+//! overrun: hardware would lose the whole frame.
 
 use std::collections::VecDeque;
 
-use wire::BitRate;
+use wire::{BitRate, Bytes};
 
-use super::{Event, Ideal, Machine, Waits, script};
-use crate::description::PortKind;
+use super::{Ideal, Machine};
+use crate::description::{Buffer as Described, PortKind};
 use crate::kernel::Ticks;
-use crate::load::{Arrival, Job, Load, Output};
 
+mod arrival;
+mod departure;
+
+pub(super) use departure::Outgoing;
+
+/// A bus between MACs and buffers.
 #[derive(Clone, Debug)]
 pub(super) struct Bus {
     pub(super) free: Ticks,
@@ -30,98 +38,77 @@ pub(super) enum Way {
     Off,
 }
 
-/// A port's line, both ways.
-#[derive(Clone, Copy, Debug)]
+/// A port: its line and its MAC, both ways.
+#[derive(Clone, Debug)]
 pub(super) struct Line {
     pub(super) rate: BitRate,
-    pub(super) gap: wire::Bytes,
+    pub(super) gap: Bytes,
+    /// Bytes that the MAC keeps, each way.
+    pub(super) fifo: u32,
+    /// Time from which the next frame can come.
     pub(super) incoming: Ticks,
-    pub(super) outgoing: Ticks,
+    /// Bytes of elements that have come, and are not in the receive buffer yet.
+    pub(super) held: u32,
+    /// What leaves.
+    pub(super) outgoing: Outgoing,
 }
 
+/// A buffer of elements between MACs and engines.
+#[derive(Clone, Debug)]
+pub(super) struct Buffer {
+    pub(super) element: u32,
+    /// Elements that nobody has.
+    pub(super) free: u32,
+}
+
+/// An element of a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Element {
+    pub(super) job: u32,
+    /// The frame that leaves, by its place among the job's outputs; 0 of one that comes.
+    pub(super) output: u32,
+    /// Its place in the frame.
+    pub(super) number: u32,
+    /// Its turn on the line that it leaves by.
+    pub(super) turn: u64,
+}
+
+/// Entries of a ring or buffer, and bytes of a MAC, that are never full.
+pub(super) const UNBOUNDED: u32 = 1 << 30;
+
 impl Line {
-    pub(super) fn of(port: &PortKind) -> Line {
-        Line { rate: port.rate, gap: port.gap, incoming: Ticks::ZERO, outgoing: Ticks::ZERO }
+    pub(super) fn new(port: &PortKind, fifo: u32) -> Line {
+        Line {
+            rate: port.rate,
+            gap: port.gap,
+            fifo,
+            incoming: Ticks::ZERO,
+            held: 0,
+            outgoing: Outgoing::default(),
+        }
     }
 }
 
-#[derive(Clone, Debug)]
-pub(super) struct Buffer {
-    pub(super) element: wire::Bytes,
-    pub(super) free: u32,
-    pub(super) waiting: VecDeque<u32>,
-    pub(super) blocked: VecDeque<usize>,
+impl Buffer {
+    pub(super) fn new(described: &Described, is_ideal: bool) -> Buffer {
+        Buffer {
+            element: u32::try_from(described.element.0).unwrap_or(u32::MAX).max(1),
+            free: if is_ideal { UNBOUNDED } else { described.elements },
+        }
+    }
+
+    /// Number of elements of a frame: 1 at least.
+    pub(super) fn elements(&self, bytes: u32) -> u32 {
+        bytes.max(1).div_ceil(self.element)
+    }
+
+    /// Bytes of a frame's element.
+    pub(super) fn bytes_of(&self, number: u32, frame: u32) -> u32 {
+        frame.saturating_sub(number.saturating_mul(self.element)).min(self.element)
+    }
 }
 
 impl Machine<'_> {
-    /// Notes the next arrival: frames are run in the order in which they begin, whatever port they come by. One whose port is
-    /// still taken by the frame before holds up those after it, which then come no closer together than their own lines
-    /// let them.
-    pub(super) fn expect(&mut self, load: &mut dyn Load) {
-        if self.seen.is_closed {
-            return;
-        }
-        let Some(arrival) = self.next_arrival(load) else { return };
-        let line = self.line(arrival.port);
-        let span = self.on_line(line, arrival.bytes);
-        let begins = arrival.at.max(self.lines[line].incoming).max(self.now());
-        self.lines[line].incoming = begins + span;
-        self.agenda.note(begins, Event::Arrive { port: arrival.port, bytes: arrival.bytes });
-    }
-
-    /// Returns the next arrival; `None`, which closes the window, at the end of the load or once the observer has enough.
-    pub(super) fn next_arrival(&mut self, load: &mut dyn Load) -> Option<Arrival> {
-        let enough = self.watch.as_ref().is_some_and(|watch| watch.has_enough());
-        let arrival = if enough { None } else { load.next() };
-        match arrival {
-            Some(arrival) => self.seen.expected = arrival,
-            None if !self.seen.all_arrived => {
-                self.seen.all_arrived = true;
-                self.seal();
-            }
-            None => {}
-        }
-        arrival
-    }
-
-    /// A frame's first bit is there: it is taken in, or lost where the receive buffer has no room.
-    pub(super) fn arrive(&mut self, port: u16, bytes: u32, load: &mut dyn Load) {
-        self.open();
-        self.seen.offer(bytes);
-        let elements = script::elements(bytes, self.receive.element);
-        if elements <= self.receive.free {
-            self.receive.free -= elements;
-            let landed = self.now() + self.on_line(self.line(port), bytes);
-            let job = self.job(landed, load);
-            self.agenda.note(landed, Event::Landed(job));
-        } else {
-            self.seen.lose(port);
-            self.tell(|watch, now| watch.comes(now, None));
-        }
-        self.expect(load);
-    }
-
-    /// A frame's last bit is there: over the buses it goes into the receive buffer.
-    pub(super) fn landed(&mut self, job: u32) {
-        let at = self.over_buses(self.jobs[job as usize].bytes, Way::On, Way::Off);
-        self.agenda.note(at, Event::Received(job));
-    }
-
-    /// Takes in the frame that was given last, whose last bit comes at `landed`.
-    pub(super) fn job(&mut self, landed: Ticks, load: &mut dyn Load) -> u32 {
-        let number = self.free.pop().unwrap_or_else(|| {
-            self.jobs.push(Job::default());
-            self.jobs.len() as u32 - 1
-        });
-        let job = &mut self.jobs[number as usize];
-        job.renew(&self.seen.expected, landed);
-        load.accept(job);
-        job.unsent = job.outputs.len() as u32;
-        self.seen.under_way += 1;
-        self.tell(|watch, now| watch.comes(now, Some(number)));
-        number
-    }
-
     /// The line of the port of that number; past the last port they begin again with the first.
     fn line(&self, port: u16) -> usize {
         usize::from(port) % self.lines.len()
@@ -129,14 +116,18 @@ impl Machine<'_> {
 
     /// The time that a frame takes on a line.
     fn on_line(&self, line: usize, bytes: u32) -> Ticks {
+        self.bytes_on_line(line, u64::from(bytes) + self.lines[line].gap.0)
+    }
+
+    /// The time that so many bytes take on a line.
+    fn bytes_on_line(&self, line: usize, bytes: u64) -> Ticks {
         if self.ideal == Ideal::Ports {
             return Ticks::ZERO;
         }
-        let Line { rate, gap, .. } = self.lines[line];
-        self.time.of_bits((u64::from(bytes) + gap.0) * 8, rate.0)
+        self.time.of_bits(bytes.saturating_mul(8), self.lines[line].rate.0)
     }
 
-    /// Returns the time at which a frame sent now has crossed the buses on its path.
+    /// Returns the time at which an element sent now has crossed the buses on its path.
     fn over_buses(&mut self, bytes: u32, inward: Way, outward: Way) -> Ticks {
         let mut at = self.now();
         for (number, bus) in self.buses.iter_mut().enumerate() {
@@ -145,8 +136,7 @@ impl Machine<'_> {
             if !on || self.ideal == Ideal::Bus(number) {
                 continue;
             }
-            let elements = u64::from(script::elements(bytes, self.receive.element));
-            let cycles = u64::from(bytes).div_ceil(bus.width) + elements * bus.per_element;
+            let cycles = u64::from(bytes).div_ceil(bus.width) + bus.per_element;
             let span = Ticks(cycles * bus.cycle);
             at = at.max(bus.free) + span;
             bus.free = at;
@@ -154,60 +144,7 @@ impl Machine<'_> {
         }
         at
     }
-
-    /// Claims elements of the transmit buffer for the thread's output, or waits for them.
-    pub(super) fn claim(&mut self, engine: usize, number: usize) {
-        let elements = self.elements_of_output(number);
-        if elements > self.transmit.free {
-            self.transmit.blocked.push_back(number);
-            self.threads[number].next -= 1;
-            self.threads[number].waits = Waits::Elements;
-            return self.leave(engine, self.now());
-        }
-        self.transmit.free -= elements;
-        self.go(engine, Ticks::ZERO);
-    }
-
-    /// Returns the thread's next output.
-    fn output(&self, thread: usize) -> Output {
-        let thread = &self.threads[thread];
-        let outputs = &self.jobs[thread.job as usize].outputs;
-        outputs.get(thread.output).copied().unwrap_or(Output { port: 0, bytes: 0 })
-    }
-
-    fn elements_of_output(&self, thread: usize) -> u32 {
-        script::elements(self.output(thread).bytes, self.transmit.element).min(self.chip.transmit.elements)
-    }
-
-    /// Sends the thread's output: over the buses, to its line.
-    pub(super) fn send(&mut self, thread: usize) {
-        let output = self.output(thread);
-        let elements = self.elements_of_output(thread);
-        let job = self.threads[thread].job;
-        self.threads[thread].output += 1;
-        let over = self.over_buses(output.bytes, Way::Off, Way::On);
-        let line = self.line(output.port);
-        let span = self.on_line(line, output.bytes);
-        let gone = over.max(self.lines[line].outgoing) + span;
-        self.lines[line].outgoing = gone;
-        self.seen.line(line, span);
-        self.agenda.note(gone, Event::Sent { job, elements, bytes: output.bytes });
-    }
-
-    /// A frame's last bit has left, and its room is another's.
-    pub(super) fn sent(&mut self, job: u32, elements: u32, bytes: u32) {
-        self.transmit.free += elements;
-        if let Some(thread) = self.transmit.blocked.pop_front() {
-            self.ready(thread);
-        }
-        let of = &mut self.jobs[job as usize];
-        of.unsent -= 1;
-        let (last, arrived) = (of.unsent == 0, of.arrived);
-        self.seen.depart(bytes, self.agenda.now().since(arrived));
-        if last {
-            self.seen.under_way -= 1;
-            self.free.push(job);
-            self.tell(|watch, now| watch.leaves(now, job));
-        }
-    }
 }
+
+/// Elements of a direction that wait, in their order.
+pub(super) type Waiting = VecDeque<Element>;

@@ -2,14 +2,15 @@
 //! channel.
 //!
 //! A command waits for room in its channel's queue, then for those before it and for its bank, then takes the
-//! channel for its overhead and its data. What it waits beyond its unloaded latency is contention. The order of
-//! service is that of arrival: controllers that reorder for open banks or by priority do better at times.
+//! channel's data pins for its overhead and its data. What it waits beyond its unloaded latency is contention. Where reads and writes
+//! have pins of their own, each way has a queue. The order of service is that of arrival: controllers that reorder for open banks or
+//! by priority do better at times.
 
 use std::collections::VecDeque;
 
 use tally::Region;
 
-use crate::description::Memory;
+use crate::description::{DataPins, Memory};
 use crate::kernel::{Ticks, Timebase};
 use crate::trace::Access;
 
@@ -34,20 +35,38 @@ pub(super) struct SharedMemory {
 
 #[derive(Clone, Debug)]
 struct Channel {
-    /// Time from which it is free for the next command.
-    free: Ticks,
-    /// Total time that it was busy.
-    busy: Ticks,
+    /// Pins of both ways, or of reads and then of writes.
+    pins: Vec<Pins>,
     /// Time from which each bank is free.
     banks: Vec<Ticks>,
+}
+
+/// Data pins of a channel, with the queue before them.
+#[derive(Clone, Debug)]
+struct Pins {
+    /// Time from which they are free for the next command.
+    free: Ticks,
+    /// Total time that they were busy.
+    busy: Ticks,
     /// Start of service of the latest commands, as many as the queue holds.
     starts: VecDeque<Ticks>,
+}
+
+/// A command to a channel.
+#[derive(Clone, Copy, Debug)]
+struct Command {
+    address: u64,
+    bytes: u32,
+    access: Access,
+    latency: Ticks,
+    /// Time beyond that of a read, for an atomic operation.
+    extra: Ticks,
 }
 
 /// Counts of a memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
-    /// Time that each channel was busy.
+    /// Time that each channel was busy; of reads and of writes, where they have pins of their own.
     pub(crate) busy: Vec<Ticks>,
     /// Time that commands waited for service, summed.
     pub(crate) waited: u128,
@@ -119,12 +138,14 @@ impl Traffic {
 impl SharedMemory {
     pub(super) fn new(memory: &Memory, chip_cycle: Ticks, time: Timebase, ideal: bool) -> SharedMemory {
         let cycles = |count: u64| Ticks(time.cycle(memory.clock).0.saturating_mul(count));
-        let channel = Channel {
+        let pins = Pins {
             free: Ticks::ZERO,
             busy: Ticks::ZERO,
-            banks: vec![Ticks::ZERO; memory.banks.max(1) as usize],
             starts: VecDeque::with_capacity(memory.queue.max(1) as usize),
         };
+        let ways = if memory.pins == DataPins::Separate { 2 } else { 1 };
+        let banks = vec![Ticks::ZERO; memory.banks.max(1) as usize];
+        let channel = Channel { pins: vec![pins; ways], banks };
         SharedMemory {
             channels: vec![channel; memory.channels.max(1) as usize],
             interleave: memory.interleave.0.max(1),
@@ -144,7 +165,8 @@ impl SharedMemory {
 
     /// Returns the counts so far.
     pub(super) fn seen(&self) -> Seen {
-        Seen { busy: self.channels.iter().map(|channel| channel.busy).collect(), ..self.seen.clone() }
+        let pins = self.channels.iter().flat_map(|channel| &channel.pins);
+        Seen { busy: pins.map(|pins| pins.busy).collect(), ..self.seen.clone() }
     }
 
     /// Issues a reference at `at` and says how it goes on.
@@ -185,11 +207,13 @@ impl SharedMemory {
             };
             let extra =
                 if access == Access::Atomic { self.atomic.unwrap_or(Ticks::ZERO) } else { Ticks::ZERO };
-            let mut one = self.command(underway.admitted, next, some, latency, extra);
+            let command = Command { address: next, bytes: some, access, latency, extra };
+            let mut one = self.command(underway.admitted, command);
             if access == Access::Atomic && self.atomic.is_none() {
                 // Without atomic operations it is read, changed in the engine, and written back.
-                let back = self.command(one.done, next, some, self.write, Ticks::ZERO);
-                one.done = back.done;
+                let access = Access::Write;
+                let back = Command { access, latency: self.write, extra: Ticks::ZERO, ..command };
+                one.done = self.command(one.done, back).done;
             }
             underway.admitted = one.admitted;
             underway.done = underway.done.max(one.done);
@@ -199,24 +223,34 @@ impl SharedMemory {
         underway
     }
 
-    fn command(&mut self, at: Ticks, address: u64, bytes: u32, latency: Ticks, extra: Ticks) -> Underway {
+    fn command(&mut self, at: Ticks, command: Command) -> Underway {
+        let Command { address, bytes, access, latency, extra } = command;
         let line = address / self.interleave;
         let count = self.channels.len() as u64;
-        let channel = &mut self.channels[(line % count) as usize];
-        let bank = ((line / count) % channel.banks.len() as u64) as usize;
-        let admitted = if channel.starts.len() < self.queue {
-            at
-        } else {
-            at.max(channel.starts.pop_front().unwrap_or(at))
-        };
-        let start = admitted.max(channel.free).max(channel.banks[bank]);
-        channel.starts.push_back(start);
+        let Channel { pins, banks } = &mut self.channels[(line % count) as usize];
+        let bank = ((line / count) % banks.len() as u64) as usize;
+        let ways = pins.len();
+        let way = if access == Access::Write { ways - 1 } else { 0 };
+        let of = &mut pins[way];
+        let admitted =
+            if of.starts.len() < self.queue { at } else { at.max(of.starts.pop_front().unwrap_or(at)) };
+        // Static memory recovers at once: there the pins alone are taken.
+        let bank_free = if self.recovery == Ticks::ZERO { Ticks::ZERO } else { banks[bank] };
+        let start = admitted.max(of.free).max(bank_free);
+        of.starts.push_back(start);
         let words = u64::from(bytes).div_ceil(self.width);
         let data = Ticks(self.cycle.0 * words);
-        let busy = self.overhead + data + extra;
-        channel.free = start + busy;
-        channel.banks[bank] = start + busy + self.recovery;
-        channel.busy += busy;
+        let is_apart = ways > 1 && access == Access::Atomic;
+        // The controller writes back what an atomic operation has changed, by the pins for writing where there are such.
+        let busy = self.overhead + data + if is_apart { Ticks::ZERO } else { extra };
+        of.free = start + busy;
+        of.busy += busy;
+        if is_apart {
+            let back = &mut pins[1];
+            back.free = back.free.max(start + busy) + data;
+            back.busy += data;
+        }
+        banks[bank] = start + busy + self.recovery;
         self.seen.waited += u128::from(start.since(at).0);
         // The latency counts to the first word; the others follow it.
         Underway { admitted, done: start + latency + extra + (data - self.cycle) }
@@ -239,6 +273,7 @@ mod tests {
             banks: 1,
             clock: Hertz(200_000_000),
             width: Bytes(4),
+            pins: DataPins::Shared,
             latency: Cycles(90),
             write_latency: Cycles(60),
             burst: Bytes(64),
@@ -276,6 +311,22 @@ mod tests {
         assert_eq!(memory.refer(Ticks(0), 8, 4, Access::Read, RULES).done, Ticks(96));
         assert_eq!(memory.refer(Ticks(0), 4, 4, Access::Read, RULES).done, Ticks(90), "the other channel");
         assert_eq!(memory.seen().busy, [Ticks(12), Ticks(6)]);
+    }
+
+    #[test]
+    fn reads_and_writes_of_qdr_do_not_hold_each_other_up() {
+        let mut memory = made(&Memory { channels: 1, pins: DataPins::Separate, ..sram() });
+        // Overhead and one word: six ticks each.
+        assert_eq!(memory.refer(Ticks(0), 0, 4, Access::Read, RULES).done, Ticks(90));
+        assert_eq!(memory.refer(Ticks(0), 0, 4, Access::Write, RULES).done, Ticks(60), "by pins of its own");
+        assert_eq!(memory.refer(Ticks(0), 0, 4, Access::Read, RULES).done, Ticks(96));
+        // It is read after those two, and written back behind the write.
+        assert_eq!(memory.refer(Ticks(0), 0, 4, Access::Atomic, RULES).done, Ticks(12 + 90 + 6));
+        assert_eq!(memory.seen().busy, [Ticks(18), Ticks(6 + 3)]);
+        // The third and fourth write find two before them.
+        let admitted =
+            |memory: &mut SharedMemory| memory.refer(Ticks(18), 0, 4, Access::Write, RULES).admitted;
+        assert_eq!([(); 4].map(|()| admitted(&mut memory).0), [18, 18, 21, 27]);
     }
 
     #[test]

@@ -5,10 +5,11 @@
 
 use tally::Region;
 
-use super::script::{Busy, Move, Writer, elements};
+use super::edge::{Buffer, Element};
+use super::script::{Busy, Move, Writer};
 use super::{Ring, Unit};
 use crate::description::{Chip, UnitWork};
-use crate::mapping::{Mapping, Pool, PoolPlace, Task};
+use crate::mapping::{Mapping, Pool, PoolPlace, Task, Work};
 use crate::trace::Access;
 
 /// Instructions and branches taken.
@@ -40,63 +41,109 @@ const TAKE: Cost = Cost { instructions: 4, taken: 0 };
 /// Passing a frame on: test for full, handle, put, back to the top.
 const PASS: Cost = Cost { instructions: 4, taken: 1 };
 
-/// Bytes of a buffer's descriptor.
+/// Bytes of a buffer's descriptor, which a receiver writes and a transmitter reads: length, port, buffer.
 const DESCRIPTOR: u32 = 16;
 
-/// Bytes of the metadata that travels with a frame.
-pub(super) const METADATA: u32 = 32;
+/// Bytes of the metadata that travels with a frame from stage to stage.
+const METADATA: u32 = 32;
+
+/// Bytes in memory that go with a frame through a ring.
+pub(super) fn carries(mapping: &Mapping, ring: usize) -> u32 {
+    let is_end = |task: &Task| match task.work {
+        Work::Receive => task.to.iter().any(|exit| exit.ring == ring),
+        Work::Transmit => task.from == Some(ring),
+        Work::Stages(_) => false,
+    };
+    if tasks(mapping).any(|(_, task)| is_end(task)) { DESCRIPTOR } else { METADATA }
+}
 
 /// The tasks that are no stages, by their names in mappings, and the instructions that the code of each takes in the
 /// store: the lines of ixp2400_rx.uc and ixp2400_tx.uc that are instructions, set-up included.
 pub const PROGRAMS: [(&str, u32); 2] = [("receive", 116), ("transmit", 74)];
+
+/// An element and its place in its frame.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    /// Offset in the frame, and length, in bytes.
+    at: u64,
+    bytes: u32,
+    pub(super) is_first: bool,
+    is_last: bool,
+}
+
+impl Part {
+    /// The part of a frame of so many bytes that an element of that buffer is.
+    pub(super) fn of(element: Element, frame: u32, buffer: &Buffer) -> Part {
+        Part {
+            at: u64::from(element.number) * u64::from(buffer.element),
+            bytes: buffer.bytes_of(element.number, frame).max(1),
+            is_first: element.number == 0,
+            is_last: element.number + 1 == buffer.elements(frame),
+        }
+    }
+}
 
 impl Writer<'_> {
     fn cost(&mut self, cost: Cost) {
         self.execute(cost.instructions, cost.taken);
     }
 
-    /// The way of a frame from the receive buffer to memory.
-    pub(super) fn receive(&mut self, chip: &Chip, bytes: u32) {
-        self.refer(Region::Queue, Access::Read, 0, 4);
-        self.refer(Region::Meta, Access::Read, 0, 8);
-        self.by_elements(RECEIVE, RECEIVE_FURTHER, Access::Write, bytes, chip.receive.element.0);
-        self.moves.push(Move::Release);
-        self.refer(Region::Meta, Access::Write, 8, 8);
+    /// The way of an element from the receive buffer to memory, and of the frame's descriptor.
+    pub(super) fn receive(&mut self, part: Part) {
+        if part.is_first {
+            self.refer(Region::Queue, Access::Read, 0, 4);
+        }
+        self.cost(if part.is_first { RECEIVE } else { RECEIVE_FURTHER });
+        self.refer(Region::Frame, Access::Write, part.at, part.bytes);
+        self.moves.extend([Move::Release, Move::Gather]);
     }
 
-    /// The way of a frame from memory to the port.
-    pub(super) fn transmit(&mut self, chip: &Chip, bytes: u32) {
-        self.refer(Region::Meta, Access::Read, 0, DESCRIPTOR);
+    /// The way of an element from memory to the port; that of the first one begins with the ring that the frame is in.
+    pub(super) fn transmit(&mut self, from: Option<(u16, &Ring)>, part: Part) {
+        if let Some((number, ring)) = from {
+            self.take(number, ring);
+        }
         self.moves.push(Move::Claim);
-        self.by_elements(TRANSMIT, TRANSMIT_FURTHER, Access::Read, bytes, chip.transmit.element.0);
+        self.cost(if part.is_first { TRANSMIT } else { TRANSMIT_FURTHER });
+        self.refer(Region::Frame, Access::Read, part.at, part.bytes);
         self.moves.push(Move::Send);
-        self.refer(Region::Queue, Access::Write, 0, 4);
-    }
-
-    fn by_elements(&mut self, first: Cost, further: Cost, access: Access, bytes: u32, element: u64) {
-        let element = u32::try_from(element).unwrap_or(u32::MAX).max(1);
-        for number in 0..elements(bytes, wire::Bytes(u64::from(element))) {
-            self.cost(if number == 0 { first } else { further });
-            let at = number * element;
-            self.refer(Region::Frame, access, u64::from(at), bytes.saturating_sub(at).clamp(1, element));
+        if part.is_last {
+            self.write_later(Region::Queue, 0, 4);
         }
     }
 
-    /// Gets a frame and its metadata from a ring.
+    /// The way of an element from the receive buffer, in a unit.
+    pub(super) fn receive_in_unit(&mut self, unit: &Unit, part: Part) {
+        self.in_unit(unit, part.bytes);
+        self.moves.extend([Move::Release, Move::Gather]);
+    }
+
+    /// The way of an element to the port, in a unit.
+    pub(super) fn transmit_in_unit(&mut self, unit: &Unit, part: Part) {
+        self.moves.push(Move::Claim);
+        self.in_unit(unit, part.bytes);
+        self.moves.push(Move::Send);
+    }
+
+    /// Gets a frame from a ring, and reads what goes with it.
     pub(super) fn take(&mut self, number: u16, ring: &Ring) {
         self.cost(TAKE);
         match ring.memory {
-            Some(_) => self.moves.push(Move::Get(number)),
+            Some(_) => {
+                self.wait();
+                self.moves.push(Move::Get(number));
+            }
             None => self.occupy(Busy { executing: ring.latency, ..Busy::default() }),
         }
         self.execute(2, 0);
-        self.refer(Region::Meta, Access::Read, 0, METADATA);
+        self.refer(Region::Meta, Access::Read, 0, ring.carries);
     }
 
-    /// Writes a frame's metadata, and puts the frame into a ring.
+    /// Writes what goes with a frame, and puts the frame into a ring once all that was written is there.
     pub(super) fn pass(&mut self, number: u16, ring: &Ring) {
         self.execute(2, 0);
-        self.refer(Region::Meta, Access::Write, 0, METADATA);
+        self.write_later(Region::Meta, 0, ring.carries);
+        self.settle();
         self.cost(PASS);
         if ring.memory.is_none() {
             self.occupy(Busy { executing: ring.latency, ..Busy::default() });
@@ -113,7 +160,7 @@ impl Writer<'_> {
     /// Giving back the buffer of a frame that goes no further.
     pub(super) fn drop(&mut self) {
         self.cost(PASS);
-        self.refer(Region::Queue, Access::Write, 0, 4);
+        self.write_later(Region::Queue, 0, 4);
         self.moves.push(Move::End);
     }
 }

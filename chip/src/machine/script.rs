@@ -1,14 +1,12 @@
 //! Script of a thread for one frame: a task's acts with their places looked up, as moves.
 
-use tally::{Address, Region};
-use wire::Bytes;
-
 use super::memory::Purpose;
 use crate::clock::Cycles;
 use crate::description::{Chip, EngineKind, UnitWork};
 use crate::kernel::{Ticks, Timebase};
 use crate::mapping::{Mapping, Place};
 use crate::trace::{Access, Act, Referral, Wait};
+use tally::{Address, Region};
 
 /// One move of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,15 +17,19 @@ pub(super) enum Move {
     Refer(Command, Wait),
     /// Waits for the reference of that ticket.
     Await(u32),
+    /// Waits for all writes that nobody has waited for.
+    Settle,
     /// Passes a key or text of `bytes` bytes to a unit, and waits.
     Hand { unit: u16, bytes: u32 },
     /// Gets the thread's entry from the ring.
     Get(u16),
-    /// Releases the elements of the receive buffer.
+    /// Releases the element of the receive buffer.
     Release,
-    /// Claims elements of the transmit buffer.
+    /// Ends the script, but where the thread had the last element of its frame to be received.
+    Gather,
+    /// Claims an element of the transmit buffer.
     Claim,
-    /// Passes the elements to the port.
+    /// Passes the element to the port.
     Send,
     /// Sleeps for the latency of a pipelined unit.
     Sleep(Ticks),
@@ -65,6 +67,7 @@ pub(super) struct View {
     /// Thousandths of a tick that instructions take beyond whole ticks.
     instruction_rest: u64,
     branch: Ticks,
+    wait: Ticks,
     local: Ticks,
     cam: Option<(u32, Ticks)>,
     cache: Option<(u32, Ticks)>,
@@ -88,6 +91,8 @@ pub(super) struct Remembered {
     lines: Vec<(u16, u64)>,
     /// Thousandths of a hit that are due.
     hits: u32,
+    /// Tickets of references to shared memories, in the script that is being written.
+    issued: Vec<u32>,
 }
 
 /// Bytes of a frame's buffer.
@@ -142,6 +147,7 @@ impl View {
             instruction: Ticks(thousandths / 1000),
             instruction_rest: thousandths % 1000,
             branch: cycle(kind.branch),
+            wait: cycle(kind.wait),
             local: kind.local.map_or(Ticks::ZERO, |local| cycle(local.latency)),
             cam: kind.cam.map(|cam| (cam.entries, cycle(cam.latency))),
             cache: kind.cache.map(|cache| (cache.hits, cycle(cache.latency))),
@@ -168,6 +174,19 @@ impl View {
     }
 }
 
+/// Ticket of the writes of a packet's task.
+pub(super) const WRITES: u32 = u32::MAX;
+
+/// Reuse of what a thread has in its registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Holds {
+    /// Metadata of the packet, which [`Writer::take`] has read and [`Writer::pass`] will write. Nobody waits for a write before the end of
+    /// the task, where the thread waits for all at once.
+    Packet,
+    /// Nothing between references.
+    Nothing,
+}
+
 /// A script being written.
 pub(super) struct Writer<'a> {
     pub(super) moves: &'a mut Vec<Move>,
@@ -175,6 +194,7 @@ pub(super) struct Writer<'a> {
     pub(super) remembered: &'a mut Remembered,
     /// The frame's buffer, a small number.
     pub(super) slot: u32,
+    pub(super) holds: Holds,
 }
 
 impl Writer<'_> {
@@ -194,6 +214,7 @@ impl Writer<'_> {
     }
 
     pub(super) fn acts(&mut self, acts: &[Act]) {
+        self.remembered.issued.clear();
         for act in acts {
             match *act {
                 Act::Execute { instructions, taken } => self.execute(instructions, taken),
@@ -202,7 +223,13 @@ impl Writer<'_> {
                 Act::Encipher(bytes) => {
                     self.view.crypto_unit.into_iter().for_each(|unit| self.hand(unit, bytes))
                 }
-                Act::Await(ticket) => self.moves.push(Move::Await(ticket)),
+                // What lies in the engine itself is there.
+                Act::Await(ticket) => {
+                    if self.remembered.issued.contains(&ticket) {
+                        self.wait();
+                        self.moves.push(Move::Await(ticket));
+                    }
+                }
                 Act::Hash(bytes) => match self.view.hash_unit {
                     Some(unit) => self.hand(unit, bytes),
                     None => self.execute(self.view.hash_instructions.saturating_mul(bytes.div_ceil(4)), 0),
@@ -213,10 +240,29 @@ impl Writer<'_> {
 
     /// A reference of a task's own code, which waits for it.
     pub(super) fn refer(&mut self, region: Region, access: Access, at: u64, bytes: u32) {
-        self.refer_to(Referral { region, access, at, bytes, address: Address::Computed, wait: Wait::Now });
+        self.refer_for(Referral { region, access, at, bytes, address: Address::Computed, wait: Wait::Now });
+    }
+
+    /// A write of a task's own code, which nobody waits for before [`Writer::settle`].
+    pub(super) fn write_later(&mut self, region: Region, at: u64, bytes: u32) {
+        let (address, wait) = (Address::Computed, Wait::Later(WRITES));
+        self.refer_for(Referral { region, access: Access::Write, at, bytes, address, wait });
     }
 
     fn refer_to(&mut self, referral: Referral) {
+        let Referral { region, access, .. } = referral;
+        match (region, access) {
+            _ if self.holds == Holds::Nothing => self.refer_for(referral),
+            (Region::Meta, _) => {}
+            // Nobody needs what a counter was.
+            (_, Access::Write) | (Region::Counter, Access::Atomic) => {
+                self.refer_for(Referral { wait: Wait::Later(WRITES), ..referral });
+            }
+            _ => self.refer_for(referral),
+        }
+    }
+
+    fn refer_for(&mut self, referral: Referral) {
         let Referral { region, access, at, bytes, address, wait } = referral;
         let (place, base) = self.view.place(region, at);
         let offset = match region {
@@ -245,6 +291,7 @@ impl Writer<'_> {
     /// Adds the instruction that passes work to a unit; the thread waits for the result.
     fn hand(&mut self, unit: usize, bytes: u32) {
         self.execute(1, 0);
+        self.wait();
         self.moves.push(Move::Hand { unit: unit as u16, bytes });
     }
 
@@ -265,7 +312,22 @@ impl Writer<'_> {
                 return;
             }
         }
+        match wait {
+            Wait::Now => self.wait(),
+            Wait::Later(ticket) => self.remembered.issued.push(ticket),
+        }
         self.moves.push(Move::Refer(command, wait));
+    }
+
+    /// Adds a wait for all writes before.
+    pub(super) fn settle(&mut self) {
+        self.wait();
+        self.moves.push(Move::Settle);
+    }
+
+    /// Cost to the engine of a wait that begins now.
+    pub(super) fn wait(&mut self) {
+        self.occupy(Busy { instructions: 0, executing: self.view.wait, aborted: Ticks::ZERO });
     }
 
     /// Adds a reference cached by the CAM: reads fetch whole lines and keep them, writes go through to the memory.
@@ -298,9 +360,4 @@ impl Writer<'_> {
             self.shared(command, Wait::Now);
         }
     }
-}
-
-/// Returns the number of buffer elements that a frame takes: 1 at least.
-pub(super) fn elements(bytes: u32, element: Bytes) -> u32 {
-    u64::from(bytes.max(1)).div_ceil(element.0.max(1)) as u32
 }

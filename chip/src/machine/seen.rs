@@ -20,6 +20,8 @@ pub(super) struct Tallies {
     pub(super) ended: Count,
     pub(super) lost: u64,
     pub(super) lost_by_port: Vec<u64>,
+    /// Frames of which a MAC held more than it has room for.
+    pub(super) overruns: u64,
     pub(super) latency: Histogram<u64>,
     pub(super) under_way: usize,
     pub(super) expected: Arrival,
@@ -71,6 +73,7 @@ struct Shot {
     ended: Count,
     lost: u64,
     lost_by_port: Vec<u64>,
+    overruns: u64,
     memories: Vec<Seen>,
 }
 
@@ -88,6 +91,7 @@ pub(crate) struct Window {
     pub(crate) ended: Count,
     pub(crate) lost: u64,
     pub(crate) lost_by_port: Vec<u64>,
+    pub(crate) overruns: u64,
     pub(crate) memories: Vec<Seen>,
     /// Latency of frames that left, in ticks.
     pub(crate) latency: Histogram<u64>,
@@ -108,6 +112,7 @@ impl Default for Tallies {
             ended: Count::default(),
             lost: 0,
             lost_by_port: Vec::new(),
+            overruns: 0,
             latency: histogram(),
             under_way: 0,
             expected: Arrival { at: Ticks::ZERO, port: 0, bytes: 0 },
@@ -152,12 +157,9 @@ impl Tallies {
         self.offered.add(bytes);
     }
 
-    pub(super) fn lose(&mut self, port: u16) {
+    pub(super) fn lose(&mut self, line: usize) {
         self.lost += 1;
-        let ports = self.lost_by_port.len();
-        if let Some(lost) = self.lost_by_port.get_mut(usize::from(port) % ports.max(1)) {
-            *lost += 1;
-        }
+        self.lost_by_port[line] += 1;
     }
 
     pub(super) fn line(&mut self, line: usize, span: Ticks) {
@@ -213,6 +215,7 @@ impl Machine<'_> {
             ended: seen.ended,
             lost: seen.lost,
             lost_by_port: seen.lost_by_port.clone(),
+            overruns: seen.overruns,
             memories: self.memories.iter().map(SharedMemory::seen).collect(),
         }
     }
@@ -246,6 +249,7 @@ impl Machine<'_> {
                 .zip(&begin.lost_by_port)
                 .map(|(end, begin)| end - begin)
                 .collect(),
+            overruns: end.overruns - begin.overruns,
             memories: end.memories.iter().zip(&begin.memories).map(|(end, begin)| end.since(begin)).collect(),
             latency: std::mem::replace(&mut self.seen.latency, histogram()),
             instructions: self.seen.engines.iter().map(|engine| engine.instructions).sum(),
@@ -292,6 +296,7 @@ impl Shot {
         }
         (self.offered, self.delivered, self.ended, self.lost) = Default::default();
         self.lost_by_port.fill(0);
+        self.overruns = 0;
         self.memories.iter_mut().for_each(|memory| *memory = Seen::of(memory.busy.len()));
     }
 }

@@ -264,7 +264,7 @@ fn rules_at_gigabit(
     Ok(vec![if id == "F4" {
         outcome
             .not_blind()
-            .note("It settles what compiled code takes beyond the counted instructions (engine.me.cpi): the middle of what gives 5.")
+            .note("It settles what it costs an engine to wait for a reference (engine.me.wait): the middle of what gives 5.")
     } else {
         outcome
     }])

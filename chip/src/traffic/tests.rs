@@ -37,7 +37,7 @@ to = "wan"
 
 /// A port of a gigabit and one of a tenth of it, with 24 bytes beside each frame as captured.
 fn ports() -> Ports {
-    let kind = |rate| PortKind { name: None, count: 1, rate: BitRate(rate), gap: Bytes(24) };
+    let kind = |rate| PortKind { name: None, count: 1, rate: BitRate(rate), gap: Bytes(24), fifo: None };
     Ports(vec![kind(1_000_000_000), kind(100_000_000)])
 }
 

@@ -26,7 +26,7 @@ use crate::{screen, with_exit_codes};
 /// Run a policy and traffic on a modelled chip: how fast, how busy, and what limits it
 ///
 /// The pipeline itself runs, frame by frame; what it does is played out on the chip's engines, memories and rings in
-/// modelled time. Frames are lost only where they come in, when the receive buffer is full. Where some are, the run is
+/// modelled time. Frames are lost only where they come in, when the buffers are full. Where some are, the run is
 /// repeated with each resource made infinitely fast in turn: the one that brings most is the bottleneck.
 ///
 /// Traffic is captures, which come in as `replay` has them come in, and generated streams, all merged by time.
@@ -86,7 +86,8 @@ A chip and a mapping of one's own:
 --json prints one object:
   offered_mpps delivered_mpps ended_mpps   millions of frames a second; ended: within, by the policy
   gbps                    10^9 bits of frames delivered a second, without what only the line has
-  lost lost_by_port       frames that found no room in the receive buffer
+  lost lost_by_port       frames for whose first bytes the port's MAC had no room
+  overruns                frames that were kept, although the MAC had no room for the rest: hardware would lose them
   latency_ns              min p50 p90 p99 p999 max, from the last bit in to the last bit out; latency_curve in full
   engines memories rings others   how busy each was: utilisation of a memory is the mean over its channels,
                           which are in channels

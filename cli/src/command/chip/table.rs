@@ -73,7 +73,15 @@ fn throughput(out: &mut impl Write, report: &Report) -> io::Result<()> {
         let count = if name == "lost to overload" { number(report.lost) } else { frames(mpps) };
         table.row([name.to_owned(), count, rate(mpps), share(mpps), note]);
     }
-    write!(out, "{table}")
+    write!(out, "{table}")?;
+    if report.overruns > 0 {
+        writeln!(
+            out,
+            "{CARE}{} frames found no room in their MAC's buffer halfway: hardware would lose them{CARE:#}",
+            number(report.overruns)
+        )?;
+    }
+    Ok(())
 }
 
 fn by_port(report: &Report) -> String {

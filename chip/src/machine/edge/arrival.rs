@@ -1,0 +1,130 @@
+//! The way in: from a line by its MAC and the buses into the receive buffer, and from there to threads.
+
+use super::{Element, Way};
+use crate::kernel::Ticks;
+use crate::load::{Arrival, Job, Load};
+use crate::machine::{Event, Machine};
+
+impl Machine<'_> {
+    /// Notes the next arrival: frames are run in the order in which they begin, whatever port they come by. One whose port is
+    /// still taken by the frame before holds up those after it, which then come no closer together than their own lines
+    /// let them.
+    pub(in crate::machine) fn expect(&mut self, load: &mut dyn Load) {
+        if self.seen.is_closed {
+            return;
+        }
+        let Some(arrival) = self.next_arrival(load) else { return };
+        let line = self.line(arrival.port);
+        let span = self.on_line(line, arrival.bytes);
+        let begins = arrival.at.max(self.lines[line].incoming).max(self.now());
+        self.lines[line].incoming = begins + span;
+        self.agenda.note(begins, Event::Arrive { port: arrival.port, bytes: arrival.bytes });
+    }
+
+    /// Returns the next arrival; `None`, which closes the window, at the end of the load or once the observer has enough.
+    pub(in crate::machine) fn next_arrival(&mut self, load: &mut dyn Load) -> Option<Arrival> {
+        let enough = self.watch.as_ref().is_some_and(|watch| watch.has_enough());
+        let arrival = if enough { None } else { load.next() };
+        match arrival {
+            Some(arrival) => self.seen.expected = arrival,
+            None if !self.seen.all_arrived => {
+                self.seen.all_arrived = true;
+                self.seal();
+            }
+            None => {}
+        }
+        arrival
+    }
+
+    /// A frame's first bit is there: the frame is taken in, or lost where its MAC has no room for its first element.
+    pub(in crate::machine) fn arrive(&mut self, port: u16, bytes: u32, load: &mut dyn Load) {
+        self.open();
+        self.seen.offer(bytes);
+        let line = self.line(port);
+        let first = self.receive.bytes_of(0, bytes);
+        if self.lines[line].held + first <= self.lines[line].fifo {
+            let landed = self.now() + self.on_line(line, bytes);
+            let job = self.job(landed, load);
+            self.jobs[job as usize].line = line;
+            self.expect_element(job, 0);
+        } else {
+            self.seen.lose(line);
+            self.tell(|watch, now| watch.comes(now, None));
+        }
+        self.expect(load);
+    }
+
+    /// Takes in the frame that was given last, whose last bit comes at `landed`.
+    pub(in crate::machine) fn job(&mut self, landed: Ticks, load: &mut dyn Load) -> u32 {
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.jobs.push(Job::default());
+            self.jobs.len() as u32 - 1
+        });
+        let job = &mut self.jobs[number as usize];
+        job.renew(&self.seen.expected, landed);
+        load.accept(job);
+        job.unsent = job.outputs.len() as u32;
+        self.seen.under_way += 1;
+        self.tell(|watch, now| watch.comes(now, Some(number)));
+        number
+    }
+
+    /// Notes when the last bit of a frame's element comes.
+    fn expect_element(&mut self, job: u32, number: u32) {
+        let Job { bytes, arrived, line, .. } = self.jobs[job as usize];
+        let behind = bytes.saturating_sub((number + 1).saturating_mul(self.receive.element));
+        let at = arrived - self.bytes_on_line(line, behind.into());
+        self.agenda.note(at, Event::Element(Element { job, number, ..Element::default() }));
+    }
+
+    /// An element's last bit has come: the element waits in the MAC for room in the receive buffer.
+    pub(in crate::machine) fn element_came(&mut self, element: Element) {
+        let job = &mut self.jobs[element.job as usize];
+        let line = &mut self.lines[job.line];
+        line.held += self.receive.bytes_of(element.number, job.bytes);
+        if line.held > line.fifo && !job.has_overrun {
+            job.has_overrun = true;
+            self.seen.overruns += 1;
+        }
+        if element.number + 1 < self.receive.elements(job.bytes) {
+            self.expect_element(element.job, element.number + 1);
+        }
+        self.incoming.push_back(element);
+        self.fill_receive_buffer();
+    }
+
+    /// Moves elements from MACs into the receive buffer while it has room, in the order in which they came.
+    fn fill_receive_buffer(&mut self) {
+        while self.receive.free > 0 {
+            let Some(element) = self.incoming.pop_front() else { return };
+            self.receive.free -= 1;
+            let bytes = self.receive.bytes_of(element.number, self.jobs[element.job as usize].bytes);
+            let at = self.over_buses(bytes, Way::On, Way::Off);
+            self.agenda.note(at, Event::Received(element));
+        }
+    }
+
+    /// An element is in the receive buffer, and its MAC has room for another.
+    pub(in crate::machine) fn received(&mut self, element: Element, load: &mut dyn Load) {
+        let job = &self.jobs[element.job as usize];
+        self.lines[job.line].held -= self.receive.bytes_of(element.number, job.bytes);
+        self.received.push_back(element);
+        self.feed_receivers(load);
+    }
+
+    /// A thread has copied an element, whose place in the receive buffer is another's.
+    pub(in crate::machine) fn release(&mut self) {
+        self.receive.free += 1;
+        self.fill_receive_buffer();
+    }
+
+    /// A thread is done with an element of a frame: it goes on with the frame if that was all of it.
+    pub(in crate::machine) fn gather(&mut self, thread: usize) {
+        let thread = &mut self.threads[thread];
+        let job = &mut self.jobs[thread.element.job as usize];
+        job.gathered += 1;
+        if job.gathered < self.receive.elements(job.bytes) {
+            thread.next = thread.script.len();
+        }
+    }
+}
