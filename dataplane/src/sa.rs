@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use esp::{Transform, Window};
 use foldhash::fast::RandomState;
+use policy::model::KeySource;
 use wire::esp::{Direction, Esn, Suite, Udp};
 use wire::{Nanos, PortId};
 
@@ -28,6 +29,7 @@ mod life;
 mod peer;
 mod reassembly;
 mod reload;
+mod senders;
 mod sequence;
 mod stand_in;
 
@@ -47,6 +49,7 @@ pub use peer::{Given, Peer};
 use reassembly::Reassembly;
 pub(crate) use reassembly::{Congestion, Fragment, Whole};
 pub(crate) use reload::SasPlan;
+pub use senders::Senders;
 pub(crate) use sequence::UsedUp;
 pub use sequence::{Known, Numbering, Sequence, Sequences};
 pub use stand_in::SaStandIn;
@@ -64,11 +67,15 @@ pub struct Sas {
     inbound: Vec<Inbound>,
     /// Places in `inbound` by SPI and destination (RFC 4301, section 4.1).
     index: HashMap<(u32, Address), u32, RandomState>,
-    /// Associations of packets that leave, by the number of their tunnel, each with the newest last.
+    /// Associations of packets that leave by this worker, by the number of their tunnel, each with the one to be asked first last.
     outbound: Vec<Vec<Outbound>>,
+    /// Associations that other workers alone send by, of all tunnels.
+    elsewhere: Vec<Outbound>,
+    /// Number of the worker.
+    worker: u16,
     /// Ends that the peers of tunnels were last seen at, by the number of the tunnel.
     followed: Vec<Followed>,
-    /// Latest event of a packet that nothing carries, by the number of the tunnel.
+    /// Latest event of a packet that nothing carries, or nothing of the worker's own, by the number of the tunnel.
     missed: Vec<Option<Nanos>>,
     /// News that nobody has taken yet.
     events: Events,
@@ -116,6 +123,7 @@ pub struct Inbound {
     lost_before: u64,
     /// Packets refused as received before, up to the last event about them, and its moment.
     replays_told: (u64, Option<Nanos>),
+    senders: Senders,
     fingerprint: Fingerprint,
     origin: Origin,
 }
@@ -149,6 +157,8 @@ pub struct Outbound {
     pub selectors: Arc<Selectors>,
     /// Number of its tunnel.
     tunnel: u16,
+    /// Workers that send by it.
+    pub(crate) senders: Senders,
     life: Life,
     errors: SaErrors,
     /// End of the peer, where packets go to.
@@ -178,6 +188,7 @@ impl Inbound {
             window,
             selectors: Arc::clone(&spec.selectors),
             sequence: Arc::clone(&spec.sequence),
+            senders: spec.senders,
             fingerprint: spec.fingerprint,
             origin: Origin::Policy,
         }
@@ -246,6 +257,7 @@ impl Outbound {
     fn new(number: u16, tunnel: &Tunnel, spec: &SaSpec) -> Outbound {
         Outbound {
             tunnel: number,
+            senders: spec.senders,
             life: Life::new(spec.soft, spec.hard),
             errors: SaErrors::default(),
             spi: spec.spi,
@@ -303,13 +315,17 @@ impl Sas {
         let list = &tables.tunnels.list;
         let followed = list.iter().map(Followed::new).collect();
         let missed = vec![None; list.len()];
-        let mut sas = Sas { events: Events::new(), followed, missed, ..Sas::default() };
+        let worker = share.worker();
+        let mut sas = Sas { events: Events::new(), followed, missed, worker, ..Sas::default() };
         if list.is_empty() {
             return sas;
         }
         let room = tables.limits.sas as usize + list.iter().map(|tunnel| tunnel.inward.len()).sum::<usize>();
         sas.inbound.reserve_exact(room);
         sas.index.reserve(room);
+        if list.iter().any(|tunnel| tunnel.keys == KeySource::Ike) {
+            sas.elsewhere.reserve_exact(tables.limits.sas as usize);
+        }
         for (number, tunnel) in (0..).zip(list) {
             let mut out = Vec::with_capacity(MOST_OUT);
             out.extend(tunnel.out.iter().map(|spec| Outbound::new(number, tunnel, spec)));
@@ -330,7 +346,9 @@ impl Sas {
         let has_sent = |(tunnel, number): &(&Tunnel, u16)| {
             let followed = self.followed.get(usize::from(*number));
             tunnel.local == local
-                && self.outbounds(*number).iter().any(|sa| (sa.spi, sa.udp) == (quote.spi, quote.udp))
+                && self
+                    .all_outbound()
+                    .any(|sa| (sa.tunnel, sa.spi, sa.udp) == (*number, quote.spi, quote.udp))
                 && (tunnel.remote == Some(quote.remote)
                     || followed.is_some_and(|peer| peer.is_at(quote.remote)))
         };
@@ -354,14 +372,14 @@ impl Sas {
         self.inbound.get_mut(place as usize)
     }
 
-    /// The newest security association of packets that leave by the tunnel of that number.
+    /// The security association that is asked first for packets that leave by the tunnel of that number.
     #[inline]
     pub fn outbound(&self, tunnel: u16) -> Option<&Outbound> {
         self.outbounds(tunnel).last()
     }
 
-    /// The security associations of packets that leave by the tunnel of that number, the newest last. The newest whose selectors a
-    /// packet matches carries it.
+    /// The security associations by which this worker's packets leave by the tunnel of that number. The last whose selectors a packet matches
+    /// carries it: the newest of the worker's own, else the newest.
     #[inline]
     pub fn outbounds(&self, tunnel: u16) -> &[Outbound] {
         self.outbound.get(usize::from(tunnel)).map_or(&[], Vec::as_slice)
@@ -405,7 +423,7 @@ impl Sas {
         Some(numbers)
     }
 
-    /// Notes the way of packets that leave by the tunnel of that number, under the newest association.
+    /// Notes the way of packets that leave by the tunnel of that number, under the association that is asked first.
     pub(crate) fn note_way(&mut self, tunnel: u16, way: Way) {
         if let Some(sa) = self.outbound.get_mut(usize::from(tunnel)).and_then(|list| list.last_mut()) {
             sa.way = Some(way);
@@ -420,7 +438,7 @@ impl Sas {
     /// Begins the lifetimes of those whose keys were not used before, and the times until keepalives.
     pub(crate) fn begin(&mut self, now: Nanos) {
         self.keepalives.begin(&self.outbound, now);
-        self.outbound.iter().flatten().for_each(|sa| sa.sequence.used.begin(now));
+        self.all_outbound().for_each(|sa| sa.sequence.used.begin(now));
         self.inbound.iter().for_each(|sa| sa.sequence.used.begin(now));
     }
 
@@ -435,7 +453,7 @@ impl Sas {
         let received = self.inbound.iter().map(move |sa| {
             record(sa.fingerprint, Numbered::Received, sa.window.top().max(sa.sequence.last()))
         });
-        let out = self.outbound.iter().flatten();
+        let out = self.all_outbound();
         received.chain(out.map(move |sa| record(sa.fingerprint, Numbered::Sent, sa.sequence.last())))
     }
 
@@ -450,7 +468,7 @@ impl Sas {
                 sa.sequence.raise(record.last);
             }
         }
-        for sa in self.outbound.iter().flatten().filter(|sa| sa.fingerprint == fingerprint) {
+        for sa in self.all_outbound().filter(|sa| sa.fingerprint == fingerprint) {
             is_known = true;
             sa.sequence.raise(record.last);
         }
@@ -490,6 +508,7 @@ impl Sas {
         size_of::<Sas>()
             + self.inbound.capacity() * size_of::<Inbound>()
             + self.outbound.iter().map(|list| list.capacity() * size_of::<Outbound>()).sum::<usize>()
+            + self.elsewhere.capacity() * size_of::<Outbound>()
             + self.index.capacity() * (size_of::<((u32, Address), u32)>() + 1)
             + self.inbound.iter().map(|sa| sa.window.memory_bytes()).sum::<usize>()
             + self.followed.capacity() * size_of::<Followed>()
@@ -502,6 +521,6 @@ impl Sas {
     /// Bytes on a network processor: of each, 64 of state and 448 of expanded keys (of AES-256, 15 for rounds of 16 bytes each, and a
     /// table of 16 multiples of the hash key with its reductions).
     pub(crate) fn region_bytes(&self) -> usize {
-        (self.inbound.len() + self.outbound.iter().map(Vec::len).sum::<usize>()) * SA_BYTES
+        (self.inbound.len() + self.all_outbound().count()) * SA_BYTES
     }
 }

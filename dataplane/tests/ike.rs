@@ -2,7 +2,7 @@
 
 use dataplane::replay::Way;
 use dataplane::sa::{
-    Agreed, Keys, Origin, Peer, SaAddition, SaEvent, SaNews, SaRefused, SaRequest, Standing,
+    Agreed, Keys, Origin, Peer, SaAddition, SaEvent, SaNews, SaRefused, SaRequest, Senders, Standing,
 };
 use dataplane::tables::{Address, Ends, Ports, Selector};
 use dataplane::{Reason, Verdict};
@@ -15,7 +15,7 @@ use wire::{Nanos, PortId, build};
 use crate::esp::{LAN, WAN, change, through};
 use crate::scene::{Arrival, Gateway, Out, START};
 
-fn site(own: u8, more: &str) -> String {
+pub(crate) fn site(own: u8, more: &str) -> String {
     let other = 3 - own;
     format!(
         "[gateway]\nxfrm = \"/run/wirerate/xfrm\"\n\
@@ -34,7 +34,19 @@ fn sites() -> [Gateway; 2] {
 const SELECTORS: &[Selector] = &[];
 
 /// An association of tunnel `peer` with an end of the peer's; its key is made of its SPI.
-fn agreed(
+pub(crate) fn agreed(
+    gateway: &Gateway,
+    direction: Direction,
+    spi: u32,
+    end: ([u8; 4], u16),
+    selectors: &[Selector],
+) -> SaAddition {
+    sent_by(Senders::All, gateway, direction, spi, end, selectors)
+}
+
+/// The same of these workers.
+pub(crate) fn sent_by(
+    senders: Senders,
     gateway: &Gateway,
     direction: Direction,
     spi: u32,
@@ -47,19 +59,19 @@ fn agreed(
     let (address, port) = end;
     let peer = Peer { address: Address::v4(u32::from_be_bytes(address)), port };
     let udp = if port == 0 { Udp::No } else { Udp::Yes };
-    let agreed = Some(Agreed { peer, udp });
+    let agreed = Some(Agreed { peer, udp, senders });
     let request =
         SaRequest { tunnel: "peer", direction, spi, esn: Esn::On, suite, keys: &keys, selectors, agreed };
     SaAddition::new(&gateway.tables, &request).unwrap()
 }
 
-fn udp(from: [u8; 4], to: [u8; 4], dport: u16) -> Vec<u8> {
+pub(crate) fn udp(from: [u8; 4], to: [u8; 4], dport: u16) -> Vec<u8> {
     let link = build::ethernet(Mac([2, 0, 0, 0, 0, 9]), Mac([2, 0, 0, 0, 0, 10]));
     link.ipv4(from.into(), to.into()).udp(7, dport).payload(&[1, 2, 3, 4]).to_vec()
 }
 
-const HERE: [u8; 4] = [10, 1, 0, 5];
-const THERE: [u8; 4] = [10, 2, 0, 9];
+pub(crate) const HERE: [u8; 4] = [10, 1, 0, 5];
+pub(crate) const THERE: [u8; 4] = [10, 2, 0, 9];
 
 /// Destination, protocol, and SPI of an outer packet; with the port where it goes in UDP.
 fn outer(frame: &[u8]) -> ([u8; 4], u8, u32, u16) {

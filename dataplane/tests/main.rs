@@ -30,6 +30,7 @@ mod run_equals_step;
 mod scene;
 mod schedule;
 mod selector;
+mod sender;
 mod service_curve;
 mod stages;
 mod syn_proxy;

@@ -41,7 +41,8 @@ pub struct AssociationView {
     pub auth: Option<String>,
     /// `policy`; `added` at run time; or `ike`, an IKE daemon's.
     pub origin: String,
-    /// `active`; or `superseded`, of packets that leave, where another one has taken its place.
+    /// `active`; or, of packets that leave, `superseded` where another one has taken its place, and `unused` where it is for a processor that has
+    /// no worker.
     pub state: String,
     /// Highest sequence number: sent, or accepted.
     pub number: u64,
@@ -66,8 +67,11 @@ pub struct AssociationView {
     pub expired: u64,
     /// Numbers received for which a packet never came.
     pub lost: u64,
-    /// Worker that takes its packets in; none of packets that leave, which all workers send.
+    /// Worker that takes its packets in, or alone sends by it; none where all workers send, or none does.
     pub worker: Option<u16>,
+    /// Processor that the IKE daemon has it for (RFC 9611); none for all.
+    #[serde(default)]
+    pub cpu: Option<u16>,
 }
 
 /// Security association to add, over the control API.
@@ -171,35 +175,35 @@ impl Overview {
     /// Security associations, by tunnel, those of packets that come in first.
     pub fn associations(&self) -> Vec<AssociationView> {
         let workers = self.reports.len() as u16;
-        let mut all: Vec<(SaView, AssociationView)> = Vec::new();
+        let mut all: Vec<SaView> = Vec::new();
         for report in &self.reports {
             for sa in &report.sas {
                 let owner = owner_of_sa(sa.spi, workers.max(1));
-                let is_others = sa.direction == Direction::In && usize::from(owner) != report.worker;
-                let same = |known: &SaView| {
+                if sa.direction == Direction::In && usize::from(owner) != report.worker {
+                    continue;
+                }
+                let same = |known: &&mut SaView| {
                     (known.tunnel, known.direction, known.spi) == (sa.tunnel, sa.direction, sa.spi)
                 };
-                if is_others {
-                    continue;
-                }
                 // Packets that leave are counted by all workers together, and errors by each.
-                if let Some((_, known)) = all.iter_mut().find(|(known, _)| same(known)) {
-                    known.expired += sa.errors.expired;
-                    continue;
+                match all.iter_mut().find(same) {
+                    Some(known) => {
+                        known.errors.expired += sa.errors.expired;
+                        known.standing = known.standing.min(sa.standing);
+                    }
+                    None => all.push(sa.clone()),
                 }
-                let owner = (sa.direction == Direction::In).then_some(owner);
-                all.extend(view(sa, owner, &self.tables).map(|view| (sa.clone(), view)));
             }
         }
-        all.sort_by_key(|(sa, _)| (sa.tunnel, sa.direction == Direction::Out));
-        all.into_iter().map(|(_, view)| view).collect()
+        all.sort_by_key(|sa| (sa.tunnel, sa.direction == Direction::Out));
+        all.iter().filter_map(|sa| view(sa, workers, &self.tables)).collect()
     }
 }
 
 /// Stands for the address of a peer that has none.
 const ANY: &str = "any";
 
-fn view(sa: &SaView, worker: Option<u16>, tables: &Tables) -> Option<AssociationView> {
+fn view(sa: &SaView, workers: u16, tables: &Tables) -> Option<AssociationView> {
     let tunnel = tables.tunnels.list.get(usize::from(sa.tunnel))?;
     let SaErrors { replayed, icv_wrong, length, trailer, selector, expired } = sa.errors;
     Some(AssociationView {
@@ -222,6 +226,7 @@ fn view(sa: &SaView, worker: Option<u16>, tables: &Tables) -> Option<Association
         state: match sa.standing {
             Standing::Active => "active",
             Standing::Superseded => "superseded",
+            Standing::Elsewhere => "unused",
         }
         .to_owned(),
         udp: sa.udp == Udp::Yes,
@@ -236,6 +241,10 @@ fn view(sa: &SaView, worker: Option<u16>, tables: &Tables) -> Option<Association
         selector,
         expired,
         lost: sa.lost,
-        worker,
+        worker: match sa.direction {
+            Direction::In => Some(owner_of_sa(sa.spi, workers.max(1))),
+            Direction::Out => sa.senders.only().filter(|worker| *worker < workers),
+        },
+        cpu: sa.senders.only(),
     })
 }

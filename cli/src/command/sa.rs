@@ -28,11 +28,12 @@ To rekey without a loss, add the new one in at both ends, then the new one out a
 
 --json prints an array of security associations: tunnel, direction, spi, local, remote (`any` \
 of a peer without a fixed address, in, and out before it is known), \
-algorithm, auth, origin (`policy`, or `added` at run time), state (`active`, or \
-`superseded` by a newer one out of the tunnel), number (the highest sent or accepted), \
+algorithm, auth, origin (`policy`, `added` at run time, or `ike`), state (`active`; \
+`superseded` by a newer one out of the tunnel; `unused`, for a CPU without a worker), number (the highest sent or accepted), \
 packets and bytes (sealed, or opened), reached (`soft` or `hard`, a bound of its lifetime), \
 replayed, icv_wrong, length, trailer, selector and expired (packets refused), lost (numbers that \
-never came), and worker (that takes the packets in)."))]
+never came), worker (that takes the packets in, or alone sends by it), and cpu (that an IKE \
+daemon has it for, RFC 9611)."))]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
@@ -250,6 +251,7 @@ fn show(tunnel: Option<&str>, ask: &Ask) -> Result<Exit, Failure> {
         "refused",
         "lost",
         "worker",
+        "cpu",
     ]);
     for sa in all {
         let algorithm = match sa.auth {
@@ -270,7 +272,12 @@ fn show(tunnel: Option<&str>, ask: &Ask) -> Result<Exit, Failure> {
             sa.bytes.to_string(),
             (sa.replayed + sa.icv_wrong + sa.length + sa.trailer + sa.selector + sa.expired).to_string(),
             sa.lost.to_string(),
-            sa.worker.map_or_else(|| "all".to_owned(), |worker| worker.to_string()),
+            match (sa.worker, sa.cpu) {
+                (Some(worker), _) => worker.to_string(),
+                (None, Some(_)) => "none".to_owned(),
+                (None, None) => "all".to_owned(),
+            },
+            sa.cpu.map(|cpu| cpu.to_string()).unwrap_or_default(),
         ]);
     }
     table.print()?;

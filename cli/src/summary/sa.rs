@@ -32,7 +32,7 @@ pub(super) fn notes(replay: &mut Replay, start: Nanos) -> Vec<String> {
             let (after, tunnel) = (at.since(start), replay.tables.tunnel_name(tunnel));
             Some(match news {
                 // They are counted in the table.
-                SaNews::Replayed { .. } | SaNews::Missing(_) => return None,
+                SaNews::Replayed { .. } | SaNews::Missing(_) | SaNews::Fallback(_) => return None,
                 SaNews::Bound { direction, spi, bound } => {
                     let (bound, direction) = (bound.name(), direction.name());
                     format!("the {bound} lifetime of the security association {spi:#x} ({direction}) was reached {after} after the start")

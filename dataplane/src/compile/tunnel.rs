@@ -9,7 +9,7 @@ use wire::esp::{Direction, Mode, SUITES, Suite};
 use wire::{Family, PortId};
 
 use super::selector;
-use crate::sa::{Peer, Sequence};
+use crate::sa::{Peer, Senders, Sequence};
 use crate::tables::{CompileError, SaSpec, Selectors, Spd, Tunnel, Tunnels};
 
 /// Compiles the tunnels of a policy.
@@ -88,6 +88,7 @@ fn spec(
         selectors: Arc::clone(selectors),
         soft: sa.soft,
         hard: sa.hard,
+        senders: Senders::All,
         transform,
         fingerprint,
         sequence: Arc::new(Sequence::from(0)),

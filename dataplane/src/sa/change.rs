@@ -10,7 +10,7 @@ use policy::model::Lifetime;
 use wire::Nanos;
 use wire::esp::{Direction, Esn, Suite, Udp};
 
-use super::{Followed, Inbound, Known, MOST_OUT, Origin, Outbound, PathNews, Peer, Sas};
+use super::{Followed, Inbound, Known, Origin, Outbound, PathNews, Peer, Sas, Senders};
 use crate::shard::Shard;
 use crate::tables::{Address, SaSpec, Selector, Selectors, Tables};
 
@@ -66,6 +66,8 @@ pub struct Agreed {
     pub peer: Peer,
     /// UDP encapsulation.
     pub udp: Udp,
+    /// Workers that send by it.
+    pub senders: Senders,
 }
 
 /// Reason why a security association cannot be added.
@@ -159,8 +161,12 @@ impl SaAddition {
         if list.iter().any(|tunnel| tunnel.out.iter().chain(&tunnel.inward).any(has_key)) {
             return Err(SaError::SameKey);
         }
-        let own = || Agreed { peer: Peer::given(ends.remote, ends.local, ends.udp), udp: ends.udp };
-        let Agreed { peer, udp } = agreed.unwrap_or_else(own);
+        let own = || Agreed {
+            peer: Peer::given(ends.remote, ends.local, ends.udp),
+            udp: ends.udp,
+            senders: Senders::All,
+        };
+        let Agreed { peer, udp, senders } = agreed.unwrap_or_else(own);
         let destination = match direction {
             Direction::In => ends.local,
             Direction::Out => peer.address,
@@ -179,6 +185,7 @@ impl SaAddition {
             },
             soft: Lifetime::UNBOUNDED,
             hard: Lifetime::UNBOUNDED,
+            senders,
             transform,
             fingerprint: fingerprints[0],
             sequence: tables.tunnels.sequences().of(fingerprints[0], direction),
@@ -276,21 +283,21 @@ impl Sas {
         }
         // Peers without an address may have chosen the same.
         let is_same = |other: &Outbound| (other.spi, other.destination) == (spec.spi, spec.peer.address);
-        if self.outbound.iter().flatten().any(is_same) {
+        if self.all_outbound().any(is_same) {
             return Err(SaRefused::Taken);
         }
-        let at_run_time = self.outbound.iter().flatten().filter(|sa| sa.origin != Origin::Policy).count();
-        let list = self.outbound.get_mut(usize::from(number)).ok_or(SaRefused::NoTunnel)?;
-        if list.iter().any(|other| other.spi == spec.spi) {
+        if self.all_outbound().any(|other| (other.tunnel, other.spi) == (number, spec.spi)) {
             return Err(SaRefused::Taken);
         }
-        if list.len() >= MOST_OUT || at_run_time >= tables.limits.sas as usize {
+        let at_run_time = self.all_outbound().filter(|sa| sa.origin != Origin::Policy).count();
+        let mut sa = Outbound { origin, ..Outbound::new(number, tunnel, &spec) };
+        let list = self.list_of(&sa).ok_or(SaRefused::NoTunnel)?;
+        if list.len() >= list.capacity() || at_run_time >= tables.limits.sas as usize {
             return Err(SaRefused::Full);
         }
-        let mut sa = Outbound { origin, ..Outbound::new(number, tunnel, &spec) };
         if origin == Origin::Ike {
             self.heed(&mut sa);
-        } else if let Some(before) = list.last() {
+        } else if let Some(before) = self.outbound(number) {
             // The peer is where its packets have come from.
             sa.peer = before.peer;
         } else if let Some(seen) = self.followed.get(usize::from(number)).map(Followed::seen) {
@@ -302,25 +309,15 @@ impl Sas {
 
     /// Sends packets of a tunnel to where an IKE daemon says that the peer is.
     fn heed(&mut self, sa: &mut Outbound) {
-        let place = usize::from(sa.tunnel);
-        let Some(followed) = self.followed.get_mut(place) else { return };
+        let Some(followed) = self.followed.get_mut(usize::from(sa.tunnel)) else { return };
         sa.peer = followed.heed(sa.peer);
         // A tunnel has one peer, wherever the daemon has said that of one association so far.
-        for other in self.outbound.get_mut(place).into_iter().flatten() {
+        for other in self.of_tunnel_mut(sa.tunnel) {
             other.peer.address = sa.peer.address;
             if other.udp == sa.udp {
                 other.peer = sa.peer;
             }
         }
-    }
-
-    /// Puts one behind those that are to be asked after it: the newest comes first, but one without selectors only where no other carries a
-    /// packet.
-    fn put_out(&mut self, sa: Outbound) {
-        let Some(list) = self.outbound.get_mut(usize::from(sa.tunnel)) else { return };
-        let choosy = |list: &Vec<Outbound>| list.iter().position(|other| !other.selectors.is_empty());
-        let place = if sa.selectors.is_empty() { choosy(list) } else { None };
-        list.insert(place.unwrap_or(list.len()), sa);
     }
 
     fn replace(&mut self, tables: &Tables, prepared: Prepared) -> Result<RetiredSa, SaRefused> {
@@ -336,14 +333,14 @@ impl Sas {
         }
         let mut sa = Outbound { origin, ..Outbound::new(number, tunnel, &spec) };
         self.heed(&mut sa);
-        let list = self.outbound.get_mut(usize::from(number)).ok_or(SaRefused::NoTunnel)?;
-        let place = list.iter().position(|other| other.spi == spec.spi).ok_or(SaRefused::Unknown)?;
-        let old = list.get_mut(place).ok_or(SaRefused::Unknown)?;
-        sa.go_on(old);
-        if old.selectors.is_empty() == sa.selectors.is_empty() {
+        let is_it = |other: &Outbound| (other.tunnel, other.spi) == (number, spec.spi);
+        let list = self.list_of(&sa).ok_or(SaRefused::NoTunnel)?;
+        if let Some(old) = list.iter_mut().find(|other| is_it(other) && other.rank() == sa.rank()) {
+            sa.go_on(old);
             return Ok(RetiredSa { _in: None, _out: Some(std::mem::replace(old, sa)) });
         }
-        let old = list.remove(place);
+        let mut old = self.take_out(is_it).ok_or(SaRefused::Unknown)?;
+        sa.go_on(&mut old);
         self.put_out(sa);
         Ok(RetiredSa { _in: None, _out: Some(old) })
     }
@@ -353,11 +350,7 @@ impl Sas {
         if direction == Direction::In {
             return self.cease(spi, destination).map(|sa| RetiredSa { _in: Some(sa), _out: None });
         }
-        let is_it = |sa: &Outbound| (sa.spi, sa.destination) == (spi, destination);
-        let (list, place) = self
-            .outbound
-            .iter_mut()
-            .find_map(|list| list.iter().position(is_it).map(|place| (list, place)))?;
-        Some(RetiredSa { _in: None, _out: Some(list.remove(place)) })
+        let out = self.take_out(|sa| (sa.spi, sa.destination) == (spi, destination))?;
+        Some(RetiredSa { _in: None, _out: Some(out) })
     }
 }

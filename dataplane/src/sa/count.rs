@@ -3,7 +3,7 @@
 use wire::Nanos;
 use wire::esp::{Direction, SuiteName, Udp};
 
-use super::{Bound, Inbound, Origin, Outbound, Peer, Sas};
+use super::{Bound, Inbound, Origin, Outbound, Peer, Sas, Senders};
 use crate::tables::Tables;
 use crate::verdict::Reason;
 
@@ -39,13 +39,15 @@ impl SaErrors {
     }
 }
 
-/// Use of a security association.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Use of a security association: of several workers', the first of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
     /// Packets go by it.
     Active,
     /// Another one has taken its place: of packets that leave.
     Superseded,
+    /// No packet of this worker goes by it: it is another worker's own.
+    Elsewhere,
 }
 
 /// A security association as it is shown: without keys.
@@ -67,6 +69,8 @@ pub struct SaView {
     pub udp: Udp,
     /// Use by packets.
     pub standing: Standing,
+    /// Workers that send by it.
+    pub senders: Senders,
     /// Highest sequence number sent, or accepted.
     pub number: u64,
     /// Packets sealed, or opened.
@@ -120,7 +124,9 @@ impl Sas {
         let lists = self.outbound.iter();
         let out = lists.flat_map(|list| (0..list.len()).filter_map(|place| list.get(place..)));
         let out = out.filter_map(|rest| Some(rest.first()?.view(standing(rest), now)));
-        let mut all: Vec<SaView> = out.chain(self.inbound.iter().map(|sa| sa.view(now))).collect();
+        let elsewhere = self.elsewhere.iter().map(|sa| sa.view(Standing::Elsewhere, now));
+        let inward = self.inbound.iter().map(|sa| sa.view(now));
+        let mut all: Vec<SaView> = out.chain(elsewhere).chain(inward).collect();
         all.sort_by_key(|view| view.tunnel);
         all
     }
@@ -142,6 +148,7 @@ impl Outbound {
             peer: Some(self.peer),
             udp: self.udp,
             standing,
+            senders: self.senders,
             number: self.sequence.last(),
             packets: self.sequence.used.packets(),
             bytes: self.sequence.used.bytes(),
@@ -163,6 +170,7 @@ impl Inbound {
             peer: None,
             udp: self.udp,
             standing: Standing::Active,
+            senders: self.senders,
             number: self.window.top(),
             packets: self.sequence.used.packets(),
             bytes: self.sequence.used.bytes(),

@@ -17,6 +17,9 @@ const REPEATS: Nanos = Nanos::from_secs(1);
 /// Time between two events of packets that nothing carries, of one tunnel.
 const MISSES: Nanos = Nanos::from_millis(50);
 
+/// Time between two events of packets that an association of all workers carries for the lack of one of the worker's own, of one tunnel.
+const FALLBACKS: Nanos = Nanos::from_secs(1);
+
 /// Security associations looked at for bounds of time, at one turn of the clock.
 const AT_ONCE: usize = 64;
 
@@ -47,6 +50,8 @@ pub enum SaNews {
     Path(PathNews),
     /// No security association out carries a packet of a tunnel whose security associations are an IKE daemon's.
     Missing(Ends),
+    /// A packet was carried by an association of all workers, and the worker is to ask an IKE daemon for one of its own (RFC 9611).
+    Fallback(Ends),
     /// Packets were refused, as their numbers had been received or were left of the window.
     Replayed {
         /// Security parameters index.
@@ -122,12 +127,21 @@ impl Sas {
 
     /// Notes a packet for a tunnel that no security association carries: the first, and then one of many.
     pub(crate) fn note_missing(&mut self, tunnel: u16, ends: Ends, at: Nanos) {
+        self.note_need(tunnel, SaNews::Missing(ends), at, MISSES);
+    }
+
+    /// Notes a packet that an association of all workers carries for the lack of one of the worker's own: the first, and then one of many.
+    pub(crate) fn note_fallback(&mut self, tunnel: u16, ends: Ends, at: Nanos) {
+        self.note_need(tunnel, SaNews::Fallback(ends), at, FALLBACKS);
+    }
+
+    fn note_need(&mut self, tunnel: u16, news: SaNews, at: Nanos, seldom: Nanos) {
         let Some(missed) = self.missed.get_mut(usize::from(tunnel)) else { return };
-        if missed.is_some_and(|before| before <= at && at.since(before) < MISSES) {
+        if missed.is_some_and(|before| before <= at && at.since(before) < seldom) {
             return;
         }
         *missed = Some(at);
-        self.events.push_minor(Some(SaEvent { at, tunnel, news: SaNews::Missing(ends) }));
+        self.events.push_minor(Some(SaEvent { at, tunnel, news }));
     }
 
     /// Looks for bounds of time, which no packet has to reach: at some each time, in turns.

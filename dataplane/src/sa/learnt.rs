@@ -202,9 +202,8 @@ impl Sas {
 
     /// Sends the packets of a tunnel to another end. Returns false if all go there already.
     fn set_peer(&mut self, tunnel: u16, peer: Peer) -> bool {
-        let Some(list) = self.outbound.get_mut(usize::from(tunnel)) else { return false };
         let mut is_other = false;
-        for sa in list.iter_mut().filter(|sa| peer.takes(sa.udp)) {
+        for sa in self.of_tunnel_mut(tunnel).filter(|sa| peer.takes(sa.udp)) {
             is_other |= sa.peer != peer;
             sa.peer = peer;
         }

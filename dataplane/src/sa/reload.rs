@@ -75,6 +75,14 @@ impl SasPlan {
                 retired.1.push(sa);
             }
         }
+        for sa in sas.elsewhere.drain(..) {
+            match becomes(usize::from(sa.tunnel)) {
+                Some(tunnel) if new.elsewhere.len() < new.elsewhere.capacity() => {
+                    new.elsewhere.push(Outbound { tunnel, ..sa });
+                }
+                _ => retired.1.push(sa),
+            }
+        }
         for (tunnel, followed) in sas.followed.iter().enumerate() {
             if let Some(same) = becomes(tunnel).and_then(|after| new.followed.get_mut(usize::from(after))) {
                 same.go_on(followed);

@@ -7,7 +7,7 @@ use esp::Fingerprint;
 use policy::model::Lifetime;
 use wire::esp::{Direction, Esn, Suite, Udp};
 
-use super::{Inbound, Outbound, Peer, Sequence};
+use super::{Inbound, Outbound, Peer, Senders, Sequence};
 use crate::compile::keyless;
 use crate::shard::Shard;
 use crate::tables::{Address, SaSpec, Tables};
@@ -29,6 +29,8 @@ pub struct SaStandIn<'a> {
     pub suite: &'static Suite,
     /// Highest number sent, or accepted.
     pub number: u64,
+    /// Workers that send by it.
+    pub senders: Senders,
 }
 
 impl Shard {
@@ -39,7 +41,8 @@ impl Shard {
         own.inbound.clear();
         own.index.clear();
         own.outbound.iter_mut().for_each(Vec::clear);
-        for SaStandIn { tunnel, direction, spi, remote, udp, suite, number } in sas.iter().copied() {
+        own.elsewhere.clear();
+        for SaStandIn { tunnel, direction, spi, remote, udp, suite, number, senders } in sas.iter().copied() {
             let place = tables.interface_named(tunnel).and_then(|place| tables.tunnel_of(place));
             let Some(place) = place else { continue };
             let Some(tunnel) = tables.tunnels.list.get(usize::from(place)) else { continue };
@@ -53,6 +56,7 @@ impl Shard {
                 selectors: Arc::clone(&tunnel.selectors),
                 soft: Lifetime::UNBOUNDED,
                 hard: Lifetime::UNBOUNDED,
+                senders,
                 transform: Arc::from(esp::locked(suite)),
                 fingerprint: Fingerprint::from_bytes(keyless(direction, spi)),
                 sequence: Arc::new(Sequence::from(number)),
@@ -60,8 +64,10 @@ impl Shard {
             match direction {
                 Direction::In => own.receive(Inbound::new(place, tunnel, &spec, Inbound::window(&spec))),
                 Direction::Out => {
-                    let list = own.outbound.get_mut(usize::from(place));
-                    list.into_iter().for_each(|list| list.push(Outbound::new(place, tunnel, &spec)));
+                    let sa = Outbound::new(place, tunnel, &spec);
+                    if let Some(list) = own.list_of(&sa) {
+                        list.push(sa);
+                    }
                 }
             }
         }

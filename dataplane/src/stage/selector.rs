@@ -48,6 +48,13 @@ fn missing<T>(frame: &Frame, tunnel: u16, cx: &mut Cx<'_, T>) {
     }
 }
 
+/// Notes a packet that an association of all workers carries, where the worker is to ask for one of its own.
+#[cold]
+#[inline(never)]
+pub(super) fn falls_back<T>(frame: &Frame, tunnel: u16, cx: &mut Cx<'_, T>) {
+    cx.shard.sas.note_fallback(tunnel, ends(frame, Direction::Out), frame.meta.received);
+}
+
 #[inline(never)]
 fn matching<T: Tally>(frame: &Frame, list: &[Outbound], mode: Mode, tally: &mut T) -> Option<usize> {
     list.iter()

@@ -8,7 +8,7 @@ use wire::esp::{Direction, EcnUse, Esn, Mode, Suite, Tfc, Udp};
 use wire::{Dscp, Nanos, PortId};
 
 use super::{Address, Selectors, Spd, Tables};
-use crate::sa::{Peer, Sequence, Sequences};
+use crate::sa::{Peer, Senders, Sequence, Sequences};
 
 /// All tunnels, in the order of their interfaces.
 #[derive(Default)]
@@ -106,6 +106,8 @@ pub struct SaSpec {
     pub soft: Lifetime,
     /// Bounds at which it ends.
     pub hard: Lifetime,
+    /// Workers that send by it.
+    pub senders: Senders,
     /// Cipher and integrity algorithm with their keys expanded, which all shards share.
     pub transform: Arc<dyn Transform>,
     /// Fingerprint of the key, by which later tables find it again.

@@ -40,6 +40,7 @@ pub struct Gateway {
     ended: Vec<Frame>,
     way: Way,
     resolve: Resolve,
+    share: Share,
     /// Last, so that it goes when all frames have come home.
     pub pool: Pool,
 }
@@ -129,6 +130,7 @@ impl Gateway {
             ended: Vec::with_capacity(slots as usize),
             way,
             resolve,
+            share: Share::WHOLE,
         }
     }
 
@@ -144,10 +146,15 @@ impl Gateway {
         let slots = 160 + tables.limits.fragments.held;
         let mut gateway = Gateway::with_slots(tables, Way::Run, slots);
         let share = Share::new(worker, workers).expect("a worker");
-        let setup = Setup { share, ..setup(START) };
-        gateway.shard = Shard::new(&gateway.tables, setup).expect("memory for a shard");
+        gateway.begin_anew(share);
         gateway.shard.join(member);
         gateway
+    }
+
+    /// Has the memory of a worker with that share of the work, and nothing of before.
+    pub fn begin_anew(&mut self, share: Share) {
+        self.share = share;
+        self.shard = Shard::new(&self.tables, Setup { share, ..setup(START) }).expect("memory for a shard");
     }
 
     /// Frames that are to be handed off, each with its receiver, in order. What `is_lost` is dropped here.
@@ -215,7 +222,7 @@ impl Gateway {
     /// Goes on with other tables.
     pub fn change(&mut self, new: Tables, at: Nanos) -> Applied {
         let new = new.after(&self.tables);
-        let setup = Setup { resolve: self.resolve, ..setup(at) };
+        let setup = Setup { resolve: self.resolve, share: self.share, ..setup(at) };
         let change = ReloadPlan::prepare(&self.tables, &new, setup).expect("memory for a change");
         let applied = self.shard.apply(change, &new, at, &mut self.ended).expect("it is its turn");
         self.tables = new.into();

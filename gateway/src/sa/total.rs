@@ -149,6 +149,7 @@ mod tests {
             expired: 0,
             lost: 0,
             worker: None,
+            cpu: None,
         }
     }
 

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use dataplane::sa::{Agreed, Known, Peer, SaAddition, SaError, SaRefused, SaRequest};
+use dataplane::sa::{Agreed, Known, Peer, SaAddition, SaError, SaRefused, SaRequest, Senders};
 use dataplane::tables::{Ends, Selector};
 use policy::Policy;
 use policy::model::{Binding, Interface, KeySource, Lifetime, Tunnel};
@@ -256,6 +256,11 @@ impl Supervisor {
         let agreed = Agreed {
             peer: Peer { address: address.into(), port },
             udp: if association.udp.is_some() { Udp::Yes } else { Udp::No },
+            senders: match association.cpu {
+                Some(cpu) => Senders::One(cpu),
+                None if carriage.protected.per_cpu => Senders::Fallback,
+                None => Senders::All,
+            },
         };
         // Bounds of time are the daemon's databases' to watch.
         let hard = Lifetime { bytes: bound(lifetimes.bytes), packets: bound(lifetimes.packets), time: None };
@@ -380,11 +385,12 @@ impl Supervisor {
         }
     }
 
-    /// Tells of a packet that no association of a tunnel carries.
-    pub(super) fn packet_misses(&self, tunnel: &str, ends: &Ends) {
+    /// Tells of a packet that no association of a tunnel carries, or, of a worker, none of the worker's own. A worker is the processor of its number.
+    pub(super) fn packet_misses(&self, tunnel: &str, ends: &Ends, worker: Option<usize>) {
         let found = self.reload.effective.policy.interface(tunnel).and_then(|own| own.esp.as_ref());
         if let Some(found) = found {
-            self.tell_ike(News::Needed { tunnel: found.binding(), packet: selector::of_packet(ends) });
+            let cpu = worker.and_then(|worker| u16::try_from(worker).ok());
+            self.tell_ike(News::Needed { tunnel: found.binding(), packet: selector::of_packet(ends), cpu });
         }
     }
 

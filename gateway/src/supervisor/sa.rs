@@ -124,7 +124,8 @@ impl Supervisor {
                 packets,
                 "packets dropped: their sequence numbers had been received, or had left the window"
             ),
-            SaNews::Missing(ends) => self.packet_misses(tunnel, &ends),
+            SaNews::Missing(ends) => self.packet_misses(tunnel, &ends, None),
+            SaNews::Fallback(ends) => self.packet_misses(tunnel, &ends, Some(worker)),
             SaNews::Path(news) => {
                 if let PathNews::Peer { peer, .. } = news {
                     self.peer_moved(tunnel, peer);

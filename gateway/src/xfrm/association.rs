@@ -39,6 +39,8 @@ pub struct Association {
     pub reqid: u32,
     /// Number of its interface; 0 for none.
     pub if_id: u32,
+    /// Processor whose packets alone leave by it (RFC 9611); `None` for all.
+    pub cpu: Option<u16>,
     /// Packets that may be in it; `None` for any that a policy sends.
     pub selector: Option<Selector>,
     /// Bounds.
@@ -144,6 +146,9 @@ pub enum Unsupported {
     /// Padding for the confidentiality of traffic flow in transport mode.
     #[error("padding to a length (TFC) is for tunnel mode")]
     TransportTfc,
+    /// Number of a processor that no machine has.
+    #[error("there is no processor {0}: up to 65535")]
+    Cpu(u32),
     /// Direction other than in and out.
     #[error("no direction of an SA is {0}: 1 for in, 2 for out")]
     Direction(u8),
@@ -154,6 +159,7 @@ impl From<Unsupported> for Refusal {
         let errno = match reason {
             Unsupported::Protocol(_) => Errno::PROTONOSUPPORT,
             Unsupported::Algorithm(_) => Errno::NOSYS,
+            Unsupported::Cpu(_) => Errno::RANGE,
             _ => Errno::INVAL,
         };
         Refusal::new(errno, reason.to_string())
@@ -232,6 +238,7 @@ impl Association {
             numbers: numbers(sa),
             reqid: info.reqid,
             if_id: sa.if_id.unwrap_or(0),
+            cpu: sa.cpu.map(cpu).transpose()?,
             selector: Some(info.selector).filter(|selector| *selector != Selector::default()),
             lifetimes: info.lifetimes,
             dscp: DscpCopy {
@@ -257,6 +264,11 @@ const NO_PMTU_DISCOVERY: u8 = 4;
 
 /// Flag of the attribute EXTRA_FLAGS.
 const DONT_ENCAP_DSCP: u32 = 1;
+
+/// Number of a processor.
+pub(super) fn cpu(number: u32) -> Result<u16, Unsupported> {
+    u16::try_from(number).map_err(|_| Unsupported::Cpu(number))
+}
 
 fn copied(is_copied: bool) -> Copied {
     if is_copied { Copied::Yes } else { Copied::No }

@@ -23,6 +23,9 @@ pub const AF_INET6: u16 = 10;
 /// Flag of an SA: numbers of 64 bits.
 pub const ESN: u8 = 128;
 
+/// Flag of a policy: processors that have only an SA of all ask for one of their own (`XFRM_POLICY_CPU_ACQUIRE`).
+pub const CPU_ACQUIRE: u8 = 4;
+
 /// Group of connections that are told of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
@@ -305,7 +308,7 @@ pub struct Sa {
     pub direction: Option<u8>,
     /// Seconds between keepalives.
     pub keepalive: Option<u32>,
-    /// Processor.
+    /// Processor whose packets alone leave by it; all where there is none (RFC 9611).
     pub cpu: Option<u32>,
     /// Time of last use, in seconds since 1970.
     pub last_used: Option<u64>,
@@ -350,6 +353,8 @@ pub struct Ae {
     pub used: Option<Used>,
     /// Mark of packets for it.
     pub mark: Option<Mark>,
+    /// Processor, of events and answers.
+    pub cpu: Option<u32>,
 }
 
 /// SA that a policy asks for (`xfrm_user_tmpl`).

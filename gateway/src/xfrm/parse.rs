@@ -367,6 +367,7 @@ fn ae(fields: &mut Fields<'_>) -> Result<Ae, Refusal> {
             attribute::REPLAY_ESN => ae.esn = Some(replay_esn(&mut fields)?),
             attribute::LTIME_VAL => ae.used = Some(used(&mut fields)?),
             attribute::MARK => ae.mark = Some(mark(&mut fields)?),
+            attribute::SA_PCPU => ae.cpu = Some(fields.word()?),
             _ => {}
         }
         Ok(())

@@ -61,6 +61,8 @@ pub enum News {
         tunnel: Binding,
         /// The packet.
         packet: Selector,
+        /// Processor that needs one of its own beside the one that all have.
+        cpu: Option<u16>,
     },
     /// The peer of an inbound association sends from another end.
     Moved {
@@ -187,8 +189,8 @@ impl Desk {
         loop {
             let (now, mut events) = (self.now(), Vec::new());
             match self.inbox.next() {
-                Ok(News::Needed { tunnel, packet }) => {
-                    self.database.needed(&tunnel, &packet, now, &mut events);
+                Ok(News::Needed { tunnel, packet, cpu }) => {
+                    self.database.needed(&tunnel, &packet, cpu, now, &mut events);
                 }
                 Ok(News::Moved { name, source, port }) => {
                     self.database.moved(&SaId::from(name), source.into(), port, &mut events);

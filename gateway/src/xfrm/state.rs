@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tracing::warn;
 
-use super::association::{Association, Unsupported};
+use super::association::{self, Association, Unsupported};
 use super::message::{
     Address, Ae, AllocSpi, ESN, ESP, Errno, Group, Header, Policy, Replay, ReplayEsn, Request, Sa, SaFilter,
     SaId, Thresholds, Used, kind, same_prefix,
@@ -303,7 +303,8 @@ impl Database {
     fn allocate(&mut self, header: &Header, asked: AllocSpi, now: Moment) -> Result<Datagram, Refusal> {
         let AllocSpi { sa, min, max } = asked;
         // Whatever else the request has, keys come later.
-        let mut sa = Sa { info: sa.info, mark: sa.mark, if_id: sa.if_id, ..Sa::default() };
+        let mut sa = Sa { info: sa.info, mark: sa.mark, if_id: sa.if_id, cpu: sa.cpu, ..Sa::default() };
+        sa.cpu.map(association::cpu).transpose()?;
         if sa.info.id.protocol != ESP {
             return Err(Unsupported::Protocol(sa.info.id.protocol).into());
         }
@@ -368,7 +369,7 @@ impl Database {
         if sa.info.used.added == 0 {
             sa.info.used.added = now.wall;
         }
-        self.policies.have_sa(sa.info.reqid);
+        self.policies.have_sa(sa.info.reqid, sa.cpu);
         let message = write::sa(&write::event(told), sa, KeyUse::Zeros);
         events.push(Event { group: Group::Sa, message });
         self.sas.insert(Key::of(&entry.sa), entry);
@@ -427,7 +428,10 @@ impl Database {
         events: &mut Vec<Event>,
     ) -> Result<(), Refusal> {
         let entry = self.sas.get_mut(&Key::of(&sa)).ok_or_else(no_such_sa)?;
-        let association = Arc::new(Association::of(&sa)?);
+        let mut association = Association::of(&sa)?;
+        // The processor is none of what a later message changes.
+        association.cpu = entry.carried.as_ref().map_or(association.cpu, |old| old.cpu);
+        let association = Arc::new(association);
         let Some(old) = &entry.carried else {
             let protected = self.policies.protected_by(&association).unwrap_or_default();
             carrier.add(&association, &protected)?;
@@ -519,6 +523,7 @@ fn ae_of(sa: &Sa, flags: u32) -> Ae {
         esn: sa.esn.clone(),
         used: Some(sa.info.used),
         mark: sa.mark,
+        cpu: sa.cpu,
     }
 }
 

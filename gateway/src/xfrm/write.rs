@@ -417,11 +417,18 @@ pub fn expire(header: &Header, sa: &Sa, bound: Bound) -> Datagram {
         writer.put(&[u8::from(bound == Bound::Hard), 0, 0, 0, 0, 0, 0, 0]);
         writer.mark(sa.mark);
         writer.words(attribute::IF_ID, sa.if_id.map(|id| [id]));
+        writer.words(attribute::SA_PCPU, sa.cpu.map(|cpu| [cpu]));
     })
 }
 
-/// News that a packet needs the SA of a policy's template.
-pub fn acquire(sequence: u32, template: &Template, packet: &Selector, policy: &Policy) -> Datagram {
+/// News that a packet needs the SA of a policy's template, or one for this processor.
+pub fn acquire(
+    sequence: u32,
+    template: &Template,
+    packet: &Selector,
+    policy: &Policy,
+    cpu: Option<u16>,
+) -> Datagram {
     alone(&event(kind::ACQUIRE), |writer| {
         writer.id(&template.id);
         writer.put(&template.source.0);
@@ -430,6 +437,7 @@ pub fn acquire(sequence: u32, template: &Template, packet: &Selector, policy: &P
         template.algorithms.into_iter().for_each(|word| writer.word(word));
         writer.word(sequence);
         writer.policy_attributes(policy);
+        writer.words(attribute::SA_PCPU, cpu.map(|cpu| [cpu.into()]));
     })
 }
 
@@ -458,6 +466,7 @@ pub fn ae(header: &Header, ae: &Ae) -> Datagram {
             writer.attribute(attribute::LTIME_VAL, |writer| writer.used(used));
         }
         writer.mark(ae.mark);
+        writer.words(attribute::SA_PCPU, ae.cpu.map(|cpu| [cpu]));
     })
 }
 

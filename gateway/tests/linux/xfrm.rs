@@ -96,7 +96,11 @@ fn needed() -> News {
         family: AF_INET,
         ..Selector::default()
     };
-    News::Needed { tunnel: Binding::Ends(address("192.0.2.1"), Some(address("192.0.2.2"))), packet }
+    News::Needed {
+        tunnel: Binding::Ends(address("192.0.2.1"), Some(address("192.0.2.2"))),
+        packet,
+        cpu: None,
+    }
 }
 
 /// Linux itself tells the daemons that listen to it what the gateway needs: for a policy of before, one that came, and one that is

@@ -10,7 +10,7 @@ use dataplane::flow::Ends;
 use dataplane::meter::MeteredEnds;
 use dataplane::nat::Endpoint;
 use dataplane::replay::{Way, answered_ends};
-use dataplane::sa::SaStandIn;
+use dataplane::sa::{SaStandIn, Senders};
 use dataplane::state::{FlowRecord, Item, Names, Standing};
 use dataplane::tables::OWN_ACCORD;
 use dataplane::{Replay, Tables};
@@ -221,13 +221,14 @@ impl Live {
 
 /// The association without its keys.
 fn stand_in(view: &AssociationView) -> Option<SaStandIn<'_>> {
-    let AssociationView { tunnel, direction, spi, remote, udp, algorithm, auth, number, .. } = view;
+    let AssociationView { tunnel, direction, spi, remote, udp, algorithm, auth, number, cpu, .. } = view;
     let direction = Direction::named(direction)?;
     let suite = Suite::named(algorithm, auth.as_deref())?;
     let udp = if *udp { Udp::Yes } else { Udp::No };
     // Of a peer that is not known yet it is no address.
     let remote = remote.parse::<IpAddr>().ok().map(Into::into);
-    Some(SaStandIn { tunnel, direction, spi: *spi, remote, udp, suite, number: *number })
+    let senders = cpu.map_or(Senders::All, Senders::One);
+    Some(SaStandIn { tunnel, direction, spi: *spi, remote, udp, suite, number: *number, senders })
 }
 
 /// The flow, as it is in the gateway.

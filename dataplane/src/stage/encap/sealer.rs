@@ -13,7 +13,7 @@ use super::GROUP;
 use super::head::{self, DontFragment, Head, LINK, Varying};
 use crate::flag;
 use crate::hop::Hop;
-use crate::sa::{Outbound, SA_BYTES, Way};
+use crate::sa::{Outbound, SA_BYTES, Senders, Way};
 use crate::stage::{Cx, Step, cipher, header, link, selector, underlay};
 use crate::tables::Tunnel;
 use crate::verdict::Reason;
@@ -65,6 +65,9 @@ impl<'t> Sealer<'t> {
         let tunnel = tables.tunnels.list.get(usize::from(number)).ok_or(Reason::RouteMissing)?;
         let place = selector::carrier(frame, number, cx)?;
         let hop = hop(egress, frame, cx)?;
+        if cx.shard.sas.outbounds(number).get(place).is_some_and(|sa| sa.senders == Senders::Fallback) {
+            selector::falls_back(frame, number, cx);
+        }
         let list = cx.shard.sas.outbounds(number);
         let sa = list.get(place).ok_or(Reason::SaMissing)?;
         let next = cx.shard.hops.get(hop).ok_or(Reason::NeighbourUnknown)?;

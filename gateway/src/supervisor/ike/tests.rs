@@ -88,7 +88,7 @@ fn what_the_data_plane_has_no_means_for_is_refused_in_words() {
 fn an_association_carries_what_it_says_itself_or_else_what_policies_say() {
     let carriage = |association: Association, protected: &[message::Selector]| Carriage {
         association: Arc::new(association),
-        protected: Protected { packets: protected.to_vec(), stands_by: false },
+        protected: Protected { packets: protected.to_vec(), ..Protected::default() },
         counts: Arc::default(),
     };
     let net = |last: u8| message::Selector {

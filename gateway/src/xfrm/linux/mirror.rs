@@ -148,8 +148,8 @@ impl<K: Transport> Mirror<K> {
     pub fn hear(&mut self, news: News) {
         let (now, mut events) = (self.now(), Vec::new());
         match news {
-            News::Needed { tunnel, packet } => {
-                self.database.needed(&tunnel, &packet, now, &mut events);
+            News::Needed { tunnel, packet, cpu } => {
+                self.database.needed(&tunnel, &packet, cpu, now, &mut events);
             }
             // Linux tells MAPPING of packets that it has received itself, and has no message to be told of others.
             News::Moved { .. } => {}

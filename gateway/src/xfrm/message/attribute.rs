@@ -52,7 +52,7 @@ pub const IF_ID: u16 = 31;
 pub const SA_DIR: u16 = 33;
 /// Seconds between keepalives through a NAT.
 pub const NAT_KEEPALIVE: u16 = 34;
-/// Processor of an SA.
+/// Processor whose packets alone leave by an SA, or that needs one.
 pub const SA_PCPU: u16 = 35;
 /// Count of SAs, in the answer on them.
 pub const SAD_COUNT: u16 = 1;

@@ -207,6 +207,43 @@ fn written_is_read() {
     }
 }
 
+/// Linux 6.13 and later: the processor of an association, in the messages that may have it.
+#[test]
+fn processors_of_associations() {
+    // Type 35, of 32 bits in the machine's order (`XFRMA_SA_PCPU` of `linux/xfrm.h`).
+    let attribute = [&[8, 0, 35, 0][..], &6_u32.to_ne_bytes()].concat();
+    for (command, is_ae) in [
+        (GCM, false),
+        ("charon gcm ALLOCSPI", false),
+        ("charon gcm UPDSA", false),
+        ("ip xfrm state get", true),
+    ] {
+        let mut bytes = bytes_of(command);
+        if is_ae {
+            bytes[4..6].copy_from_slice(&kind::GETAE.to_ne_bytes());
+            // The name, and what is behind it in `xfrm_aevent_id`.
+            bytes.truncate(16 + 24);
+            bytes.extend([0; 24]);
+        }
+        bytes.extend(&attribute);
+        let length = bytes.len() as u32;
+        bytes[..4].copy_from_slice(&length.to_ne_bytes());
+        let cpu = match parse(&bytes).next().unwrap().1.unwrap() {
+            Request::NewSa(sa) | Request::UpdateSa(sa) => sa.cpu,
+            Request::AllocSpi(asked) => asked.sa.cpu,
+            Request::GetAe(ae) => ae.cpu,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(cpu, Some(6), "{command}");
+    }
+    let (header, request) = asked(GCM);
+    let Request::NewSa(mut sa) = request else { panic!() };
+    sa.cpu = Some(6);
+    let written = write::sa(&header, &sa, KeyUse::Shown);
+    assert!(written.windows(8).any(|bytes| bytes == attribute));
+    assert_eq!(parse(&written).next(), Some((header, Ok(Request::NewSa(sa)))));
+}
+
 #[test]
 fn zeros_stand_for_keys() {
     let (header, request) = asked(GCM);

@@ -43,6 +43,8 @@ pub struct Protected {
     /// True while the policies that ask for one like it name another one by its SPI, and none leaves it open: it protects nothing yet. A
     /// daemon that answers a rekeying adds an outbound association before its peer can receive by it.
     pub stands_by: bool,
+    /// True where one of them asks for an association of each processor's own beside it (`XFRM_POLICY_CPU_ACQUIRE`, RFC 9611).
+    pub per_cpu: bool,
 }
 
 /// Use of an association so far, as the data plane counts it.

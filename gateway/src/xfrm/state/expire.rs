@@ -39,10 +39,18 @@ impl Database {
         }
     }
 
-    /// Tells the daemon that a packet for the tunnel of this sign needs an association, if an outbound policy asks for one.
-    pub fn needed(&mut self, tunnel: &Binding, packet: &Selector, now: Moment, events: &mut Vec<Event>) {
+    /// Tells the daemon that a packet for the tunnel of this sign needs an association, if an outbound policy asks for one. `cpu` is the
+    /// processor that needs one of its own beside the one that all have, where the policy asks for those.
+    pub fn needed(
+        &mut self,
+        tunnel: &Binding,
+        packet: &Selector,
+        cpu: Option<u16>,
+        now: Moment,
+        events: &mut Vec<Event>,
+    ) {
         if let Some(policy) = self.policies.wanting(tunnel, packet) {
-            events.extend(self.policies.acquire(policy, packet, now.elapsed));
+            events.extend(self.policies.acquire(policy, packet, cpu, now.elapsed));
         }
     }
 

@@ -10,8 +10,8 @@ use wire::esp::Mode;
 use super::{Event, Moment, Protected};
 use crate::xfrm::association::Association;
 use crate::xfrm::message::{
-    Address, ESP, Errno, Group, Mark, Policy, PolicyDirection, PolicyId, Selector, Template, kind,
-    same_prefix,
+    Address, CPU_ACQUIRE, ESP, Errno, Group, Mark, Policy, PolicyDirection, PolicyId, Selector, Template,
+    kind, same_prefix,
 };
 use crate::xfrm::parse::Refusal;
 use crate::xfrm::write;
@@ -93,13 +93,22 @@ impl Protecting {
     }
 }
 
+/// Need of an association.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Need {
+    /// Number of the policy.
+    policy: u32,
+    /// Processor that it is to be for; `None` for all.
+    cpu: Option<u16>,
+}
+
 /// Security policies.
 #[derive(Debug, Default)]
 pub(super) struct Policies {
     by_index: BTreeMap<u32, Policy>,
     last: u32,
-    /// Needs that the daemon has been told of, with their time, by policy.
-    needs: BTreeMap<u32, Duration>,
+    /// Needs that the daemon has been told of, with their time.
+    needs: BTreeMap<Need, Duration>,
     told: u32,
 }
 
@@ -182,7 +191,7 @@ impl Policies {
         if policy.info.used.added == 0 {
             policy.info.used.added = now.wall;
         }
-        self.needs.remove(&index);
+        self.forget_needs(index);
         events.push(event(write::policy(&write::event(told), &policy)));
         self.by_index.insert(index, policy);
     }
@@ -190,7 +199,7 @@ impl Policies {
     /// Removes a policy, and returns it.
     pub(super) fn remove(&mut self, id: &PolicyId, events: &mut Vec<Event>) -> Result<Policy, Refusal> {
         let index = self.find(id)?.info.index;
-        self.needs.remove(&index);
+        self.forget_needs(index);
         let policy = self.by_index.remove(&index).ok_or_else(no_such_policy)?;
         events.push(event(write::removed_policy(&policy)));
         Ok(policy)
@@ -200,7 +209,7 @@ impl Policies {
     /// one like it.
     pub(super) fn protected_by(&self, association: &Association) -> Option<Protected> {
         let mut packets: Vec<Selector> = Vec::new();
-        let (mut are_like, mut are_own, mut stands_by) = (false, false, false);
+        let (mut are_like, mut are_own, mut stands_by, mut per_cpu) = (false, false, false, false);
         for policy in self.iter() {
             let protecting = Protecting::of(policy);
             if !protecting.iter().any(|policy| policy.is_for_one_like(association)) {
@@ -209,6 +218,7 @@ impl Policies {
             are_like = true;
             if protecting.iter().any(|policy| policy.is_for(association)) {
                 are_own = true;
+                per_cpu |= asks_per_cpu(policy);
                 if !packets.contains(&policy.info.selector) && packets.len() < SELECTORS {
                     packets.push(policy.info.selector);
                 }
@@ -217,7 +227,7 @@ impl Policies {
                 stands_by |= policy.info.direction == PolicyDirection::Out;
             }
         }
-        are_like.then_some(Protected { packets, stands_by: stands_by && !are_own })
+        are_like.then_some(Protected { packets, stands_by: stands_by && !are_own, per_cpu })
     }
 
     /// The outbound policy that a packet for the tunnel of this sign comes under: the first by priority that asks for an association.
@@ -278,11 +288,19 @@ impl Policies {
         }
     }
 
-    /// Event that a packet needs the SA of an outbound policy; `None` where the daemon knows, or the policy asks for none.
-    pub(super) fn acquire(&mut self, index: u32, packet: &Selector, now: Duration) -> Option<Event> {
-        let policy = self.by_index.get(&index)?;
+    /// Event that a packet needs the SA of an outbound policy, or one for its processor; `None` where the daemon knows, or the policy asks for
+    /// none.
+    pub(super) fn acquire(
+        &mut self,
+        index: u32,
+        packet: &Selector,
+        cpu: Option<u16>,
+        now: Duration,
+    ) -> Option<Event> {
+        let policy = self.by_index.get(&index).filter(|policy| cpu.is_none() || asks_per_cpu(policy))?;
+        let need = Need { policy: index, cpu };
         let template = policy.templates.first()?;
-        let told = self.needs.get(&index).is_some_and(|at| now.saturating_sub(*at) < ACQUIRE);
+        let told = self.needs.get(&need).is_some_and(|at| now.saturating_sub(*at) < ACQUIRE);
         if told || policy.info.direction != PolicyDirection::Out {
             return None;
         }
@@ -291,19 +309,28 @@ impl Policies {
         if template.mode == TRANSPORT {
             (template.source, template.id.destination) = (packet.source, packet.destination);
         }
-        let message = write::acquire(self.told, &template, packet, policy);
-        self.needs.insert(index, now);
+        let message = write::acquire(self.told, &template, packet, policy, cpu);
+        self.needs.insert(need, now);
         Some(Event { group: Group::Acquire, message })
     }
 
-    /// Forgets the needs of policies with this number of SAs, as there is one now.
-    pub(super) fn have_sa(&mut self, reqid: u32) {
+    /// Forgets the needs of policies with this number of SAs, as there is one now for that processor, or for all.
+    pub(super) fn have_sa(&mut self, reqid: u32, cpu: Option<u32>) {
         let policies = &self.by_index;
-        self.needs.retain(|index, _| {
+        self.needs.retain(|need, _| {
             let asks = |policy: &Policy| policy.templates.iter().any(|template| template.reqid == reqid);
-            !policies.get(index).is_some_and(asks)
+            need.cpu.map(u32::from) != cpu || !policies.get(&need.policy).is_some_and(asks)
         });
     }
+
+    fn forget_needs(&mut self, policy: u32) {
+        self.needs.retain(|need, _| need.policy != policy);
+    }
+}
+
+/// True for an outbound policy that asks for an SA of each processor's own.
+fn asks_per_cpu(policy: &Policy) -> bool {
+    policy.info.direction == PolicyDirection::Out && policy.info.flags & CPU_ACQUIRE != 0
 }
 
 fn is_same(policy: &Policy, selector: &Selector, mark: Option<Mark>, if_id: Option<u32>) -> bool {

@@ -2,7 +2,9 @@ use ::policy::model::Binding;
 use proptest::prelude::{any, prop, proptest};
 
 use super::super::association::Numbers;
-use super::super::message::{AF_INET, Bound, Policy, PolicyDirection, PolicyId, Selector, Template};
+use super::super::message::{
+    AF_INET, Bound, Policy, PolicyDirection, PolicyId, Selector, Template, attribute,
+};
 use super::super::parse::parse;
 use super::super::parse::tests::{asked, bytes_of, recorded};
 use super::*;
@@ -15,18 +17,20 @@ struct Noted {
     refuses: bool,
 }
 
-/// Destinations of selectors, and whether the association stands by.
+/// Destinations of selectors, and what else there is to the protection.
 fn packets(protected: &Protected) -> String {
     let each = protected.packets.iter().map(|selector| {
         let net = selector.destination.ip(selector.family).unwrap();
         format!(" to {net}/{}", selector.destination_len)
     });
-    each.chain(protected.stands_by.then(|| " stands by".to_owned())).collect()
+    let words = [(protected.stands_by, " stands by"), (protected.per_cpu, " per CPU")];
+    each.chain(words.into_iter().filter(|(is_so, _)| *is_so).map(|(_, word)| word.to_owned())).collect()
 }
 
 impl Carrier for Noted {
     fn add(&mut self, association: &Arc<Association>, protected: &Protected) -> Result<(), Refusal> {
-        self.told.push(format!("add {:x}{}", association.spi, packets(protected)));
+        let cpu = association.cpu.map(|cpu| format!(" of CPU {cpu}")).unwrap_or_default();
+        self.told.push(format!("add {:x}{cpu}{}", association.spi, packets(protected)));
         if self.refuses { Err(Refusal::new(Errno::NOENT, "no tunnel")) } else { Ok(()) }
     }
 
@@ -36,7 +40,7 @@ impl Carrier for Noted {
         new: &Arc<Association>,
         protected: &Protected,
     ) -> Result<(), Refusal> {
-        assert_eq!(old.spi, new.spi);
+        assert_eq!((old.spi, old.cpu), (new.spi, new.cpu));
         self.told.push(format!("change {:x}{}", new.spi, packets(protected)));
         Ok(())
     }
@@ -344,7 +348,7 @@ fn a_packet_asks_for_an_association_once() {
     let [local, remote] = [source, id.destination].map(|end| end.ip(family).unwrap());
     let tunnel = Binding::IfId(policy.if_id.unwrap());
     let needed = |scene: &mut Scene, tunnel, packet: &Selector| {
-        scene.database.needed(&tunnel, packet, scene.now, &mut scene.events);
+        scene.database.needed(&tunnel, packet, None, scene.now, &mut scene.events);
         scene.events()
     };
     let told = [(Group::Acquire, kind::ACQUIRE)];
@@ -364,6 +368,97 @@ fn a_packet_asks_for_an_association_once() {
     assert_eq!(needed(&mut scene, tunnel, &packet), told);
 }
 
+/// Processor in a message, as the attribute that it ends with.
+fn last_cpu(message: &[u8]) -> Option<u32> {
+    let (rest, number) = message.split_last_chunk::<4>()?;
+    let is_cpu = rest.ends_with(&[8, 0, attribute::SA_PCPU as u8, 0]);
+    is_cpu.then(|| u32::from_ne_bytes(*number))
+}
+
+/// The processor of an association is kept from the allocation of its SPI on, and told wherever Linux tells it.
+#[test]
+fn an_association_may_be_of_one_processor() {
+    let mut scene = Scene::new();
+    let (header, Request::AllocSpi(mut alloc)) = asked("charon gcm ALLOCSPI") else { panic!() };
+    alloc.sa.cpu = Some(3);
+    let larval = scene.one((header, Request::AllocSpi(alloc.clone())));
+    assert_eq!(larval.cpu, Some(3));
+    let (header, Request::NewSa(mut sa)) = asked(GCM) else { panic!() };
+    (sa.info.id, sa.info.source, sa.info.family) = (larval.info.id, larval.info.source, larval.info.family);
+    sa.cpu = Some(3);
+    scene.ask((header, Request::UpdateSa(sa.clone()))).unwrap();
+    let spi = sa.info.id.spi;
+    assert_eq!(scene.told(), [format!("add {spi:x} of CPU 3")]);
+    assert_eq!(last_cpu(&scene.events.remove(0).message), Some(3));
+    let name = sa.info.name();
+    assert_eq!(scene.one((header, Request::GetSa(name))).cpu, Some(3));
+    let listed = scene.list((header, Request::ListSas(SaFilter::default())));
+    assert_eq!(read_sa(&listed[0]).cpu, Some(3));
+    let ae = Ae { sa: name, ..Ae::default() };
+    let Answer::One(told) = scene.ask((header, Request::GetAe(Box::new(ae)))).unwrap() else { panic!() };
+    assert_eq!(last_cpu(&told), Some(3));
+    // As Linux has it, a later message changes no processor.
+    sa.cpu = None;
+    sa.info.lifetimes.added = [1, 0];
+    scene.ask((header, Request::UpdateSa(sa.clone()))).unwrap();
+    assert_eq!(scene.told(), [format!("change {spi:x}")]);
+    assert_eq!(scene.one((header, Request::GetSa(name))).cpu, Some(3));
+    scene.events();
+    scene.pass(2);
+    assert_eq!(last_cpu(&scene.events.remove(0).message), Some(3));
+    scene.ask((header, Request::DeleteSa(name))).unwrap();
+    assert_eq!(scene.events.iter().filter(|event| last_cpu(&event.message) == Some(3)).count(), 1);
+    // Of no machine.
+    alloc.sa.cpu = Some(65_536);
+    assert_eq!(errno(scene.ask((header, Request::AllocSpi(alloc)))), Errno::RANGE);
+    sa.cpu = Some(u32::MAX);
+    assert_eq!(errno(scene.ask((header, Request::NewSa(sa)))), Errno::RANGE);
+}
+
+/// Where a policy asks for it, each processor that has only the association of all asks for its own, once; and no other policy's does.
+#[test]
+fn processors_ask_for_associations_of_their_own() {
+    let mut scene = Scene::new();
+    let (header, Request::NewPolicy(mut policy)) = asked("ip xfrm policy add") else { panic!() };
+    let (_, Request::NewSa(mut sa)) = asked(GCM) else { panic!() };
+    let Template { id, source, reqid, .. } = policy.templates[0];
+    (sa.info.id.destination, sa.info.source, sa.info.reqid) = (id.destination, source, reqid);
+    let tunnel = Binding::IfId(policy.if_id.unwrap());
+    let packet = policy.info.selector;
+    let needed = |scene: &mut Scene, cpu| {
+        scene.events.clear();
+        scene.database.needed(&tunnel, &packet, cpu, scene.now, &mut scene.events);
+        let told = scene.events.first().map(|event| last_cpu(&event.message));
+        scene.events().iter().for_each(|told| assert_eq!(*told, (Group::Acquire, kind::ACQUIRE)));
+        told
+    };
+    scene.ask((header, Request::NewPolicy(policy.clone()))).unwrap();
+    scene.ask((header, Request::NewSa(sa.clone()))).unwrap();
+    let net = packets(&Protected { packets: vec![packet], ..Protected::default() });
+    assert_eq!(scene.told(), [format!("add 1000{net}")]);
+    assert_eq!(needed(&mut scene, Some(1)), None);
+    policy.info.flags |= 4;
+    scene.ask((header, Request::UpdatePolicy(policy.clone()))).unwrap();
+    assert_eq!(scene.told(), [format!("change 1000{net} per CPU")]);
+    assert_eq!(needed(&mut scene, Some(1)), Some(Some(1)));
+    assert_eq!(needed(&mut scene, Some(0)), Some(Some(0)));
+    assert_eq!([needed(&mut scene, Some(1)), needed(&mut scene, Some(0))], [None, None]);
+    // Without any there is need of one of all.
+    assert_eq!([needed(&mut scene, None), needed(&mut scene, None)], [Some(None), None]);
+    // One of theirs, and what it is not for.
+    (sa.info.id.spi, sa.cpu) = (0x1001, Some(1));
+    scene.ask((header, Request::NewSa(sa.clone()))).unwrap();
+    assert_eq!(scene.told(), [format!("add 1001 of CPU 1{net} per CPU")]);
+    assert_eq!([needed(&mut scene, Some(0)), needed(&mut scene, None)], [None, None]);
+    assert_eq!(needed(&mut scene, Some(1)), Some(Some(1)));
+    scene.pass(30);
+    assert_eq!(needed(&mut scene, Some(0)), Some(Some(0)));
+    policy.info.flags = 0;
+    scene.ask((header, Request::UpdatePolicy(policy))).unwrap();
+    assert_eq!(scene.told(), [format!("change 1000{net}"), format!("change 1001{net}")]);
+    assert_eq!(needed(&mut scene, Some(2)), None);
+}
+
 #[test]
 fn policies_say_what_an_association_protects() {
     let mut scene = Scene::new();
@@ -374,7 +469,7 @@ fn policies_say_what_an_association_protects() {
     scene.ask((header, Request::NewSa(sa.clone()))).unwrap();
     assert_eq!(scene.told(), ["add 1000"]);
     scene.ask((header, Request::NewPolicy(policy.clone()))).unwrap();
-    let net = |selector: &Selector| packets(&Protected { packets: vec![*selector], stands_by: false });
+    let net = |selector: &Selector| packets(&Protected { packets: vec![*selector], ..Protected::default() });
     let first = net(&policy.info.selector);
     assert_eq!(scene.told(), [format!("change 1000{first}")]);
     // Nothing new.
@@ -427,7 +522,7 @@ fn an_association_stands_by_while_policies_name_another_one() {
     scene.ask((header, Request::NewSa(sa.clone()))).unwrap();
     *policy = named(&policy, 0x1000);
     scene.ask((header, Request::NewPolicy(policy.clone()))).unwrap();
-    let net = packets(&Protected { packets: vec![policy.info.selector], stands_by: false });
+    let net = packets(&Protected { packets: vec![policy.info.selector], ..Protected::default() });
     assert_eq!(scene.told(), ["add 1000".to_owned(), format!("change 1000{net}")]);
     sa.info.id.spi = 0x1001;
     scene.ask((header, Request::NewSa(sa.clone()))).unwrap();
@@ -475,11 +570,11 @@ fn policies_of_transport_mode_are_for_the_ends_that_their_selectors_have() {
     let binding = Binding::Ends(source.ip(family).unwrap(), id.destination.ip(family));
     scene.ask((header, Request::NewPolicy(policy))).unwrap();
     scene.events();
-    scene.database.needed(&binding, &packet, scene.now, &mut scene.events);
+    scene.database.needed(&binding, &packet, None, scene.now, &mut scene.events);
     let message = scene.events.first().map(|event| event.message.clone()).unwrap();
     assert_eq!(scene.events(), [(Group::Acquire, kind::ACQUIRE)]);
     assert_eq!((&message[16..32], &message[40..56]), (&id.destination.0[..], &source.0[..]));
-    let net = packets(&Protected { packets: vec![packet], stands_by: false });
+    let net = packets(&Protected { packets: vec![packet], ..Protected::default() });
     scene.ask((header, Request::NewSa(sa.clone()))).unwrap();
     assert_eq!(scene.told(), [format!("add 1000{net}")]);
     sa.info.id.spi = 0x1001;

@@ -598,7 +598,7 @@ fn linux_tells_its_daemons_of_bounds_and_needs() {
     let mut packet = policy(2).info.selector;
     (packet.source_len, packet.destination_len) = (32, 32);
     let ends = Binding::Ends(LOCAL.parse().unwrap(), Some(PEER.parse().unwrap()));
-    scene.mirror.hear(News::Needed { tunnel: ends, packet });
+    scene.mirror.hear(News::Needed { tunnel: ends, packet, cpu: None });
     assert_eq!(scene.told(), ["ACQUIRE"]);
     scene.linux.add(&sa(0x2001, Direction::Out));
     scene.settle();
