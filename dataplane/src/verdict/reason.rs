@@ -753,7 +753,7 @@ impl Reason {
         Entry {
             reason: Reason::SaMissing,
             name: "sa-missing",
-            cause: "The packet was to leave by a tunnel that has no security association out: an IKE daemon has not agreed on one yet, or the one that was there has been deleted.",
+            cause: "The packet was to leave by a tunnel that has no security association out: an IKE daemon has not agreed on one yet, or the one that was there has been deleted, or all that there are are other workers' own (RFC 9611).",
             remedy: "Look at the IKE daemon: `swanctl --list-sas`, its log, its connection to the gateway (`[gateway] xfrm`). A connection with `start_action = trap` begins with such a packet, the first of which is lost. Without a daemon, `wirerate sa add`.",
         },
         Entry {
