@@ -11,7 +11,7 @@ import wait
 from gateway import Wirerate, missing
 from packet import drain
 from sites import Sites
-from xfrm import CPU_ACQUIRE, Listener, Xfrm
+from xfrm import CPU_ACQUIRE, Linux, Listener, Xfrm
 
 POLICY = """
 [gateway]
@@ -211,6 +211,17 @@ def test_nobody_asks_unless_the_policy_does(pair):
     drain_of(pair.receiver)
     assert set(pair.spis().values()) == {ALL, 0x1001}
     assert pair.listener.acquired() == [None]
+
+
+def test_linux_says_the_same(pair):
+    """The kernel as an oracle for the attribute: Linux 6.13 and later."""
+    linux = Linux(pair.sites.ends[0].gateway)
+    ends = ("192.0.2.2", "192.0.2.1", REQID)
+    if linux.allocate(*ends, cpu=0) is None:
+        pytest.skip("SKIPPED: Linux before 6.13 knows of no CPUs of SAs")
+    both = [linux, pair.sockets[0]]
+    assert [at.allocate(*ends, cpu=0) for at in both] == [0, 0]
+    assert all(at.allocate(*ends, cpu=100_000) < 0 for at in both)
 
 
 def drain_of(receiver):

@@ -4,7 +4,7 @@ import itertools
 import socket
 import struct
 
-NEWSA, DELSA, GETSA, NEWPOLICY, ACQUIRE, UPDPOLICY, SUBSCRIBE = 16, 17, 18, 19, 23, 25, 15
+NEWSA, DELSA, GETSA, ALLOCSPI, ACQUIRE, UPDPOLICY, SUBSCRIBE = 16, 17, 18, 22, 23, 25, 15
 REQUEST, ACK, DUMP = 1, 4, 0x300
 ERROR, DONE = 2, 3
 TMPL, AEAD, SA_PCPU = 5, 18, 35
@@ -46,6 +46,12 @@ def selector(source, to):
     return address(far) + address(near) + bytes(8) + lengths
 
 
+def sa_info(source, to, spi, reqid):
+    """`struct xfrm_usersa_info` of a tunnel for any packet."""
+    use = bytes(32) + bytes(12) + struct.pack("=IIHBBB7x", 0, reqid, AF_INET, TUNNEL, 32, 0)
+    return bytes(56) + name(to, spi) + address(source) + FOREVER + use
+
+
 def cpu_of(attributes):
     """Number in XFRMA_SA_PCPU, or None."""
     value = attributes.get(SA_PCPU)
@@ -84,11 +90,17 @@ class Xfrm:
 
     def add(self, source, to, spi, key, reqid, cpu=None):
         """An SA of AES-GCM, for that CPU."""
-        info = selector("0.0.0.0/0", "0.0.0.0/0")[:32].ljust(56, b"\0") + name(to, spi) + address(source)
-        info += FOREVER + bytes(32) + bytes(12) + struct.pack("=IIHBBB7x", 0, reqid, AF_INET, TUNNEL, 32, 0)
+        info = sa_info(source, to, spi, reqid)
         cipher = b"rfc4106(gcm(aes))".ljust(64, b"\0") + struct.pack("=II", len(key) * 8, 128) + key
         more = b"" if cpu is None else attribute(SA_PCPU, struct.pack("=I", cpu))
         self.ask(NEWSA, info + attribute(AEAD, cipher) + more)
+
+    def allocate(self, source, to, reqid, cpu):
+        """CPU that the SA of a new SPI has, or a negative error number."""
+        asked = sa_info(source, to, 0, reqid) + struct.pack("=II", 0x1000, 0x1FFF) + attribute(SA_PCPU, struct.pack("=I", cpu))
+        self.send(ALLOCSPI, asked, 0)
+        [(kind, _, said)] = self.messages()
+        return struct.unpack_from("=i", said)[0] if kind == ERROR else cpu_of(attributes(said[224:]))
 
     def delete(self, to, spi):
         self.ask(DELSA, address(to) + struct.pack("!I", spi) + struct.pack("=HBx", AF_INET, ESP))
@@ -110,6 +122,15 @@ class Xfrm:
                 if kind == DONE:
                     return found
                 found[struct.unpack_from("!I", body, 56 + 16)[0]] = cpu_of(attributes(body[224:]))
+
+
+class Linux(Xfrm):
+    """The same of Linux, in a host's namespace."""
+
+    def __init__(self, host, groups=0):
+        self.socket = host.open(socket.AF_NETLINK, socket.SOCK_RAW, 6)
+        self.socket.bind((0, groups))
+        self.numbers = itertools.count(1)
 
 
 class Listener(Xfrm):
