@@ -45,6 +45,7 @@ pub use learnt::PathNews;
 pub use life::{Bound, Used};
 pub(crate) use life::{Expired, Life};
 use peer::Followed;
+pub(crate) use peer::usual_port;
 pub use peer::{Given, Peer};
 use reassembly::Reassembly;
 pub(crate) use reassembly::{Congestion, Fragment, Whole};
@@ -106,6 +107,8 @@ pub struct Inbound {
     pub destination: Address,
     /// UDP encapsulation.
     pub(crate) udp: Udp,
+    /// True if the peer is to be followed to where its packets come from.
+    pub(crate) is_followed: bool,
     /// Extended sequence numbers.
     pub esn: Esn,
     /// Algorithms and keys.
@@ -147,6 +150,8 @@ pub struct Outbound {
     destination: Address,
     /// UDP encapsulation.
     pub(crate) udp: Udp,
+    /// UDP port that packets leave by; 0 without UDP.
+    pub(crate) sport: u16,
     /// Extended sequence numbers.
     pub esn: Esn,
     /// Algorithms and keys.
@@ -178,6 +183,8 @@ impl Inbound {
             spi: spec.spi,
             destination: tunnel.local,
             udp: spec.udp,
+            // A port that is not known is not the peer's for packets to it.
+            is_followed: tunnel.follows(spec.udp) && spec.peer.takes(spec.udp),
             esn: spec.esn,
             life: Life::new(spec.soft, spec.hard),
             errors: SaErrors::default(),
@@ -263,6 +270,7 @@ impl Outbound {
             spi: spec.spi,
             destination: spec.peer.address,
             udp: spec.udp,
+            sport: spec.sport,
             esn: spec.esn,
             transform: Arc::clone(&spec.transform),
             sequence: Arc::clone(&spec.sequence),
@@ -348,7 +356,7 @@ impl Sas {
             tunnel.local == local
                 && self
                     .all_outbound()
-                    .any(|sa| (sa.tunnel, sa.spi, sa.udp) == (*number, quote.spi, quote.udp))
+                    .any(|sa| (sa.tunnel, sa.spi, sa.sport) == (*number, quote.spi, quote.sport))
                 && (tunnel.remote == Some(quote.remote)
                     || followed.is_some_and(|peer| peer.is_at(quote.remote)))
         };

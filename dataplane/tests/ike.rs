@@ -44,6 +44,15 @@ pub(crate) fn agreed(
     sent_by(Senders::All, gateway, direction, spi, end, selectors)
 }
 
+/// Port that packets leave by: one of each worker's own, as with strongSwan's `per_cpu_sas = encap`.
+fn sport_of(senders: Senders, udp: Udp) -> u16 {
+    match (udp, senders.only()) {
+        (Udp::No, _) => 0,
+        (Udp::Yes, None) => 4500,
+        (Udp::Yes, Some(worker)) => 60_000 + worker,
+    }
+}
+
 /// The same of these workers.
 pub(crate) fn sent_by(
     senders: Senders,
@@ -59,7 +68,8 @@ pub(crate) fn sent_by(
     let (address, port) = end;
     let peer = Peer { address: Address::v4(u32::from_be_bytes(address)), port };
     let udp = if port == 0 { Udp::No } else { Udp::Yes };
-    let agreed = Some(Agreed { peer, udp, senders });
+    let sport = sport_of(senders, udp);
+    let agreed = Some(Agreed { peer, udp, sport, senders });
     let request =
         SaRequest { tunnel: "peer", direction, spi, esn: Esn::On, suite, keys: &keys, selectors, agreed };
     SaAddition::new(&gateway.tables, &request).unwrap()

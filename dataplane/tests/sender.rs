@@ -85,6 +85,13 @@ fn spis(workers: &mut [Gateway]) -> Vec<Result<u32, Reason>> {
     workers.iter_mut().map(|worker| sent(worker, START, 53).map(|(spi, _)| spi)).collect()
 }
 
+/// A router's message that a packet of the gateway's is too big.
+fn too_big(quote: &[u8]) -> Vec<u8> {
+    let link = build::ethernet(Mac([2, 0, 0, 0, 0, 9]), Mac([2, 0, 0, 0, 0, 10]));
+    let message = Icmp { kind: 3, code: 4, rest: [0, 0, 4, 0xb0] };
+    link.ipv4([192, 0, 2, 9].into(), [192, 0, 2, 1].into()).icmpv4(message).payload(quote).to_vec()
+}
+
 #[test]
 fn each_worker_sends_by_its_own_else_by_that_of_all() {
     let mut workers = workers(3);
@@ -129,15 +136,46 @@ fn a_path_mtu_is_learnt_from_what_another_worker_has_sent() {
     let mut workers = workers(2);
     add(&mut workers, Senders::One(1), 0x1001, &[]);
     let quoted = through(&mut workers[1], LAN, &[udp(HERE, THERE, 53)]).sent.remove(0).bytes;
-    let link = build::ethernet(Mac([2, 0, 0, 0, 0, 9]), Mac([2, 0, 0, 0, 0, 10]));
-    let too_big = Icmp { kind: 3, code: 4, rest: [0, 0, 4, 0xb0] };
-    let answer = link.ipv4([192, 0, 2, 9].into(), [192, 0, 2, 1].into()).icmpv4(too_big);
-    let error = answer.payload(&quoted[14..42]).to_vec();
+    let error = too_big(&quoted[14..42]);
     let out = through(&mut workers[0], WAN, &[error]);
     assert_eq!(out.ended[0].1, Verdict::Dropped(Reason::TunnelPathMtu));
     workers[0].tend(START + Nanos::from_millis(200));
     let news: Vec<SaNews> = workers[0].shard.sas.take_events().map(|SaEvent { news, .. }| news).collect();
     assert!(matches!(news[..], [SaNews::Path(_)]), "{news:?}");
+}
+
+/// In UDP a worker's own has a port of its own, by which the peer's card tells it apart (`per_cpu_sas = encap` of strongSwan 6). Packets to a
+/// peer that does so go where its daemon says, not where each of its own comes from.
+#[test]
+fn in_udp_each_leaves_by_its_own_port_and_a_peers_ports_are_not_followed() {
+    let (mut near, mut far) = (workers(2), Gateway::new(&site(2, ""), Way::Run));
+    let add = |gateway: &mut Gateway, senders, direction, spi, end| {
+        let sa = sent_by(senders, gateway, direction, spi, end, &[]);
+        change(gateway, sa.prepare()).unwrap();
+    };
+    for worker in &mut near {
+        add(worker, Senders::All, Direction::Out, 0x1000, ([192, 0, 2, 2], 4500));
+        add(worker, Senders::One(1), Direction::Out, 0x1001, ([192, 0, 2, 2], 4500));
+    }
+    let leaves = |worker: &mut Gateway| through(worker, LAN, &[udp(HERE, THERE, 53)]).sent.remove(0).bytes;
+    let of_all = leaves(&mut near[0]);
+    assert_eq!([&of_all[34..36], &of_all[36..38]], [4500_u16.to_be_bytes(); 2]);
+    let own = leaves(&mut near[1]);
+    assert_eq!([&own[34..36], &own[36..38]], [60_001_u16.to_be_bytes(), 4500_u16.to_be_bytes()]);
+    // What quotes it is known by that port.
+    let mut error = too_big(&own[14..50]);
+    let out = through(&mut near[0], WAN, &[error.clone()]);
+    assert_eq!(out.ended[0].1, Verdict::Dropped(Reason::TunnelPathMtu));
+    error = too_big(&[&own[14..34], &4500_u16.to_be_bytes(), &own[36..50]].concat());
+    assert_ne!(through(&mut near[0], WAN, &[error]).ended[0].1, Verdict::Dropped(Reason::TunnelPathMtu));
+
+    add(&mut far, Senders::All, Direction::Out, 0x2000, ([192, 0, 2, 1], 4500));
+    add(&mut far, Senders::One(1), Direction::In, 0x1001, ([192, 0, 2, 1], 0));
+    assert_eq!(through(&mut far, WAN, &[own]).sent.len(), 1);
+    far.tend(START + Nanos::from_millis(200));
+    assert_eq!(far.shard.sas.take_events().count(), 0);
+    let back = through(&mut far, LAN, &[udp(THERE, HERE, 53)]).sent.remove(0).bytes;
+    assert_eq!([&back[34..36], &back[36..38]], [4500_u16.to_be_bytes(); 2]);
 }
 
 /// Room for those of other workers is what the policy's limit says, as for any.

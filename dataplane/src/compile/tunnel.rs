@@ -9,7 +9,7 @@ use wire::esp::{Direction, Mode, SUITES, Suite};
 use wire::{Family, PortId};
 
 use super::selector;
-use crate::sa::{Peer, Senders, Sequence};
+use crate::sa::{Peer, Senders, Sequence, usual_port};
 use crate::tables::{CompileError, SaSpec, Selectors, Spd, Tunnel, Tunnels};
 
 /// Compiles the tunnels of a policy.
@@ -82,6 +82,7 @@ fn spec(
         direction: sa.direction,
         spi: sa.spi,
         udp: tunnel.udp,
+        sport: usual_port(tunnel.udp),
         peer: Peer::given(tunnel.remote.map(Into::into), tunnel.local.into(), tunnel.udp),
         esn: sa.esn,
         window: tunnel.window.numbers(),

@@ -10,7 +10,7 @@ use policy::model::Lifetime;
 use wire::Nanos;
 use wire::esp::{Direction, Esn, Suite, Udp};
 
-use super::{Followed, Inbound, Known, Origin, Outbound, PathNews, Peer, Sas, Senders};
+use super::{Followed, Inbound, Known, Origin, Outbound, PathNews, Peer, Sas, Senders, usual_port};
 use crate::shard::Shard;
 use crate::tables::{Address, SaSpec, Selector, Selectors, Tables};
 
@@ -66,6 +66,8 @@ pub struct Agreed {
     pub peer: Peer,
     /// UDP encapsulation.
     pub udp: Udp,
+    /// UDP port that packets leave by; 0 without UDP.
+    pub sport: u16,
     /// Workers that send by it.
     pub senders: Senders,
 }
@@ -164,9 +166,10 @@ impl SaAddition {
         let own = || Agreed {
             peer: Peer::given(ends.remote, ends.local, ends.udp),
             udp: ends.udp,
+            sport: usual_port(ends.udp),
             senders: Senders::All,
         };
-        let Agreed { peer, udp, senders } = agreed.unwrap_or_else(own);
+        let Agreed { peer, udp, sport, senders } = agreed.unwrap_or_else(own);
         let destination = match direction {
             Direction::In => ends.local,
             Direction::Out => peer.address,
@@ -175,6 +178,7 @@ impl SaAddition {
             direction,
             spi,
             udp,
+            sport,
             peer,
             esn,
             // All of a tunnel have windows of one size.

@@ -29,11 +29,7 @@ impl Peer {
     /// The peer's end at the address that a policy gives, if it gives one, without a NAT in between; `local` is the gateway's end.
     pub(crate) fn given(remote: Option<Address>, local: Address, udp: Udp) -> Peer {
         let address = remote.unwrap_or(Address { bits: 0, ..local });
-        let port = match udp {
-            Udp::No => 0,
-            Udp::Yes => NAT_PORT,
-        };
-        Peer { address, port }
+        Peer { address, port: usual_port(udp) }
     }
 
     /// True for an end that packets can be sent to, wherever routes lead.
@@ -44,6 +40,14 @@ impl Peer {
     /// True for an end that packets with this encapsulation can be sent to.
     pub(crate) fn takes(self, udp: Udp) -> bool {
         (udp == Udp::Yes) == (self.port != 0)
+    }
+}
+
+/// UDP port of either end without a NAT in between; 0 without UDP.
+pub(crate) fn usual_port(udp: Udp) -> u16 {
+    match udp {
+        Udp::No => 0,
+        Udp::Yes => NAT_PORT,
     }
 }
 

@@ -7,7 +7,7 @@ use esp::Fingerprint;
 use policy::model::Lifetime;
 use wire::esp::{Direction, Esn, Suite, Udp};
 
-use super::{Inbound, Outbound, Peer, Senders, Sequence};
+use super::{Inbound, Outbound, Peer, Senders, Sequence, usual_port};
 use crate::compile::keyless;
 use crate::shard::Shard;
 use crate::tables::{Address, SaSpec, Tables};
@@ -50,6 +50,7 @@ impl Shard {
                 direction,
                 spi,
                 udp,
+                sport: usual_port(udp),
                 peer: Peer::given(remote.or(tunnel.remote), tunnel.local, udp),
                 esn: Esn::Off,
                 window: tunnel.window,

@@ -94,6 +94,8 @@ pub struct SaSpec {
     pub spi: u32,
     /// UDP encapsulation.
     pub udp: Udp,
+    /// UDP port that packets leave by; 0 without UDP.
+    pub sport: u16,
     /// End of the peer, where it has not moved.
     pub peer: Peer,
     /// Extended sequence numbers.

@@ -82,11 +82,11 @@ impl Daemons {
         self.list.iter().find(is_it).map(Held::name)
     }
 
-    /// The newest association of packets that come in by a tunnel in UDP, and the sign of the tunnel.
+    /// The newest association of packets that come in by a tunnel in UDP, from a port that is known.
     fn through_nat(&self, tunnel: &str) -> Option<Name> {
         let is_it = |held: &&Held| {
             let bound = held.bound.as_ref();
-            held.carriage.association.udp.is_some()
+            held.carriage.association.udp.is_some_and(|[source, _]| source != 0)
                 && bound.is_some_and(|bound| bound.tunnel == tunnel && bound.sa.id.direction == Direction::In)
         };
         self.list.iter().rfind(is_it).map(Held::name)
@@ -130,7 +130,6 @@ fn refuse(association: &Association, fit: &Fit<'_>) -> Result<(), Refusal> {
     let Fit { interface, tunnel, direction } = *fit;
     let name = &interface.name;
     let [source, destination] = association.udp.unwrap_or([NAT_PORT; 2]);
-    let own = if direction == Direction::In { destination } else { source };
     let words = if association.mode != tunnel.mode {
         let mode = |mode| if mode == Mode::Tunnel { "tunnel" } else { "transport" };
         let (own, asked) = (mode(tunnel.mode), mode(association.mode));
@@ -140,8 +139,10 @@ fn refuse(association: &Association, fit: &Fit<'_>) -> Result<(), Refusal> {
         format!("{suite} no longer protects, and the tunnel \"{name}\" does not say legacy = true")
     } else if association.esn == Esn::On && tunnel.window.numbers() == 0 {
         format!("extended sequence numbers need a window, and the tunnel \"{name}\" has none")
-    } else if own != NAT_PORT {
-        format!("ESP in UDP is at port {NAT_PORT} here, not at {own}")
+    } else if direction == Direction::In && destination != NAT_PORT {
+        format!("ESP in UDP is at port {NAT_PORT} here, not at {destination}")
+    } else if direction == Direction::Out && source == 0 {
+        "ESP in UDP needs a port to leave by".to_owned()
     } else {
         return Ok(());
     };
@@ -247,15 +248,16 @@ impl Supervisor {
         let association = &*carriage.association;
         refuse(association, fit)?;
         let [source, destination] = association.udp.unwrap_or_default();
-        let (address, port) = match direction {
-            Direction::In => (association.source, source),
-            Direction::Out => (association.destination, destination),
+        let (address, port, sport) = match direction {
+            Direction::In => (association.source, source, destination),
+            Direction::Out => (association.destination, destination, source),
         };
         let bound = |bound: [u64; 2]| Some(bound[1]).filter(|bound| *bound != u64::MAX);
         let lifetimes = &association.lifetimes;
         let agreed = Agreed {
             peer: Peer { address: address.into(), port },
             udp: if association.udp.is_some() { Udp::Yes } else { Udp::No },
+            sport,
             senders: match association.cpu {
                 Some(cpu) => Senders::One(cpu),
                 None if carriage.protected.per_cpu => Senders::Fallback,

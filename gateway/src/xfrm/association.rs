@@ -29,7 +29,8 @@ pub struct Association {
     pub esn: Esn,
     /// Numbers in the window against replay; 0 for none.
     pub window: u32,
-    /// Ports of UDP encapsulation: source and destination.
+    /// Ports of UDP encapsulation: source and destination. A source of 0 is a peer's that is not known: strongSwan 6 gives it to associations of
+    /// one processor, as the peer may send each by a port of its own.
     pub udp: Option<[u16; 2]>,
     /// Seconds between keepalives through a NAT.
     pub keepalive: Option<u32>,
@@ -140,8 +141,8 @@ pub enum Unsupported {
     /// Encapsulation other than that of RFC 3948.
     #[error("encapsulation {0} is not supported: only espinudp (2)")]
     Encap(u16),
-    /// Encapsulation of IPv6 in UDP without ports, or with.
-    #[error("UDP encapsulation needs two ports")]
+    /// Encapsulation in UDP without a destination port.
+    #[error("UDP encapsulation needs a destination port")]
     EncapPort,
     /// Padding for the confidentiality of traffic flow in transport mode.
     #[error("padding to a length (TFC) is for tunnel mode")]
@@ -301,8 +302,7 @@ fn window(sa: &Sa) -> Result<(Esn, u32), Unsupported> {
 fn ports(encap: &Encap) -> Result<[u16; 2], Unsupported> {
     const ESP_IN_UDP: u16 = 2;
     match encap {
-        Encap { kind: ESP_IN_UDP, source_port: 0, .. }
-        | Encap { kind: ESP_IN_UDP, destination_port: 0, .. } => Err(Unsupported::EncapPort),
+        Encap { kind: ESP_IN_UDP, destination_port: 0, .. } => Err(Unsupported::EncapPort),
         Encap { kind: ESP_IN_UDP, source_port, destination_port, .. } => {
             Ok([*source_port, *destination_port])
         }

@@ -28,6 +28,8 @@ pub(super) struct Opener<'t> {
     spi: u32,
     /// UDP encapsulation, as agreed.
     udp: Udp,
+    /// True if the peer is to be followed to where its packets come from.
+    is_followed: bool,
     pub(super) esn: Esn,
     suite: &'static Suite,
     /// True if it does not carry all packets of the tunnel.
@@ -70,6 +72,7 @@ impl<'t> Opener<'t> {
             tunnel,
             spi: sa.spi,
             udp: sa.udp,
+            is_followed: sa.is_followed,
             esn: sa.esn,
             suite: sa.suite,
             is_selective: !sa.selectors.is_empty(),
@@ -145,7 +148,7 @@ impl<'t> Opener<'t> {
         };
         let tunnel = self.tunnel;
         let may_move = tunnel.mode == Mode::Tunnel || tunnel.remote == Some(source.address);
-        let is_followed = may_move && source.takes(self.udp) && tunnel.follows(self.udp);
+        let is_followed = may_move && source.takes(self.udp) && self.is_followed;
         if is_followed && cx.shard.sas.is_elsewhere(self.number, source) && is_end(source, cx.tables) {
             cx.shard.sas.follow(self.number, source, frame.meta.received);
         }

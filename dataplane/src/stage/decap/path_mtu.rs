@@ -4,7 +4,6 @@
 //! one, SPI included. A floor and a term bound what a forged one can do.
 
 use tally::{Op, Tally};
-use wire::esp::{NAT_PORT, Udp};
 use wire::header::Protocol;
 use wire::{Family, Frame, Part, icmpv4, icmpv6, ipv4, ipv6, udp};
 
@@ -60,7 +59,8 @@ pub(super) fn learn<T: Tally>(frame: &Frame, local: Address, cx: &mut Cx<'_, T>)
 pub(crate) struct Quote {
     /// Peer that it was for.
     pub(crate) remote: Address,
-    pub(crate) udp: Udp,
+    /// UDP port that it left by; 0 without UDP.
+    pub(crate) sport: u16,
     pub(crate) spi: u32,
 }
 
@@ -76,14 +76,12 @@ fn quoted(quote: &[u8], local: Address) -> Option<Quote> {
         let ends = (Address::v4(header.src_bits()), Address::v4(header.dst_bits()));
         (ends.0, ends.1, header.protocol(), quote.get(header.header_len()..)?)
     };
-    let (udp, esp) = match protocol {
-        Protocol::ESP => (Udp::No, payload),
-        Protocol::UDP if udp::Header::of(payload)?.sport() == NAT_PORT => {
-            (Udp::Yes, payload.get(udp::HEADER_LEN..)?)
-        }
+    let (sport, esp) = match protocol {
+        Protocol::ESP => (0, payload),
+        Protocol::UDP => (udp::Header::of(payload)?.sport(), payload.get(udp::HEADER_LEN..)?),
         _ => return None,
     };
     // The sequence number may have been left out.
     let spi = u32::from_be_bytes(*esp.first_chunk()?);
-    (source == local).then_some(Quote { remote, udp, spi })
+    (source == local).then_some(Quote { remote, sport, spi })
 }

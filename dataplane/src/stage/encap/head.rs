@@ -3,7 +3,7 @@
 use esp::format::{self, Outer};
 use tally::{Op, Tally};
 use wire::checksum::Sum;
-use wire::esp::{Front, NAT_PORT, Udp, Unfit};
+use wire::esp::{Front, Udp, Unfit};
 use wire::ethernet::{self, EtherType};
 use wire::header::Protocol;
 use wire::{Family, Frame, Part, ipv4, ipv6, udp};
@@ -64,12 +64,14 @@ pub(super) struct Head {
     local: Address,
     peer: Peer,
     udp: Udp,
+    /// UDP port that packets leave by.
+    sport: u16,
 }
 
 impl Head {
     /// `link`: the addresses of the link, if they are the whole of its header before the type; others write it themselves.
     pub(super) fn new(link: Option<&[u8; 12]>, tunnel: &Tunnel, sa: &Outbound) -> Head {
-        let (local, peer, udp) = (tunnel.local, sa.peer, sa.udp);
+        let (local, peer, udp, sport) = (tunnel.local, sa.peer, sa.udp, sa.sport);
         let protocol = if udp == Udp::Yes { Protocol::UDP } else { Protocol::ESP };
         let family = local.family();
         let mut bytes = [0; V6];
@@ -93,7 +95,7 @@ impl Head {
             }
             sum = Sum::of(header);
         }
-        Head { bytes, sum, family, local, peer, udp }
+        Head { bytes, sum, family, local, peer, udp, sport }
     }
 
     /// Bytes of the IP header, with extension headers that stay.
@@ -168,7 +170,7 @@ impl Head {
     fn write_udp(&self, datagram: &mut [u8]) {
         let length = datagram.len() as u16;
         let Some(mut header) = udp::HeaderMut::of(datagram) else { return };
-        header.set_sport(NAT_PORT);
+        header.set_sport(self.sport);
         header.set_dport(self.peer.port);
         header.set_length(length);
         header.set_checksum(0);
@@ -193,7 +195,7 @@ impl Head {
         meta.family = self.family;
         (meta.protocol, meta.sport, meta.dport) = match self.udp {
             Udp::No => (Protocol::ESP.0, 0, 0),
-            Udp::Yes => (Protocol::UDP.0, NAT_PORT, self.peer.port),
+            Udp::Yes => (Protocol::UDP.0, self.sport, self.peer.port),
         };
         meta.part = Part::Whole;
         (meta.tcp_flags, meta.ds_field) = (0, fields.ds_field);

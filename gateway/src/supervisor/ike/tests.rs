@@ -78,10 +78,18 @@ fn what_the_data_plane_has_no_means_for_is_refused_in_words() {
     assert!(refused("window = \"off\"\n", &esn).unwrap_err().contains("need a window"));
     assert_eq!(refused("", &esn), Ok(()));
     let mut port = association(|_| ());
-    port.udp = Some([4501, 4500]);
-    assert!(refused("", &port).unwrap_err().contains("4500 here, not at 4501"));
-    port.udp = Some([4500, 61_000]);
+    // By any port, to any: strongSwan 6 sends by one of each processor's.
+    for ports in [[4500, 4500], [4500, 61_000], [61_001, 4500]] {
+        port.udp = Some(ports);
+        assert_eq!(refused("", &port), Ok(()));
+    }
+    port.udp = Some([0, 4500]);
+    assert!(refused("", &port).unwrap_err().contains("a port to leave by"));
+    // From any port, known or not, to the one.
+    std::mem::swap(&mut port.source, &mut port.destination);
     assert_eq!(refused("", &port), Ok(()));
+    port.udp = Some([4500, 4501]);
+    assert!(refused("", &port).unwrap_err().contains("4500 here, not at 4501"));
 }
 
 #[test]

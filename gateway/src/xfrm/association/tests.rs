@@ -100,7 +100,10 @@ fn what_cannot_be_carried() {
             },
             "espinudp",
         ),
-        (Sa { aead: gcm(), encap: Some(Encap { kind: 2, ..Encap::default() }), ..sa() }, "two ports"),
+        (
+            Sa { aead: gcm(), encap: Some(Encap { kind: 2, ..Encap::default() }), ..sa() },
+            "a destination port",
+        ),
         (Sa { aead: gcm(), direction: Some(3), ..sa() }, "direction"),
     ];
     for (asked, words) in cases {
