@@ -573,12 +573,14 @@ class Both:
             self.gateways.append(gateway_with(end, functools.reduce(lambda text, pair: text.replace(*pair), turned.items(), text)))
             self.daemons.append(ike.Daemon(end.gateway, end.logs, means(xfrm)))
 
-    def start(self, **child):
+    def start(self, first=None, **child):
+        """`first`: what the child of the first site has besides."""
         for end, gateway, daemon in zip(self.sites.ends, self.gateways, self.daemons):
             own, other = end.number, 3 - end.number
             gateway.start()
             nets = {} if "local_net" in child else {"local_net": f"10.{own}.0.0/16", "remote_net": f"10.{other}.0.0/16"}
-            daemon.start(local=f"192.0.2.{own}", remote=f"192.0.2.{other}", encap="no", **nets, **child)
+            more = first if own == 1 and first else {}
+            daemon.start(local=f"192.0.2.{own}", remote=f"192.0.2.{other}", encap="no", **nets, **child, **more)
 
     def sas(self, which):
         return json.loads(self.gateways[which].ask("sa", "--json").stdout)
@@ -617,6 +619,34 @@ def test_wirerate_at_both_ends(preload, means):
             pair = wait.until(lambda: both.settled(pair), "it is rekeyed")
         assert [stream.lost() for stream in streams] == [set(), set()]
         transfer(one.client, two.client, "10.2.0.10", 5001, upload=4 << 20, download=4 << 20)
+    finally:
+        both.close()
+
+
+BOUNDS = {
+    "bytes": "rekey_bytes = 60000\nlife_bytes = 2000000\nrand_bytes = 0",
+    "packets": "rekey_packets = 600\nlife_packets = 20000\nrand_packets = 0",
+}
+
+
+@pytest.mark.parametrize("bounds", BOUNDS.values(), ids=BOUNDS)
+def test_bounds_of_use_have_charon_rekey(preload, bounds):
+    """Under traffic, again and again, and without a lost packet: the gateway tells of the soft bound long before the hard one."""
+    both = Both(functools.partial(ike.Preload, preload), 2)
+    try:
+        both.start(esp=ESP, first={"more": bounds})
+        one, two = both.sites.ends
+        both.daemons[0].ask("--initiate", "--child", "net")
+        pair = wait.until(both.settled, "both have the SAs")
+        one.client.reaches("10.2.0.10")
+        two.client.reaches("10.1.0.10")
+        streams = [Stream(one.client, "10.2.0.10"), Stream(two.client, "10.1.0.10")]
+        for _ in range(3):
+            pair = wait.until(lambda: both.settled(pair), "it is rekeyed", deadline=30)
+        assert [stream.lost() for stream in streams] == [set(), set()]
+        for gateway in both.gateways:
+            assert json.loads(gateway.ask("drops", "--json").stdout) == []
+        assert both.daemons[0].log.read_text().count("creating rekey job for CHILD_SA ESP") >= 3
     finally:
         both.close()
 
