@@ -124,6 +124,15 @@ fn what_cannot_be_carried() {
         sa.esn = Some(ReplayEsn::default());
     });
     assert_eq!(without_window, Unsupported::EsnWithoutWindow);
+    // Of what leaves there is none to have: strongSwan 6.0.6 with Linux 6.10 and later.
+    let sent = |direction| {
+        let mut asked =
+            Sa { aead: gcm(), direction: Some(direction), esn: Some(ReplayEsn::default()), ..sa() };
+        asked.info.flags = ESN;
+        Association::of(&asked).map(|association| (association.esn, association.window))
+    };
+    assert_eq!(sent(OUT), Ok((Esn::On, 0)));
+    assert_eq!(sent(IN), Err(Unsupported::EsnWithoutWindow));
     let transport = with(|sa| {
         sa.info.mode = 0;
         sa.tfc = Some(1000);
