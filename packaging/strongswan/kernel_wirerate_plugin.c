@@ -42,7 +42,8 @@ static void destroy(plugin_t *plugin)
 	(void)plugin;
 }
 
-/* Looked up by charon, by this name. */
+/* Looked up by charon, by these names; the version by that of strongSwan 6, which loads no plugin of another. */
+const char *kernel_wirerate_plugin_version = STRONGSWAN_VERSION;
 plugin_t *kernel_wirerate_plugin_create(void);
 
 plugin_t *kernel_wirerate_plugin_create(void)

@@ -4,6 +4,7 @@ On the gateway it has the preload library of `packaging/xfrm` or the plugin of `
 wirerate. A peer has `kernel-libipsec`, which carries ESP in charon's own process, and needs no support in the kernel.
 """
 
+import os
 import re
 import shutil
 import subprocess
@@ -13,8 +14,12 @@ import pytest
 import wait
 from host import stop
 
-CHARON = "/usr/lib/ipsec/charon"
-LIBRARIES = Path("/usr/lib/ipsec/plugins")
+# Debian's strongSwan, or another: STRONGSWAN is the directory that it was installed below (./configure --prefix=DIRECTORY --with-piddir=/run
+# --enable-kernel-libipsec), STRONGSWAN_SOURCE that of its source, for the plugin.
+PREFIX = os.environ.get("STRONGSWAN")
+CHARON = f"{PREFIX}/libexec/ipsec/charon" if PREFIX else "/usr/lib/ipsec/charon"
+LIBRARIES = Path(f"{PREFIX}/lib/ipsec/plugins" if PREFIX else "/usr/lib/ipsec/plugins")
+SWANCTL = f"{PREFIX}/sbin/swanctl" if PREFIX else "swanctl"
 PACKAGING = Path(__file__).parents[2] / "packaging"
 SOURCE = PACKAGING / "xfrm" / "libwirerate_xfrm.c"
 
@@ -91,7 +96,7 @@ CHILD = """
 
 def lacking():
     """Why no IKE daemon can be tried here, or None."""
-    if not Path(CHARON).exists() or not shutil.which("swanctl"):
+    if not Path(CHARON).exists() or not shutil.which(SWANCTL):
         return "not installed: strongswan-charon strongswan-swanctl (./setup test)"
     if not shutil.which("cc"):
         return "not installed: gcc (./setup)"
@@ -144,6 +149,9 @@ def plugin(directory):
     if why := lacking() or (None if shutil.which("make") else "not installed: make (./setup)"):
         pytest.skip(f"SKIPPED: {why}")
     make = ["make", "--silent", "-C", PACKAGING / "strongswan"]
+    if PREFIX:
+        version = re.match(r"strongSwan (\S+) swanctl", subprocess.run([SWANCTL, "--help"], capture_output=True, text=True).stdout)[1]
+        make += [f"VERSION={version}", f"STRONGSWAN={PREFIX}/lib/ipsec", f"SOURCE={os.environ.get('STRONGSWAN_SOURCE', 'none')}"]
     if subprocess.run([*make, "--question", "source"]).returncode != 0:
         pytest.skip("SKIPPED: no source of strongSwan: make -C packaging/strongswan source (./setup test)")
     root = Path(directory)
@@ -194,7 +202,7 @@ class Daemon:
         return self.vici.exists() and self.ask("--stats", check=False).returncode == 0
 
     def ask(self, *words, check=True):
-        return self.host.run("swanctl", *words, "--uri", f"unix://{self.vici}", check=check, timeout=20)
+        return self.host.run(SWANCTL, *words, "--uri", f"unix://{self.vici}", check=check, timeout=20)
 
     def pair(self, child="net"):
         """SPIs in and out of the CHILD_SA in use, or None."""
