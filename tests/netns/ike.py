@@ -103,6 +103,11 @@ def lacking():
     return None
 
 
+def version():
+    """That of strongSwan, as "5.9.8"."""
+    return re.match(r"strongSwan (\S+) swanctl", subprocess.run([SWANCTL, "--help"], capture_output=True, text=True).stdout)[1]
+
+
 class Userland:
     """charon carries ESP in its own process."""
 
@@ -150,8 +155,7 @@ def plugin(directory):
         pytest.skip(f"SKIPPED: {why}")
     make = ["make", "--silent", "-C", PACKAGING / "strongswan"]
     if PREFIX:
-        version = re.match(r"strongSwan (\S+) swanctl", subprocess.run([SWANCTL, "--help"], capture_output=True, text=True).stdout)[1]
-        make += [f"VERSION={version}", f"STRONGSWAN={PREFIX}/lib/ipsec", f"SOURCE={os.environ.get('STRONGSWAN_SOURCE', 'none')}"]
+        make += [f"VERSION={version()}", f"STRONGSWAN={PREFIX}/lib/ipsec", f"SOURCE={os.environ.get('STRONGSWAN_SOURCE', 'none')}"]
     if subprocess.run([*make, "--question", "source"]).returncode != 0:
         pytest.skip("SKIPPED: no source of strongSwan: make -C packaging/strongswan source (./setup test)")
     root = Path(directory)

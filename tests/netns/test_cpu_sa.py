@@ -152,7 +152,12 @@ def test_each_worker_sends_by_its_own(pair):
     pair.add(0x1002, cpu=1)
     pair.add(0x1009, cpu=9)
     assert pair.sockets[0].cpus() == {ALL: None, 0x1001: 0, 0x1002: 1, 0x1009: 9}
+    # Beside the one of all they wait a second, in which a daemon's peer takes them in.
+    assert set(pair.spis().values()) == {ALL}
+    before = pair.of("out")[ALL]["packets"]
+    wait.until(lambda: {0x1001, 0x1002, 0x1009} <= set(pair.of("out")), "they are in force")
     first = pair.spis()
+    assert pair.of("out")[ALL]["packets"] == before
     assert set(first.values()) == {0x1001, 0x1002}
     out = pair.of("out")
     shown = {spi: (view["worker"], view["cpu"], view["state"]) for spi, view in out.items()}
@@ -170,6 +175,8 @@ def test_each_worker_sends_by_its_own(pair):
 
     # A rekeying of one replaces that one.
     pair.add(0x2002, cpu=1)
+    assert pair.spis() == first
+    wait.until(lambda: 0x2002 in pair.of("out"), "the new one is in force")
     rekeyed = {0x1001: 0x1001, 0x1002: 0x2002}
     assert pair.spis() == {source: rekeyed[spi] for source, spi in first.items()}
     assert pair.of("out")[0x1002]["state"] == "superseded"

@@ -652,6 +652,38 @@ def test_bounds_of_use_have_charon_rekey(preload, bounds):
 
 
 @each_means
+def test_an_sa_for_each_worker(means):
+    """RFC 9611, negotiated by strongSwan 6 (`per_cpu_sas`): the first packet brings an SA of all, and each worker asks for one of its own,
+    without a lost packet; a rekeying of one leaves the others alone."""
+    if why := ike.lacking():
+        pytest.skip(f"SKIPPED: {why}")
+    if ike.version().startswith("5."):
+        pytest.skip("strongSwan 5 has no `per_cpu_sas`: STRONGSWAN says where another is")
+    both = Both(means, 2)
+    try:
+        both.start(esp=ESP, more="per_cpu_sas = yes\n        start_action = trap")
+        one, two = both.sites.ends
+        # Flows belong to a worker by their source: these are not all of one.
+        sources = [f"10.1.0.{number}" for number in range(100, 108)]
+        one.client.ip(*[f"addr add {source}/16 dev eth0" for source in sources])
+        wait.until(lambda: one.client.ping("10.2.0.10"), "the trap has brought an SA", deadline=15)
+        streams = [Stream(one.client, "10.2.0.10", "-I", source) for source in sources]
+
+        def own(which):
+            """SPIs of the SAs in use of each worker's own at a gateway."""
+            out = [sa for sa in both.sas(which) if sa["direction"] == "out" and sa["packets"] > 0]
+            return {sa["cpu"]: sa["spi"] for sa in sorted(out, key=lambda sa: sa["spi"]) if sa.get("cpu") is not None}
+
+        first = wait.until(lambda: len(own(0)) == 2 and own(0), "each worker has an SA of its own", deadline=20)
+        for stream in streams:
+            stream.goes_on(50)
+        assert set(first) == {0, 1}, both.sas(0)
+        assert [stream.lost() for stream in streams] == [set()] * len(streams)
+    finally:
+        both.close()
+
+
+@each_means
 def test_transport_mode(means):
     """Both gateways' own traffic behind its own header, by `mode = transport` of strongSwan's; rekeyed under it without a lost packet."""
     both = Both(means, 2)

@@ -118,6 +118,9 @@ struct Entry {
     soft: bool,
 }
 
+/// Time for which an association of a processor's own waits beside another one.
+const SETTLING: Duration = Duration::from_secs(1);
+
 /// See the module.
 #[derive(Debug)]
 pub struct Database {
@@ -193,16 +196,16 @@ impl Database {
             Request::NewPolicy(policy) => {
                 let protecting = Protecting::of(&policy);
                 self.policies.add(*policy, now, self.limits.policies, events)?;
-                self.protect(&protecting, carrier);
+                self.protect(&protecting, now, carrier);
             }
             Request::UpdatePolicy(policy) => {
                 let protecting = Protecting::of(&policy);
                 self.policies.update(*policy, now, self.limits.policies, events)?;
-                self.protect(&protecting, carrier);
+                self.protect(&protecting, now, carrier);
             }
             Request::DeletePolicy(id) => {
                 let protecting = Protecting::of(&self.policies.remove(&id, events)?);
-                self.protect(&protecting, carrier);
+                self.protect(&protecting, now, carrier);
             }
             Request::GetPolicy(id) => {
                 let header = write::answer_to(header, kind::NEWPOLICY);
@@ -358,7 +361,7 @@ impl Database {
         }
         self.have_room()?;
         let association = Arc::new(Association::of(&sa)?);
-        let protected = self.policies.protected_by(&association).unwrap_or_default();
+        let protected = self.protected_at_first(&association);
         carrier.add(&association, &protected)?;
         self.put(kind::NEWSA, Entry::new(sa, Some(association), protected, now), now, events);
         Ok(())
@@ -375,17 +378,41 @@ impl Database {
         self.sas.insert(Key::of(&entry.sa), entry);
     }
 
+    /// Protection by an association that comes now. One of a processor's own waits beside another one that its packets can take: a daemon that answers
+    /// adds it before its peer can receive by it, as in a rekeying, and no policy names it later.
+    fn protected_at_first(&self, association: &Association) -> Protected {
+        let mut protected = self.policies.protected_by(association).unwrap_or_default();
+        let is_beside = |entry: &Entry| {
+            let other = entry.carried.as_ref().filter(|_| !entry.protected.stands_by);
+            other.is_some_and(|other| {
+                (other.source, other.destination, other.reqid, other.if_id)
+                    == (association.source, association.destination, association.reqid, association.if_id)
+                    && (other.cpu.is_none() || other.cpu == association.cpu)
+                    && other.spi != association.spi
+            })
+        };
+        let may_settle = protected.per_cpu && association.cpu.is_some();
+        protected.stands_by |= may_settle && self.sas.values().any(is_beside);
+        protected
+    }
+
     /// Tells the data plane of the packets that associations protect since policies have changed. An association that some policy was for stays
     /// with what the last one said: it never protects more for the lack of one.
-    fn protect(&mut self, protecting: &[Protecting], carrier: &mut dyn Carrier) {
+    fn protect(&mut self, protecting: &[Protecting], now: Moment, carrier: &mut dyn Carrier) {
         // One that is to stand by goes on until the one in its place is in force.
         for stands_by in [false, true] {
-            self.protect_where(stands_by, protecting, carrier);
+            self.protect_where(stands_by, protecting, now, carrier);
         }
     }
 
     /// The same for associations that are to stand by, or are not.
-    fn protect_where(&mut self, stands_by: bool, protecting: &[Protecting], carrier: &mut dyn Carrier) {
+    fn protect_where(
+        &mut self,
+        stands_by: bool,
+        protecting: &[Protecting],
+        now: Moment,
+        carrier: &mut dyn Carrier,
+    ) {
         for entry in self.sas.values_mut() {
             let Some(association) = &entry.carried else { continue };
             if !protecting.iter().any(|policy| policy.is_for_one_like(association)) {
@@ -395,6 +422,7 @@ impl Database {
             if protected.packets.is_empty() {
                 protected.packets.clone_from(&entry.protected.packets);
             }
+            protected.stands_by |= entry.protected.stands_by && entry.settles(&protected, now);
             if protected.stands_by != stands_by || protected == entry.protected {
                 continue;
             }
@@ -433,7 +461,7 @@ impl Database {
         association.cpu = entry.carried.as_ref().map_or(association.cpu, |old| old.cpu);
         let association = Arc::new(association);
         let Some(old) = &entry.carried else {
-            let protected = self.policies.protected_by(&association).unwrap_or_default();
+            let protected = self.protected_at_first(&association);
             carrier.add(&association, &protected)?;
             self.put(kind::UPDSA, Entry::new(sa, Some(association), protected, now), now, events);
             return Ok(());

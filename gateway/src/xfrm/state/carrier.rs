@@ -41,7 +41,8 @@ pub struct Protected {
     /// Packets that it may protect; any where there are none.
     pub packets: Vec<Selector>,
     /// True while the policies that ask for one like it name another one by its SPI, and none leaves it open: it protects nothing yet. A
-    /// daemon that answers a rekeying adds an outbound association before its peer can receive by it.
+    /// daemon that answers a rekeying adds an outbound association before its peer can receive by it. For a second, too, of one of a processor's
+    /// own beside another that the processor can send by.
     pub stands_by: bool,
     /// True where one of them asks for an association of each processor's own beside it (`XFRM_POLICY_CPU_ACQUIRE`, RFC 9611).
     pub per_cpu: bool,

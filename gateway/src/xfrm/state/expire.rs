@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use policy::model::Binding;
 
-use super::{Carrier, Database, Entry, Event, Key, LARVAL, Moment, removed};
+use tracing::warn;
+
+use super::{Carrier, Database, Entry, Event, Key, LARVAL, Moment, Protected, SETTLING, removed};
 use crate::xfrm::message::{Address, Bound, Group, SaId, Selector, kind};
 use crate::xfrm::write;
 
@@ -36,6 +38,26 @@ impl Database {
             if let Some(entry) = self.sas.remove(&key) {
                 events.push(removed(&entry, now, carrier));
             }
+        }
+        self.settle(now, carrier);
+    }
+
+    /// Puts associations of processors' own in force whose peers have had the time to take them in.
+    fn settle(&mut self, now: Moment, carrier: &mut dyn Carrier) {
+        for entry in self.sas.values_mut().filter(|entry| entry.protected.stands_by) {
+            let Some(association) = &entry.carried else { continue };
+            let Some(mut protected) = self.policies.protected_by(association) else { continue };
+            if protected.stands_by || !protected.per_cpu || entry.settles(&protected, now) {
+                continue;
+            }
+            if protected.packets.is_empty() {
+                protected.packets.clone_from(&entry.protected.packets);
+            }
+            if let Err(refusal) = carrier.change(association, association, &protected) {
+                warn!(spi = association.spi, "the SA of a CPU stays out of use: {refusal}");
+            }
+            // Once: what is refused now would be refused each second.
+            entry.protected = protected;
         }
     }
 
@@ -73,6 +95,12 @@ impl Database {
 }
 
 impl Entry {
+    /// True while an association of a processor's own waits for its peer.
+    pub(super) fn settles(&self, protected: &Protected, now: Moment) -> bool {
+        let of_cpu = self.carried.as_ref().is_some_and(|association| association.cpu.is_some());
+        of_cpu && protected.per_cpu && now.elapsed.saturating_sub(self.added) < SETTLING
+    }
+
     /// The strictest bound that is reached.
     fn reached(&self, now: Moment, carrier: &mut dyn Carrier) -> Option<Bound> {
         let age = now.elapsed.saturating_sub(self.added);

@@ -448,15 +448,41 @@ fn processors_ask_for_associations_of_their_own() {
     // One of theirs, and what it is not for.
     (sa.info.id.spi, sa.cpu) = (0x1001, Some(1));
     scene.ask((header, Request::NewSa(sa.clone()))).unwrap();
-    assert_eq!(scene.told(), [format!("add 1001 of CPU 1{net} per CPU")]);
+    // It waits for its peer while there is one of all.
+    assert_eq!(scene.told(), [format!("add 1001 of CPU 1{net} stands by per CPU")]);
+    scene.now.elapsed += Duration::from_millis(999);
+    scene.pass(0);
+    assert_eq!(scene.told(), Vec::<String>::new());
+    scene.pass(1);
+    assert_eq!(scene.told(), [format!("change 1001{net} per CPU")]);
+    scene.pass(1);
+    assert_eq!(scene.told(), Vec::<String>::new());
     assert_eq!([needed(&mut scene, Some(0)), needed(&mut scene, None)], [None, None]);
     assert_eq!(needed(&mut scene, Some(1)), Some(Some(1)));
+    let own_policy = policy.clone();
     scene.pass(30);
     assert_eq!(needed(&mut scene, Some(0)), Some(Some(0)));
     policy.info.flags = 0;
     scene.ask((header, Request::UpdatePolicy(policy))).unwrap();
     assert_eq!(scene.told(), [format!("change 1000{net}"), format!("change 1001{net}")]);
     assert_eq!(needed(&mut scene, Some(2)), None);
+    // Beside none that its processor could send by it does not wait.
+    let mut scene = Scene::new();
+    scene.ask((header, Request::NewPolicy(own_policy.clone()))).unwrap();
+    scene.ask((header, Request::NewSa(sa.clone()))).unwrap();
+    sa.info.id.spi = 0x1002;
+    sa.cpu = Some(2);
+    scene.ask((header, Request::NewSa(sa.clone()))).unwrap();
+    let each = [format!("add 1001 of CPU 1{net} per CPU"), format!("add 1002 of CPU 2{net} per CPU")];
+    assert_eq!(scene.told(), each);
+    // In a rekeying the old one goes on meanwhile, whatever policies say.
+    sa.info.id.spi = 0x1003;
+    scene.ask((header, Request::NewSa(sa))).unwrap();
+    assert_eq!(scene.told(), [format!("add 1003 of CPU 2{net} stands by per CPU")]);
+    scene.ask((header, Request::UpdatePolicy(own_policy))).unwrap();
+    assert_eq!(scene.told(), Vec::<String>::new());
+    scene.pass(1);
+    assert_eq!(scene.told(), [format!("change 1003{net} per CPU")]);
 }
 
 #[test]
