@@ -1,9 +1,9 @@
 //! A chip at work: engines with threads, memories, rings, buffers and ports, in modelled time.
 //!
-//! A frame that finds room in the receive buffer is run by the [`Load`] at once; the acts of its stages are then
+//! A frame that finds room in its port's MAC is run by the [`Load`] at once, with its first bit; the acts of its stages are then
 //! played back, task by task, on the threads that the mapping assigns. Engines issue one instruction after another; a
 //! waiting thread yields its engine to the thread that has been ready longest. A put to a full ring blocks, so that
-//! frames are lost only at the receive buffer.
+//! frames are lost only where they come in.
 //!
 //! Simplification: the effects of a frame's stages take place on its arrival, all at once and in the order of arrival.
 //! The outcome is therefore the same as on every other host; races between engines over one datum are not modelled.
@@ -316,6 +316,7 @@ impl<'a> Machine<'a> {
         thread.script.clear();
         (thread.next, thread.task, thread.element) = (0, number, element);
         thread.tickets.clear();
+        engine.remembered.begin_script();
         let unit = program::unit_of(&self.mapping.pools[thread.pool], chip);
         let mut writer = Writer {
             moves: &mut thread.script,

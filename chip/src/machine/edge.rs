@@ -49,7 +49,7 @@ pub(super) struct Line {
     pub(super) incoming: Ticks,
     /// Bytes of elements that have come, and are not in the receive buffer yet.
     pub(super) held: u32,
-    /// What leaves.
+    /// Frames that leave.
     pub(super) outgoing: Outgoing,
 }
 

@@ -6,6 +6,8 @@ use crate::description::{Chip, EngineKind, UnitWork};
 use crate::kernel::{Ticks, Timebase};
 use crate::mapping::{Mapping, Place};
 use crate::trace::{Access, Act, Referral, Wait};
+use std::collections::VecDeque;
+
 use tally::{Address, Region};
 
 /// One move of a thread.
@@ -93,7 +95,12 @@ pub(super) struct Remembered {
     hits: u32,
     /// Tickets of references to shared memories, in the script that is being written.
     issued: Vec<u32>,
+    /// Entries that the script has read last, and not written since: region, offset and bytes.
+    read: VecDeque<(Region, u64, u32)>,
 }
+
+/// Entries of tables that a thread has in its registers.
+const HELD: usize = 8;
 
 /// Bytes of a frame's buffer.
 const BUFFER: u64 = 2_048;
@@ -107,6 +114,14 @@ const LINE: u64 = 64;
 /// Addresses between the beginnings of regions in a memory, beside their channels. Addresses only decide on channel and
 /// bank; whether regions fit is checked beforehand.
 const APART: u64 = 1 << 40;
+
+impl Remembered {
+    /// Forgets the tickets of the script before.
+    pub(super) fn begin_script(&mut self) {
+        self.issued.clear();
+        self.read.clear();
+    }
+}
 
 impl View {
     pub(super) fn new(
@@ -180,8 +195,8 @@ pub(super) const WRITES: u32 = u32::MAX;
 /// Reuse of what a thread has in its registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holds {
-    /// Metadata of the packet, which [`Writer::take`] has read and [`Writer::pass`] will write. Nobody waits for a write before the end of
-    /// the task, where the thread waits for all at once.
+    /// Metadata of the packet, which [`Writer::take`] has read and [`Writer::pass`] will write, and what it has read of tables: nobody reads an
+    /// entry twice. Nobody waits for a write before the end of the task, where the thread waits for all at once.
     Packet,
     /// Nothing between references.
     Nothing,
@@ -214,7 +229,6 @@ impl Writer<'_> {
     }
 
     pub(super) fn acts(&mut self, acts: &[Act]) {
-        self.remembered.issued.clear();
         for act in acts {
             match *act {
                 Act::Execute { instructions, taken } => self.execute(instructions, taken),
@@ -250,7 +264,20 @@ impl Writer<'_> {
     }
 
     fn refer_to(&mut self, referral: Referral) {
-        let Referral { region, access, .. } = referral;
+        let Referral { region, access, at, bytes, .. } = referral;
+        if self.holds == Holds::Packet {
+            let read = &mut self.remembered.read;
+            match access {
+                Access::Read if read.contains(&(region, at, bytes)) => return,
+                Access::Read => {
+                    if read.len() == HELD {
+                        read.pop_front();
+                    }
+                    read.push_back((region, at, bytes));
+                }
+                Access::Write | Access::Atomic => read.retain(|(held, ..)| *held != region),
+            }
+        }
         match (region, access) {
             _ if self.holds == Holds::Nothing => self.refer_for(referral),
             (Region::Meta, _) => {}
@@ -319,10 +346,12 @@ impl Writer<'_> {
         self.moves.push(Move::Refer(command, wait));
     }
 
-    /// Adds a wait for all writes before.
+    /// Adds a wait for all writes before, if there are any to a shared memory.
     pub(super) fn settle(&mut self) {
-        self.wait();
-        self.moves.push(Move::Settle);
+        if self.remembered.issued.contains(&WRITES) {
+            self.wait();
+            self.moves.push(Move::Settle);
+        }
     }
 
     /// Cost to the engine of a wait that begins now.

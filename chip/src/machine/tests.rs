@@ -255,6 +255,30 @@ fn metadata_of_a_packet_are_in_registers_between_rings() {
 }
 
 #[test]
+fn an_entry_that_a_packet_has_read_is_in_registers_until_the_table_is_written() {
+    let read = |at, bytes| {
+        Act::Refer(Referral {
+            region: Region::RuleTable,
+            access: Access::Read,
+            at,
+            bytes,
+            address: Address::Computed,
+            wait: Wait::Now,
+        })
+    };
+    let references = |acts: Vec<Act>| {
+        let seen = stage(acts, Place::Shared(0));
+        seen.memories[0].regions[Region::RuleTable as usize].references / 100
+    };
+    assert_eq!(references(vec![read(0, 8), read(0, 8), read(8, 8), read(0, 16), read(0, 8)]), 3);
+    assert_eq!(references(vec![read(0, 8), write(Region::RuleTable, 4), read(0, 8)]), 3);
+    assert_eq!(references(vec![read(0, 8), write(Region::Meta, 4), read(0, 8)]), 1);
+    // Eight at most.
+    let all = |others: u64| (0..=others).chain([0]).map(|entry| read(entry * 8, 8)).collect();
+    assert_eq!([references(all(7)), references(all(8))], [8, 10]);
+}
+
+#[test]
 fn what_is_asked_for_early_is_there_when_it_is_needed() {
     let late = vec![read(Wait::Now), read(Wait::Now), run(8)];
     assert_eq!(drawn(&drawing(1, 1, Place::Shared(0)), late).span, Ticks(110_000));

@@ -33,7 +33,7 @@ impl Sas {
         self.outbound.iter().flatten().chain(&self.elsewhere)
     }
 
-    /// Those of the tunnel of that number, to change them.
+    /// Associations of packets that leave by the tunnel of that number, to change them.
     pub(super) fn of_tunnel_mut(&mut self, tunnel: u16) -> impl Iterator<Item = &mut Outbound> {
         let own = self.outbound.get_mut(usize::from(tunnel)).into_iter().flatten();
         own.chain(self.elsewhere.iter_mut().filter(move |sa| sa.tunnel == tunnel))

@@ -10,7 +10,7 @@ use crate::kernel::Ticks;
 use crate::load::{Load, Output};
 use crate::machine::{Event, Machine, Waits};
 
-/// What leaves by a line.
+/// Frames that leave by a line.
 #[derive(Clone, Debug, Default)]
 pub(in crate::machine) struct Outgoing {
     /// Turn of the next element that is given one.

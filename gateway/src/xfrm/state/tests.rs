@@ -415,7 +415,7 @@ fn an_association_may_be_of_one_processor() {
     assert_eq!(errno(scene.ask((header, Request::NewSa(sa)))), Errno::RANGE);
 }
 
-/// Where a policy asks for it, each processor that has only the association of all asks for its own, once; and no other policy's does.
+/// Each processor that has only the association of all asks for its own, once, where the policy asks for that.
 #[test]
 fn processors_ask_for_associations_of_their_own() {
     let mut scene = Scene::new();
