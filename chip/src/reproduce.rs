@@ -1,4 +1,4 @@
-//! Published results of two studies, beside the model's predictions.
+//! Published results of two studies, beside the model's predictions, and checks of the ground that they stand on.
 //!
 //! Every number that a study states has an identifier and stands here beside its prediction, the misses too. Predictions
 //! are measured on the described chips on request; only the published values are stored. One number was used to settle a
@@ -15,6 +15,7 @@ use crate::run::RunError;
 
 pub mod figure;
 
+mod base;
 mod crypto;
 mod firewall;
 mod known;
@@ -37,6 +38,8 @@ pub struct Claim {
 /// A study.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Study {
+    /// No study, but checks of the ground that they stand on.
+    Base,
     /// Vlaeminck et al., Implementation of network systems using network processor technology, CDES'05.
     Firewall,
     /// Yin, Tan et al., Adding Security to Network via Network Processors.
@@ -45,11 +48,12 @@ pub enum Study {
 
 impl Study {
     /// Every study.
-    pub const ALL: [Study; 2] = [Study::Firewall, Study::Crypto];
+    pub const ALL: [Study; 3] = [Study::Base, Study::Firewall, Study::Crypto];
 
     /// Returns the name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
+            Study::Base => "base-checks",
             Study::Firewall => "ixp2400-firewall",
             Study::Crypto => "ixp2800-ciphers",
         }
@@ -58,6 +62,7 @@ impl Study {
     /// Authors and title.
     pub const fn title(self) -> &'static str {
         match self {
+            Study::Base => "Base checks: published measurements of plain code, which what follows stands on",
             Study::Firewall => {
                 "Vlaeminck et al., Implementation of network systems using network processor technology (IXP2400)"
             }
@@ -161,7 +166,7 @@ pub enum ReproduceError {
 
 /// All claims, study by study.
 pub fn claims() -> Vec<Claim> {
-    firewall::CLAIMS.iter().chain(crypto::CLAIMS).copied().collect()
+    base::CLAIMS.iter().chain(firewall::CLAIMS).chain(crypto::CLAIMS).copied().collect()
 }
 
 /// Puts claims to the test, on all cores; their outcomes come in the order of the claims. `done` is told of each.
@@ -201,6 +206,17 @@ impl Outcome {
             verdict: if within { Verdict::Within } else { Verdict::Miss },
             note: String::new(),
         }
+    }
+
+    /// Compares by another tolerance than [`TOLERANCE`].
+    fn within(self, tolerance: f64) -> Outcome {
+        let holds = self.error.is_some_and(|error| error.abs() <= tolerance + 1e-9);
+        Outcome { verdict: if holds { Verdict::Within } else { Verdict::Miss }, ..self }
+    }
+
+    /// True for a base check: of an identifier that begins with B.
+    pub fn is_base(&self) -> bool {
+        self.id.starts_with('B')
     }
 
     /// An order or a kind: `holds` says whether the model shows it.
@@ -247,9 +263,11 @@ pub struct Score {
     pub of: usize,
 }
 
-/// Outcomes, summed up. Those not blind and those of contradictory statements are in no other score.
+/// Outcomes, summed up. Base checks, those not blind and those of contradictory statements are in no other score.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Summary {
+    /// Base checks, and those of them that hold.
+    pub base: Score,
     /// Numbers predicted blind, and those of them within [`TOLERANCE`].
     pub numbers: Score,
     /// Orders and kinds predicted blind, and those of them that are as published.
@@ -266,6 +284,7 @@ impl Summary {
         let mut summary = Summary::default();
         for outcome in outcomes {
             let (score, good) = match outcome.verdict {
+                verdict if outcome.is_base() => (&mut summary.base, usize::from(verdict == Verdict::Within)),
                 Verdict::Contradictory => {
                     summary.contradictory += 1;
                     continue;

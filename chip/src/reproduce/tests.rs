@@ -44,8 +44,12 @@ fn what_is_not_blind_or_contradictory_is_apart() {
         quality(true),
         quality(false),
         quality(true).not_blind(),
+        Outcome { id: "B1", ..number(1.0, 1.2) }.within(0.2),
+        Outcome { id: "B2", ..number(1.0, 1.21) }.within(0.2),
+        Outcome { id: "B3", ..number(1.0, 1.0) }.not_blind(),
     ];
     let expected = Summary {
+        base: Score { good: 2, of: 3 },
         numbers: Score { good: 1, of: 2 },
         qualities: Score { good: 2, of: 3 },
         not_blind: Score { good: 2, of: 3 },
@@ -89,7 +93,7 @@ fn claims_have_identifiers_of_their_own_and_outcomes_bear_them() {
     // Those that take no time.
     let fast: Vec<_> = all
         .into_iter()
-        .filter(|claim| ["F1", "F3", "F11", "F12", "C1", "C2", "C3"].contains(&claim.id))
+        .filter(|claim| ["B7", "F1", "F3", "F11", "F12", "C1", "C2", "C3"].contains(&claim.id))
         .collect();
     let outcomes = reproduce(&fast, &|_| ()).unwrap();
     let found: BTreeSet<&str> = outcomes.iter().map(|outcome| outcome.id).collect();

@@ -43,6 +43,7 @@ pub(super) fn of(claims: &[Claim], outcomes: &[Outcome], figures: &Figures) -> R
             table(&mut page, study, claims, &its);
         }
         match study {
+            Study::Base => {}
             Study::Firewall => firewall(&mut page, figures)?,
             Study::Crypto => crypto(&mut page, figures)?,
         }

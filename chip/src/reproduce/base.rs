@@ -1,0 +1,161 @@
+//! Base checks: published rates of plain forwarding and of plain code on these chips, from outside the studies. What stands on a check that
+//! fails is void, so that they come first.
+//!
+//! They count as within at 20 %, and in no other score.
+
+use ciphers::{ALL, Optimisation};
+use dataplane::replay::Way;
+use dataplane::{Replay, Tables};
+use wire::Nanos;
+
+use super::known::Known;
+use super::{Claim, Outcome, ReproduceError, Study, crypto};
+use crate::builtin::{CHIPS, MAPPINGS, named};
+use crate::description::{self, Chip};
+use crate::host::Wiring;
+use crate::machine::Ideal;
+use crate::mapping;
+use crate::report::Report;
+use crate::run::{Setup, Source, SourceError};
+use crate::traffic::{Flows, Generator, Lines, Rate, Stream};
+
+pub(super) const CLAIMS: &[Claim] = &[
+    claim("B1", forwarding),
+    claim("B2", cycles),
+    untested(
+        "B3",
+        "Headroom at 8 x 100 Mbit/s, 240 register operations and 96 bytes of state: what a packet's idle time is by engines and by memory \
+         cannot be had from one number of the model's, while B1 fails.",
+    ),
+    untested(
+        "B4",
+        "Idle shares of an IXP1200 with 2 x OC-3 and 4 x 100M: the model has no ports of ATM yet.",
+    ),
+    untested("B5", "Idle shares of an IXP1240 with OC-12 and 8 x 100M: the model has no ports of ATM yet."),
+    untested(
+        "B6",
+        "Idle shares of an IXP1240 with 4 x OC-3 and 8 x 100M: the model has no ports of ATM yet.",
+    ),
+    claim("B7", slots),
+    claim("B8", optimisation),
+];
+
+/// Tolerance of a base check, as a share of the published number.
+const TOLERANCE: f64 = 0.20;
+
+const fn claim(id: &'static str, test: fn() -> Result<Vec<Outcome>, ReproduceError>) -> Claim {
+    Claim { id, study: Study::Base, untested: "", test }
+}
+
+const fn untested(id: &'static str, why: &'static str) -> Claim {
+    Claim { id, study: Study::Base, untested: why, test: || Ok(Vec::new()) }
+}
+
+/// Forwarding without rules, connections and translation.
+const POLICY: &str = "mode = \"stateless\"\n[default]\n\"any > any\" = \"accept\"\n\
+    [interface.lan]\nzone = \"lan\"\naddresses = [\"10.0.0.1/16\"]\nmac = \"02:00:00:00:00:01\"\nsource-check = \"off\"\n\
+    [interface.wan]\nzone = \"wan\"\naddresses = [\"203.0.113.2/24\"]\nmac = \"02:00:00:00:00:02\"\nsource-check = \"off\"\n\
+    [[route]]\nto = \"0.0.0.0/0\"\nvia = \"203.0.113.1\"\n";
+
+/// Frames of a run, and those of them that fill the chip.
+const FRAMES: u64 = 30_000;
+const WARM: u64 = 5_000;
+
+/// Minimum-size packets a second that are offered: more than the chip forwards.
+const OFFERED: f64 = 10e6;
+
+fn shipped(why: &str) -> ReproduceError {
+    ReproduceError::Shipped(format!("{why}; `chip list` says how"))
+}
+
+/// An IXP1200 whose ports and bus limit nothing.
+fn engines_alone() -> Result<Chip, ReproduceError> {
+    let mut text = named(CHIPS, "ixp1200").unwrap_or_default().to_owned();
+    let wide =
+        [("port.fast.rate", "10 Gbit/s"), ("port.gigabit.rate", "10 Gbit/s"), ("bus.ix.width", "64 B")];
+    for (path, value) in wide {
+        text =
+            description::set(&text, path, value).map_err(|_| shipped("the chip ixp1200 has other ports"))?;
+    }
+    description::parse(&text, "ixp1200").chip.ok_or_else(|| shipped("the chip ixp1200 is wrong"))
+}
+
+fn plain() -> Result<Report, ReproduceError> {
+    static KNOWN: Known<(), Report> = Known::new();
+    KNOWN.get((), || {
+        let chip = engines_alone()?;
+        let text = named(MAPPINGS, "ixp1200-pool").unwrap_or_default();
+        let mapping = mapping::parse(text, "ixp1200-pool", &chip).mapping;
+        let mapping = mapping.ok_or_else(|| shipped("the mapping ixp1200-pool is wrong"))?;
+        let policy = policy::check(POLICY, "plain").policy.ok_or_else(|| shipped("the policy is wrong"))?;
+        let stream = Stream {
+            rate: Rate::Frames(OFFERED),
+            flows: Flows::Fixed(100),
+            frames: FRAMES,
+            ..Stream::new("lan", "wan")
+        };
+        let start = Nanos::from_secs(1);
+        let source = || {
+            let tables = Tables::compile(&policy, 1).map_err(SourceError::Compile)?;
+            let wiring = Wiring::new(&tables, &[]);
+            let lines = Lines { ports: &chip.ports, wiring: &wiring };
+            let traffic = Generator::new(&stream, &tables, lines, start, 1).map_err(SourceError::Traffic)?;
+            let replay = Replay::new(tables, Nanos(0), Way::Step).map_err(SourceError::Replay)?;
+            Ok(Source { replay, traffic: Box::new(traffic), start, wiring })
+        };
+        let setup = Setup { chip: &chip, mapping: &mapping, source: &source, warm: WARM };
+        Ok(setup.run(Ideal::Nothing, &mut ())?)
+    })
+}
+
+fn forwarding() -> Result<Vec<Outcome>, ReproduceError> {
+    let rate = plain()?.dealt_mpps();
+    let row = Outcome::number("B1", "minimum-size packets that six engines forward", 3.47, rate, "Mpps");
+    Ok(vec![row.within(TOLERANCE).note(
+        "Spalink, Karlin, Peterson and Gottlieb, Building a Robust Software-Based Router Using Network Processors, SOSP 2001: IXP1200 at 200 MHz, \
+         lines not limiting. What is said of the IXP1200 stands on it.",
+    )])
+}
+
+fn cycles() -> Result<Vec<Outcome>, ReproduceError> {
+    let report = plain()?;
+    let chip = engines_alone()?;
+    let each = chip.clock.0 as f64 / (report.dealt_mpps() * 1e6);
+    let all = each * report.engines.len() as f64;
+    let busy: f64 = report.engines.iter().map(|engine| engine.executing + engine.aborted).sum();
+    let row = |statement, value| Outcome::number("B2", statement, 346.0, value, "cycles").within(TOLERANCE);
+    Ok(vec![
+        row("engine cycles for each of them", all).not_blind().note("It follows from B1."),
+        row("the same, without those in which an engine waits", busy * each),
+    ])
+}
+
+fn slots() -> Result<Vec<Outcome>, ReproduceError> {
+    let cycles = |bytes: f64, rate: f64| bytes * 8.0 / rate * 232e6;
+    let row = |statement, published, value| {
+        let row = Outcome::number("B7", statement, published, value, "cycles").within(TOLERANCE);
+        row.not_blind().note("Intel 301144-001, at 232 MHz; arithmetic on inputs.")
+    };
+    Ok(vec![
+        row("a slot of 84 bytes at 100 Mbit/s", 1_559.0, cycles(84.0, 100e6)),
+        row("a cell at OC-12, of which cells have 599.04 Mbit/s", 164.0, cycles(53.0, 599.04e6)),
+    ])
+}
+
+fn optimisation() -> Result<Vec<Outcome>, ReproduceError> {
+    let mut gains = Vec::new();
+    for cipher in ALL {
+        let raw = crypto::measure(cipher, Optimisation::Raw, 1, 1)?;
+        let best = crypto::measure(cipher, Optimisation::Overlap, 1, 1)?;
+        gains.push(best.mbps / raw.mbps);
+    }
+    let mean = gains.iter().sum::<f64>() / gains.len().max(1) as f64;
+    let row = Outcome::number(
+        "B8",
+        "ciphers on an IXP2800: optimised by raw code, on average",
+        2.45,
+        mean,
+        "times",
+    );
+    Ok(vec![row.within(TOLERANCE).note("NPCryptBench (MEDEA 2005). What is said of raw code stands on it.")])
+}
