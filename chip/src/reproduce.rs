@@ -19,6 +19,7 @@ mod base;
 mod crypto;
 mod firewall;
 mod known;
+mod shipped;
 #[cfg(test)]
 mod tests;
 

@@ -178,3 +178,20 @@ def gateway_of(end, driver, workers, outer, more):
     Gateway.driver = driver
     Gateway.about = about
     return Gateway(end)
+
+
+def gateway_with(net, policy):
+    """`wirerate run` with this policy, not started."""
+
+    class Gateway(gateways.Wirerate):
+        name, driver, text = "wirerate", "packet", policy
+
+        def write(self, *_):
+            self.policy.write_text(self.text)
+
+        def put(self, text):
+            self.text = text
+            self.write()
+            self.ask("apply", self.policy)
+
+    return Gateway(net)

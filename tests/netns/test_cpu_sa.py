@@ -8,9 +8,9 @@ import struct
 
 import pytest
 import wait
-from gateway import Wirerate, missing
+from gateway import missing
 from packet import drain
-from sites import Sites
+from sites import Sites, gateway_with
 from xfrm import CPU_ACQUIRE, Linux, Listener, Xfrm
 
 POLICY = """
@@ -115,18 +115,6 @@ class Pair:
         for gateway in self.gateways:
             gateway.stop()
         self.sites.close()
-
-
-def gateway_with(end, text):
-    """`wirerate run` with this policy, not started."""
-
-    class Gateway(Wirerate):
-        name, driver = "wirerate", "packet"
-
-        def write(self, *_):
-            self.policy.write_text(text)
-
-    return Gateway(end)
 
 
 @pytest.fixture

@@ -18,9 +18,9 @@ import ike
 import pytest
 import wait
 from edge import CLIENT, PROVIDER, Edge
-from gateway import Wirerate, missing
+from gateway import missing
 from host import Host
-from sites import Sites
+from sites import Sites, gateway_with
 from transfer import transfer
 
 NEAR = "203.0.113.2"
@@ -72,23 +72,6 @@ action = "accept"
 NETS = {"local_net": "192.168.1.0/24", "remote_net": "10.2.0.0/16"}
 TURNED = {"local_net": "10.2.0.0/16", "remote_net": "192.168.1.0/24"}
 ESP = "aes128gcm16-x25519"
-
-
-def gateway_with(net, policy):
-    """`wirerate run` with this policy, not started."""
-
-    class Gateway(Wirerate):
-        name, driver, text = "wirerate", "packet", policy
-
-        def write(self, *_):
-            self.policy.write_text(self.text)
-
-        def put(self, text):
-            self.text = text
-            self.write()
-            self.ask("apply", self.policy)
-
-    return Gateway(net)
 
 
 class Office:

@@ -102,6 +102,11 @@ impl Buffer {
         bytes.max(1).div_ceil(self.element)
     }
 
+    /// True if the element is the last of a frame.
+    pub(super) fn is_last(&self, number: u32, frame: u32) -> bool {
+        number + 1 == self.elements(frame)
+    }
+
     /// Bytes of a frame's element.
     pub(super) fn bytes_of(&self, number: u32, frame: u32) -> u32 {
         frame.saturating_sub(number.saturating_mul(self.element)).min(self.element)

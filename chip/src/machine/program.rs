@@ -78,7 +78,7 @@ impl Part {
             at: u64::from(element.number) * u64::from(buffer.element),
             bytes: buffer.bytes_of(element.number, frame).max(1),
             is_first: element.number == 0,
-            is_last: element.number + 1 == buffer.elements(frame),
+            is_last: buffer.is_last(element.number, frame),
         }
     }
 }

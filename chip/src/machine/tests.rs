@@ -449,6 +449,27 @@ fn stages_can_run_in_a_unit_of_fixed_function() {
     assert!(seen.latency.min() > 400, "{}", seen.latency.min());
 }
 
+/// Units receive and send by elements, too: of 300 bytes five, one in 20 cycles.
+#[test]
+fn units_of_fixed_function_can_receive_and_send() {
+    let mut chip = slower(4);
+    let unit = |name: &str| Unit {
+        name: name.into(),
+        work: UnitWork::Stage,
+        count: 1,
+        interval: Cycles(20),
+        per_word: 0,
+        latency: Cycles(50),
+    };
+    chip.units = vec![unit("in"), unit("out")];
+    let mut mapping = line(1, 8);
+    (mapping.pools[0].place, mapping.pools[2].place) = (PoolPlace::Unit(0), PoolPlace::Unit(1));
+    let (seen, _) = of_size(300, 100, on_line(300), &chip, &mapping);
+    assert_eq!((seen.lost, seen.delivered.frames, seen.lines[0]), (0, 100, Ticks(100 * on_line(300))));
+    let busy = |engine: usize| seen.engines[engine].executing;
+    assert_eq!((busy(4), busy(5)), (Ticks(100 * 5 * 20), Ticks(100 * 5 * 20)), "each element once");
+}
+
 #[test]
 fn the_cam_keeps_the_lines_that_were_used_last() {
     let mut chip = chip();

@@ -9,12 +9,10 @@ use dataplane::{Replay, Tables};
 use wire::Nanos;
 
 use super::known::Known;
-use super::{Claim, Outcome, ReproduceError, Study, crypto};
-use crate::builtin::{CHIPS, MAPPINGS, named};
-use crate::description::{self, Chip};
+use super::{Claim, Outcome, ReproduceError, Study, crypto, shipped};
+use crate::description::Chip;
 use crate::host::Wiring;
 use crate::machine::Ideal;
-use crate::mapping;
 use crate::report::Report;
 use crate::run::{Setup, Source, SourceError};
 use crate::traffic::{Flows, Generator, Lines, Rate, Stream};
@@ -64,30 +62,21 @@ const WARM: u64 = 5_000;
 /// Minimum-size packets a second that are offered: more than the chip forwards.
 const OFFERED: f64 = 10e6;
 
-fn shipped(why: &str) -> ReproduceError {
-    ReproduceError::Shipped(format!("{why}; `chip list` says how"))
-}
-
 /// An IXP1200 whose ports and bus limit nothing.
 fn engines_alone() -> Result<Chip, ReproduceError> {
-    let mut text = named(CHIPS, "ixp1200").unwrap_or_default().to_owned();
     let wide =
         [("port.fast.rate", "10 Gbit/s"), ("port.gigabit.rate", "10 Gbit/s"), ("bus.ix.width", "64 B")];
-    for (path, value) in wide {
-        text =
-            description::set(&text, path, value).map_err(|_| shipped("the chip ixp1200 has other ports"))?;
-    }
-    description::parse(&text, "ixp1200").chip.ok_or_else(|| shipped("the chip ixp1200 is wrong"))
+    shipped::chip_with("ixp1200", &wide)
 }
 
 fn plain() -> Result<Report, ReproduceError> {
     static KNOWN: Known<(), Report> = Known::new();
     KNOWN.get((), || {
         let chip = engines_alone()?;
-        let text = named(MAPPINGS, "ixp1200-pool").unwrap_or_default();
-        let mapping = mapping::parse(text, "ixp1200-pool", &chip).mapping;
-        let mapping = mapping.ok_or_else(|| shipped("the mapping ixp1200-pool is wrong"))?;
-        let policy = policy::check(POLICY, "plain").policy.ok_or_else(|| shipped("the policy is wrong"))?;
+        let mapping = shipped::mapping("ixp1200-pool", &chip)?;
+        let policy = policy::check(POLICY, "plain")
+            .policy
+            .ok_or_else(|| ReproduceError::Shipped("the policy is wrong".to_owned()))?;
         let stream = Stream {
             rate: Rate::Frames(OFFERED),
             flows: Flows::Fixed(100),

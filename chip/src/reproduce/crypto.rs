@@ -6,10 +6,9 @@
 use ciphers::{ALL, Cipher, Kind, Optimisation};
 
 use super::known::Known;
-use super::{Claim, Outcome, ReproduceError, Study, TOLERANCE};
-use crate::builtin::{CHIPS, named};
+use super::{Claim, Outcome, ReproduceError, Study, TOLERANCE, shipped};
 use crate::cipher::{By, CipherReport, CipherRun};
-use crate::description::{self, Chip};
+use crate::description::Chip;
 
 pub(super) const CLAIMS: &[Claim] = &[
     claim("C1", chip_parameters),
@@ -42,11 +41,7 @@ const fn claim(id: &'static str, test: fn() -> Result<Vec<Outcome>, ReproduceErr
 const MESSAGE: u32 = 1_024;
 
 fn chip() -> Result<Chip, ReproduceError> {
-    let text = named(CHIPS, "ixp2800").unwrap_or_default();
-    let checked = description::parse(text, "ixp2800");
-    checked
-        .chip
-        .ok_or_else(|| ReproduceError::Shipped("the chip ixp2800 is wrong; `chip list` says how".to_owned()))
+    shipped::chip("ixp2800")
 }
 
 /// Key of a measurement: cipher, step of optimisation, engines, threads.

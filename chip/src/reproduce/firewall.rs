@@ -10,14 +10,13 @@ use policy::Policy;
 use wire::Nanos;
 
 use super::known::Known;
-use super::{Claim, Outcome, ReproduceError, Study, TOLERANCE};
-use crate::builtin::{CHIPS, MAPPINGS, named};
+use super::{Claim, Outcome, ReproduceError, Study, TOLERANCE, shipped};
 use crate::clock::Hertz;
-use crate::description::{self, Chip};
+use crate::description::Chip;
 use crate::host::Wiring;
 use crate::kernel::Timebase;
 use crate::machine::Ideal;
-use crate::mapping::{self, Mapping};
+use crate::mapping::PoolPlace;
 use crate::report::Report;
 use crate::run::{RunError, Setup, Source, SourceError};
 use crate::traffic::{Begin, Flows, Generator, Lines, Rate, Stream, Ways};
@@ -64,18 +63,7 @@ const WARM: u64 = 5_000;
 const MOST_RULES: u32 = 400;
 
 fn chip() -> Result<Chip, ReproduceError> {
-    let text = named(CHIPS, "ixp2400").unwrap_or_default();
-    let checked = description::parse(text, "ixp2400");
-    checked
-        .chip
-        .ok_or_else(|| ReproduceError::Shipped("the chip ixp2400 is wrong; `chip list` says how".to_owned()))
-}
-
-fn mapping(chip: &Chip, name: &str) -> Result<Mapping, ReproduceError> {
-    let name = format!("ixp2400-{name}");
-    let text = named(MAPPINGS, &name).unwrap_or_default();
-    let wrong = || ReproduceError::Shipped(format!("the mapping {name} is wrong; `chip list` says how"));
-    mapping::parse(text, &name, chip).mapping.ok_or_else(wrong)
+    shipped::chip("ixp2400")
 }
 
 /// Packets that the rules are evaluated for.
@@ -141,7 +129,7 @@ impl Run<'_> {
 
     fn report(&self, explain: bool) -> Result<Report, ReproduceError> {
         let chip = chip()?;
-        let mapping = mapping(&chip, self.mapping)?;
+        let mapping = shipped::mapping(&format!("ixp2400-{}", self.mapping), &chip)?;
         let policy = policy(self.rules, self.judged)?;
         let algorithm = mapping.classifier.as_deref().and_then(Algorithm::named);
         let algorithm = algorithm.unwrap_or(&lookup::classify::ALGORITHMS[0]);
@@ -407,13 +395,13 @@ pub(super) fn is_up_to_twice(times: f64) -> bool {
 
 fn engines() -> Result<Vec<Outcome>, ReproduceError> {
     let chip = chip()?;
-    let of = mapping(&chip, "firewall")?;
+    let of = shipped::mapping("ixp2400-firewall", &chip)?;
     let used: usize = of
         .pools
         .iter()
         .map(|pool| match &pool.place {
-            mapping::PoolPlace::Engines { numbers, .. } => numbers.len(),
-            mapping::PoolPlace::Unit(_) => 0,
+            PoolPlace::Engines { numbers, .. } => numbers.len(),
+            PoolPlace::Unit(_) => 0,
         })
         .sum();
     Ok(vec![

@@ -396,8 +396,7 @@ impl Database {
         protected
     }
 
-    /// Tells the data plane of the packets that associations protect since policies have changed. An association that some policy was for stays
-    /// with what the last one said: it never protects more for the lack of one.
+    /// Tells the data plane of the packets that associations protect since policies have changed.
     fn protect(&mut self, protecting: &[Protecting], now: Moment, carrier: &mut dyn Carrier) {
         // One that is to stand by goes on until the one in its place is in force.
         for stands_by in [false, true] {
@@ -418,10 +417,7 @@ impl Database {
             if !protecting.iter().any(|policy| policy.is_for_one_like(association)) {
                 continue;
             }
-            let Some(mut protected) = self.policies.protected_by(association) else { continue };
-            if protected.packets.is_empty() {
-                protected.packets.clone_from(&entry.protected.packets);
-            }
+            let Some(mut protected) = entry.protected_now(association, &self.policies) else { continue };
             protected.stands_by |= entry.protected.stands_by && entry.settles(&protected, now);
             if protected.stands_by != stands_by || protected == entry.protected {
                 continue;

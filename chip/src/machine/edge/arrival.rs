@@ -86,7 +86,7 @@ impl Machine<'_> {
             job.has_overrun = true;
             self.seen.overruns += 1;
         }
-        if element.number + 1 < self.receive.elements(job.bytes) {
+        if !self.receive.is_last(element.number, job.bytes) {
             self.expect_element(element.job, element.number + 1);
         }
         self.incoming.push_back(element);

@@ -106,10 +106,8 @@ impl Machine<'_> {
     fn grant(&mut self, thread: usize, load: &mut dyn Load) {
         let element = self.threads[thread].element;
         let Output { port, bytes: frame } = self.output(element.job, element.output);
-        let place = Place {
-            is_first: element.number == 0,
-            is_last: element.number + 1 == self.transmit.elements(frame),
-        };
+        let place =
+            Place { is_first: element.number == 0, is_last: self.transmit.is_last(element.number, frame) };
         self.transmit.free -= 1;
         let line = self.line(port);
         let bytes = self.transmit.bytes_of(element.number, frame);
@@ -155,7 +153,7 @@ impl Machine<'_> {
     /// True if the thread's element is the last of its frame.
     pub(in crate::machine) fn is_last_element(&self, thread: usize) -> bool {
         let Element { job, output, number, .. } = self.threads[thread].element;
-        number + 1 == self.transmit.elements(self.output(job, output).bytes)
+        self.transmit.is_last(number, self.output(job, output).bytes)
     }
 
     /// The time noted for a crossing has come.

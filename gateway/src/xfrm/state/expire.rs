@@ -6,7 +6,9 @@ use policy::model::Binding;
 
 use tracing::warn;
 
+use super::policy::Policies;
 use super::{Carrier, Database, Entry, Event, Key, LARVAL, Moment, Protected, SETTLING, removed};
+use crate::xfrm::association::Association;
 use crate::xfrm::message::{Address, Bound, Group, SaId, Selector, kind};
 use crate::xfrm::write;
 
@@ -46,12 +48,9 @@ impl Database {
     fn settle(&mut self, now: Moment, carrier: &mut dyn Carrier) {
         for entry in self.sas.values_mut().filter(|entry| entry.protected.stands_by) {
             let Some(association) = &entry.carried else { continue };
-            let Some(mut protected) = self.policies.protected_by(association) else { continue };
+            let Some(protected) = entry.protected_now(association, &self.policies) else { continue };
             if protected.stands_by || !protected.per_cpu || entry.settles(&protected, now) {
                 continue;
-            }
-            if protected.packets.is_empty() {
-                protected.packets.clone_from(&entry.protected.packets);
             }
             if let Err(refusal) = carrier.change(association, association, &protected) {
                 warn!(spi = association.spi, "the SA of a CPU stays out of use: {refusal}");
@@ -95,6 +94,16 @@ impl Database {
 }
 
 impl Entry {
+    /// Protection by its association as policies say now. One that some policy was for stays with what the last one said: it never protects more
+    /// for the lack of one.
+    pub(super) fn protected_now(&self, association: &Association, policies: &Policies) -> Option<Protected> {
+        let mut protected = policies.protected_by(association)?;
+        if protected.packets.is_empty() {
+            protected.packets.clone_from(&self.protected.packets);
+        }
+        Some(protected)
+    }
+
     /// True while an association of a processor's own waits for its peer.
     pub(super) fn settles(&self, protected: &Protected, now: Moment) -> bool {
         let of_cpu = self.carried.as_ref().is_some_and(|association| association.cpu.is_some());
