@@ -47,7 +47,7 @@ impl Pie {
         }
         // Section 4.1: a queue that is nearly empty, or a delay well below the target, drops none.
         let is_short = list.bytes <= 2 * settings.longest.0;
-        if is_short || self.old_delay.0 < settings.target.0 / 2 && self.probability < WHOLE / 5 {
+        if is_short || self.old_delay.0 < settings.target.0 / 2 && self.probability * 5 < WHOLE {
             return Decision::Keep;
         }
         // Section 5.4: drops keep a distance.
@@ -63,7 +63,7 @@ impl Pie {
         }
         self.accumulated = 0;
         // Section 5.1: marks below ten per cent, drops from there on.
-        if self.probability >= WHOLE / 10 { Decision::Drop } else { Decision::Signal }
+        if self.probability * 10 >= WHOLE { Decision::Drop } else { Decision::Signal }
     }
 
     /// Notes the delay of a packet that leaves.
@@ -90,17 +90,17 @@ impl Pie {
             ((delay - i128::from(target.0)) * whole / 8 + (delay - old) * whole * 5 / 4) / 1_000_000_000;
         let p = self.probability;
         let divisor = match p {
-            _ if p < WHOLE / 1_000_000 => 2_048,
-            _ if p < WHOLE / 100_000 => 512,
-            _ if p < WHOLE / 10_000 => 128,
-            _ if p < WHOLE / 1_000 => 32,
-            _ if p < WHOLE / 100 => 8,
-            _ if p < WHOLE / 10 => 2,
+            _ if p * 1_000_000 < WHOLE => 2_048,
+            _ if p * 100_000 < WHOLE => 512,
+            _ if p * 10_000 < WHOLE => 128,
+            _ if p * 1_000 < WHOLE => 32,
+            _ if p * 100 < WHOLE => 8,
+            _ if p * 10 < WHOLE => 2,
             _ => 1,
         };
         let mut change = change / divisor;
         // Section 5.5: no more than two per cent at once, where it is high already.
-        if p >= WHOLE / 10 {
+        if p * 10 >= WHOLE {
             change = change.min(whole / 50);
         }
         let sum = (i128::from(p) + change).clamp(0, whole);

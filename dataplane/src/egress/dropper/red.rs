@@ -56,7 +56,7 @@ impl Red {
         }
         // pb = maxp (avg - min) / (max - min); pa = pb / (1 - count pb), in units of 2^-32.
         let share = ((self.average - min) << 16) / (max - min).max(1);
-        let base = (u64::from(threshold.per_mille) << 16) / 1_000 * share;
+        let base = ((u64::from(threshold.per_mille) << 32) / 1_000 * share) >> 16;
         let rest = (1_u64 << 32).saturating_sub(self.count.saturating_mul(base));
         self.count += 1;
         if ((random.next() >> 32) * rest) >> 32 < base {
