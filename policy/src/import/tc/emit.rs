@@ -8,11 +8,11 @@ use std::collections::HashSet;
 use wire::{Dscp, LinkKind};
 
 use super::ledger::Ledger;
-use super::tree::{Entry, Forest, Node, Tree, is_ip};
+use super::tree::{Entry, Forest, Node, Tree, is_ip, label};
 use crate::import::cond::Cond;
 use crate::import::conditions;
 use crate::import::emit::zone;
-use crate::import::name::{Unique, valid};
+use crate::import::name::Unique;
 use crate::import::note::{NoteKind, Why};
 use crate::import::range::ByteSet;
 use crate::import::{Import, MOST_RULES};
@@ -49,8 +49,7 @@ pub(super) struct Emit {
 impl Emit {
     /// Adds an interface, and returns its index and its name.
     pub(super) fn interface(&mut self, device: &str, ledger: &mut Ledger) -> (u16, String) {
-        let wanted = valid(device).unwrap_or_else(|| "interface".to_owned());
-        let name = self.interface_names.name(&wanted);
+        let name = self.interface_names.name(&label(device));
         if name != device {
             let kind = NoteKind::Renamed { name: device.to_owned(), interface: name.clone() };
             ledger.note(None, kind);

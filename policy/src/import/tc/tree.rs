@@ -25,7 +25,7 @@ mod tbf;
 pub(super) use cake::Cake;
 pub(super) use meter::Policed;
 
-/// Longest name of a device in the names of its queues.
+/// Longest name of a device, in characters: names of its queues begin with it.
 const LONGEST: usize = 32;
 
 /// Most conditions of a tree.
@@ -318,7 +318,7 @@ fn counted(bytes: i64, minimum: u64, layer: fn(Bytes) -> Overhead) -> Counted {
     Counted { overhead: of_ethernet.map(|(overhead, _)| overhead).or(overhead), missing }
 }
 
-/// Name of a device in the names of queues.
+/// Name of a device as an interface, and in the names of queues.
 pub(super) fn label(device: &str) -> String {
     let mut label = valid(device).unwrap_or_else(|| "device".to_owned());
     label.truncate(LONGEST);
