@@ -142,6 +142,29 @@ fn memory<T>(count: usize) -> Result<(MmapMut, NonNull<T>), MemoryError> {
     Ok((map, first))
 }
 
+/// Makes a list of `count` entries, all alike.
+///
+/// # Errors
+/// The system has not that much memory to give.
+pub fn list_of<T: Clone>(entry: T, count: usize) -> Result<Vec<T>, MemoryError> {
+    let mut list = room_for(count)?;
+    list.resize(count, entry);
+    Ok(list)
+}
+
+/// Makes an empty list with room for `count` entries.
+///
+/// # Errors
+/// The system has not that much memory to give.
+pub fn room_for<T>(count: usize) -> Result<Vec<T>, MemoryError> {
+    let mut list = Vec::new();
+    list.try_reserve_exact(count).map_err(|_| MemoryError {
+        bytes: count.saturating_mul(size_of::<T>()),
+        source: io::ErrorKind::OutOfMemory.into(),
+    })?;
+    Ok(list)
+}
+
 /// The system did not give the memory that a table needs.
 #[derive(Debug, thiserror::Error)]
 #[error("no memory for a table of {bytes} bytes")]
@@ -156,7 +179,7 @@ pub struct MemoryError {
 mod tests {
     use std::rc::Rc;
 
-    use super::Slab;
+    use super::{Slab, list_of, room_for};
 
     #[test]
     fn a_slab_is_zeroed_and_keeps_what_is_written() {
@@ -188,5 +211,8 @@ mod tests {
     fn more_than_any_machine_has_is_refused() {
         assert!(Slab::<u64>::new(usize::MAX / 8).is_err());
         assert!(Slab::<u64>::new(usize::MAX).is_err());
+        assert!(list_of(0_u64, usize::MAX / 8).is_err());
+        assert_eq!(room_for::<u64>(usize::MAX).unwrap_err().bytes, usize::MAX);
+        assert_eq!(list_of(7, 3).unwrap(), [7, 7, 7]);
     }
 }

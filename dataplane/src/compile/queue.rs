@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use policy::Policy;
 use policy::model::{Dropper, MeterScope, Overhead, Queue, RedThreshold, Scheduler};
-use wire::{Bytes, Nanos};
+use wire::{BitRate, Bytes, Nanos};
 
 use super::names::Names;
 use crate::tables::{
@@ -60,6 +60,8 @@ struct Open<'a> {
     overhead: Overhead,
     quantum: u64,
     within: u32,
+    /// Least rate of those above.
+    rate: Option<BitRate>,
 }
 
 fn tree(
@@ -101,14 +103,16 @@ fn tree(
         overhead: Overhead::ETHERNET,
         quantum: QUANTUM,
         within: NO_NODE,
+        rate: root.on.first().and_then(|port| policy.interface(port)?.rate),
     }];
-    while let Some(Open { queue, parent, priority, overhead, quantum, within }) = open.pop() {
+    while let Some(Open { queue, parent, priority, overhead, quantum, within, rate }) = open.pop() {
         let place = nodes.len() as u32;
         let inside = children.get(queue.name.as_str()).map_or(&[][..], Vec::as_slice);
         let overhead = queue.overhead.unwrap_or(overhead);
+        let rate = rate.into_iter().chain(queue.rate).min();
         let within = if queue.per == MeterScope::All { within } else { place };
         let kind = match queue.scheduler {
-            _ if inside.is_empty() => NodeKind::Leaf(leaf(queue, policy)),
+            _ if inside.is_empty() => NodeKind::Leaf(leaf(queue, policy, overhead, rate)),
             Some(Scheduler::Wfq) => NodeKind::Wfq,
             _ => NodeKind::Drr,
         };
@@ -148,7 +152,7 @@ fn tree(
             // `validate` has seen that there are as many.
             let priority =
                 if is_strict { rank.min(usize::from(Queue::PRIORITIES) - 1) as u8 } else { child.priority };
-            open.push(Open { queue: child, parent: place, priority, overhead, quantum: turn, within });
+            open.push(Open { queue: child, parent: place, priority, overhead, quantum: turn, within, rate });
         }
     }
     for place in (1..nodes.len()).rev() {
@@ -182,7 +186,16 @@ fn longest(policy: &Policy) -> Bytes {
     Bytes(mtus.max().unwrap_or(0))
 }
 
-fn leaf(queue: &Queue, policy: &Policy) -> LeafSettings {
+/// Rate of a leaf that nothing bounds, for RED alone: packets wait there only behind a device.
+const UNBOUNDED: BitRate = BitRate(1_000_000_000);
+
+/// Time of so many bytes.
+fn time_of(bytes: Bytes, rate: BitRate) -> Nanos {
+    let nanos = u128::from(bytes.0) * 8_000_000_000 / u128::from(rate.0.max(1));
+    Nanos(nanos.clamp(1, u64::MAX.into()) as u64)
+}
+
+fn leaf(queue: &Queue, policy: &Policy, overhead: Overhead, rate: Option<BitRate>) -> LeafSettings {
     let limit = queue.limit.unwrap_or(policy.limits.queue);
     // Half of the queue and a quarter, where the policy says nothing (Floyd and Jacobson: max at least twice min).
     let default = RedThreshold { min: limit / 4, max: (limit / 2).max(limit / 4 + 1), per_mille: 100 };
@@ -207,6 +220,7 @@ fn leaf(queue: &Queue, policy: &Policy) -> LeafSettings {
         limit_bytes: queue.limit_bytes.map_or(u64::MAX, |bytes| bytes.0),
         drop: queue.drop,
         red,
+        idle: time_of(Bytes(overhead.count(longest(policy).0)), rate.unwrap_or(UNBOUNDED)),
         target: queue.target.unwrap_or(target),
         interval: queue.interval.unwrap_or(Nanos::from_millis(100)),
         step: queue.step.unwrap_or(Nanos::from_millis(1)),

@@ -64,7 +64,10 @@ impl Aqm {
     ) -> Decision {
         match self {
             Aqm::Tail | Aqm::Codel(_) => Decision::Keep,
-            Aqm::Red(red) => red.arrives(&settings.red[colour as usize % 3], list.packets, now, random),
+            Aqm::Red(red) => {
+                let threshold = &settings.red[colour as usize % 3];
+                red.arrives(threshold, settings.idle, list.packets, now, random)
+            }
             Aqm::Pie(pie) => pie.arrives(settings, list, now, random),
         }
     }

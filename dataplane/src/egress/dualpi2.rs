@@ -12,6 +12,7 @@
 use wire::Nanos;
 
 use super::dropper::{Decision, Random, set_back};
+use super::kind::Kind;
 use super::packets::{List, Packets, Waiting};
 use crate::stage::header;
 use crate::tables::LeafSettings;
@@ -85,6 +86,7 @@ impl Dual {
     /// Takes the packet whose turn it is, with the decision on it (appendix A.2, figure 7).
     pub(super) fn pop(
         &mut self,
+        kind: &Kind,
         settings: &LeafSettings,
         now: Nanos,
         packets: &mut Packets,
@@ -110,7 +112,7 @@ impl Dual {
             Decision::Drop => false,
         };
         if compete && goes {
-            let length = i64::from(packet.length);
+            let length = i64::from(kind.counted(packet.length));
             let share = if is_low { CLASSIC_SHARE } else { CLASSIC_SHARE - WHOLE_SHARE };
             self.credit += length * share;
         }

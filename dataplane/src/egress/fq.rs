@@ -4,9 +4,11 @@
 //!
 //! A flow's queue is found by its hash, in sets of eight: as long as a set has room, no two flows, and no two hosts, share one.
 
+use lookup::memory::{MemoryError, list_of};
 use wire::Nanos;
 
 use super::dropper::{Aqm, Decision};
+use super::kind::Kind;
 use super::packets::{List, NONE, Packets, Waiting};
 use crate::stage::header;
 use crate::tables::{FqSettings, LeafSettings};
@@ -85,7 +87,10 @@ const AHEAD: i64 = 4;
 
 impl Fq {
     /// Creates empty queues.
-    pub(super) fn new(fq: &FqSettings, settings: &LeafSettings) -> Fq {
+    ///
+    /// # Errors
+    /// The system has not the memory for them.
+    pub(super) fn new(fq: &FqSettings, settings: &LeafSettings) -> Result<Fq, MemoryError> {
         let flow = Flow {
             list: List::EMPTY,
             tag: 0,
@@ -99,13 +104,13 @@ impl Fq {
         let host = Host { tag: 0, deficit: 0, flows: 0, old: Ring::EMPTY, next: NONE, is_listed: false };
         let count = fq.flows.max(1).next_power_of_two() as usize;
         let hosts = if fq.isolate == policy::model::Isolation::Flow { 1 } else { count };
-        Fq {
-            flows: vec![flow; count],
-            backlogs: vec![0; count],
-            hosts: vec![host; hosts],
+        Ok(Fq {
+            flows: list_of(flow, count)?,
+            backlogs: list_of(0, count)?,
+            hosts: list_of(host, hosts)?,
             new: Ring::EMPTY,
             turns: Ring::EMPTY,
-        }
+        })
     }
 
     /// Puts a packet into the queue of its flow.
@@ -145,10 +150,11 @@ impl Fq {
         self.flows.get_mut(place as usize).map(|flow| (&mut flow.aqm, &flow.list))
     }
 
-    /// Takes the packet whose turn it is, with the decision on it.
+    /// Takes the packet whose turn it is, with the decision on it. Turns count what the leaf counts with each packet, its overhead.
     pub(super) fn pop(
         &mut self,
         fq: &FqSettings,
+        kind: &Kind,
         settings: &LeafSettings,
         now: Nanos,
         packets: &mut Packets,
@@ -169,8 +175,9 @@ impl Fq {
                 Decision::Drop => false,
             };
             if goes {
-                flow.deficit -= i64::from(packet.length);
-                self.hosts[flow.host as usize].deficit -= i64::from(packet.length);
+                let counted = i64::from(kind.counted(packet.length));
+                flow.deficit -= counted;
+                self.hosts[flow.host as usize].deficit -= counted;
             }
             return Some((packet, decision));
         }

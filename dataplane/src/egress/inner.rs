@@ -1,11 +1,13 @@
 //! Queues inside a leaf: one for each flow, or the two of DualPI2. Leaves with neither have one list.
 
+use lookup::memory::MemoryError;
 use policy::model::{Colour, Dropper};
 use wire::Nanos;
 
 use super::dropper::{Decision, Random};
 use super::dualpi2::Dual;
 use super::fq::{FlowHash, Fq};
+use super::kind::Kind;
 use super::packets::{List, Packets, Waiting};
 use crate::tables::{FqSettings, LeafSettings};
 
@@ -20,12 +22,15 @@ pub(super) enum Inner {
 
 impl Inner {
     /// Creates the empty queues of a leaf; `None` if it is one queue.
-    pub(super) fn new(settings: &LeafSettings) -> Option<Inner> {
-        match (&settings.fq, settings.drop) {
+    ///
+    /// # Errors
+    /// The system has not the memory for them.
+    pub(super) fn new(settings: &LeafSettings) -> Result<Option<Inner>, MemoryError> {
+        Ok(match (&settings.fq, settings.drop) {
             (_, Dropper::DualPi2) => Some(Inner::Dual(Box::new(Dual::new(settings)))),
-            (Some(fq), _) => Some(Inner::Flows(Box::new(Fq::new(fq, settings)), *fq)),
+            (Some(fq), _) => Some(Inner::Flows(Box::new(Fq::new(fq, settings)?), *fq)),
             (None, _) => None,
-        }
+        })
     }
 
     /// Decides on a packet that comes.
@@ -65,14 +70,15 @@ impl Inner {
     /// Takes the packet whose turn it is, with the decision on it.
     pub(super) fn pop(
         &mut self,
+        kind: &Kind,
         settings: &LeafSettings,
         now: Nanos,
         packets: &mut Packets,
         random: &mut Random,
     ) -> Option<(Waiting, Decision)> {
         match self {
-            Inner::Flows(flows, fq) => flows.pop(fq, settings, now, packets),
-            Inner::Dual(dual) => dual.pop(settings, now, packets, random),
+            Inner::Flows(flows, fq) => flows.pop(fq, kind, settings, now, packets),
+            Inner::Dual(dual) => dual.pop(kind, settings, now, packets, random),
         }
     }
 

@@ -121,6 +121,28 @@ impl Kind {
         }
     }
 
+    /// A kind of nodes that count an overhead, and have nothing else.
+    #[cfg(test)]
+    pub(super) fn counting(overhead: Overhead) -> Kind {
+        let node = QueueNode {
+            name: String::new(),
+            parent: NO_NODE,
+            size: 1,
+            per: policy::model::MeterScope::All,
+            instances: 1,
+            within: NO_NODE,
+            kind: NodeKind::Drr,
+            priority: 0,
+            weight: 1,
+            quantum: 1,
+            guarantee: None,
+            rate: None,
+            burst: None,
+            overhead,
+        };
+        Kind::new(&node, NONE, Above::Nothing)
+    }
+
     /// Bytes that are counted for an IP packet of that length: [`Overhead::count`].
     #[inline(always)]
     pub(super) fn counted(&self, length: u32) -> u32 {
@@ -156,7 +178,6 @@ impl Work {
 
 #[cfg(test)]
 mod tests {
-    use policy::model::MeterScope;
     use proptest::prelude::*;
     use wire::Bytes;
 
@@ -169,23 +190,7 @@ mod tests {
             let overheads: [fn(Bytes) -> Overhead; 4] =
                 [Overhead::Fixed, Overhead::Ethernet, Overhead::Atm, Overhead::Ptm];
             let overhead = overheads[kind](Bytes(bytes));
-            let node = QueueNode {
-                name: String::new(),
-                parent: NO_NODE,
-                size: 1,
-                per: MeterScope::All,
-                instances: 1,
-                within: NO_NODE,
-                kind: NodeKind::Drr,
-                priority: 0,
-                weight: 1,
-                quantum: 1,
-                guarantee: None,
-                rate: None,
-                burst: None,
-                overhead,
-            };
-            let compiled = Kind::new(&node, NONE, Above::Nothing);
+            let compiled = Kind::counting(overhead);
             prop_assert_eq!(u64::from(compiled.counted(length)), overhead.count(length.into()));
         }
     }

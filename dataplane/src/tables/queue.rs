@@ -99,6 +99,8 @@ pub struct LeafSettings {
     pub drop: Dropper,
     /// Thresholds of RED, by drop precedence.
     pub red: [RedThreshold; 3],
+    /// Time of a full packet at the rate of the leaf, by which RED's average falls while it is empty.
+    pub idle: Nanos,
     /// Target of CoDel, PIE or DualPI2.
     pub target: Nanos,
     /// Interval of CoDel; longest round trip of DualPI2.

@@ -220,6 +220,9 @@ impl Queue {
     /// Most nodes of all trees together, instances counted.
     pub const MOST_NODES: u64 = 1 << 22;
 
+    /// Most queues for flows of all trees together, instances counted: some 1.9 GB.
+    pub const MOST_FLOW_QUEUES: u64 = 1 << 24;
+
     /// Most nodes from the root to a leaf.
     pub const MOST_LEVELS: usize = 8;
 

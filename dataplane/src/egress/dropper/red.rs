@@ -23,23 +23,21 @@ pub(in crate::egress) struct Red {
 /// Weight of a packet in the average, as a power of two: 1/512 (section 7 of the paper: 0.002).
 const WEIGHT: u32 = 9;
 
-/// Time of a packet by which an idle queue's average falls: that of a full frame at 10 Mbit/s.
-pub(super) const IDLE: u64 = 1_230_000;
-
 const ONE: u64 = 1 << 16;
 
 impl Red {
-    /// Decides on a packet that comes to a queue of `packets`.
+    /// Decides on a packet that comes to a queue of `packets`; `idle` is the time of a packet by which an idle queue's average falls.
     pub(super) fn arrives(
         &mut self,
         threshold: &RedThreshold,
+        idle: Nanos,
         packets: u32,
         now: Nanos,
         random: &mut Random,
     ) -> Decision {
         match self.idle_since.take().filter(|_| packets == 0) {
             // As if so many small packets had come to an empty queue.
-            Some(idle) => self.average = decayed(self.average, now.since(idle).0 / IDLE),
+            Some(since) => self.average = decayed(self.average, now.since(since).0 / idle.0.max(1)),
             None => {
                 let current = u64::from(packets) * ONE;
                 self.average = self.average - (self.average >> WEIGHT) + (current >> WEIGHT);

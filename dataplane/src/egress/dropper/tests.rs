@@ -6,11 +6,14 @@ use policy::model::{Dropper, RedThreshold};
 use proptest::prelude::*;
 use wire::{Bytes, Nanos};
 
-use super::{Aqm, Codel, Decision, Pie, Random, Red, red};
+use super::{Aqm, Codel, Decision, Pie, Random, Red};
 use crate::egress::packets::List;
 use crate::tables::LeafSettings;
 
 const MTU: u64 = 1_500;
+
+/// Time of a full packet.
+const IDLE: u64 = 1_230_000;
 
 fn settings(drop: Dropper) -> LeafSettings {
     LeafSettings {
@@ -19,6 +22,7 @@ fn settings(drop: Dropper) -> LeafSettings {
         limit_bytes: u64::MAX,
         drop,
         red: [RedThreshold { min: 5, max: 15, per_mille: 100 }; 3],
+        idle: Nanos(IDLE),
         target: if drop == Dropper::Pie { Nanos::from_millis(15) } else { Nanos::from_millis(5) },
         interval: Nanos::from_millis(100),
         step: Nanos::from_millis(1),
@@ -245,7 +249,7 @@ impl RedOracle {
     fn average(&mut self, now: u64, q: usize) {
         const WQ: f64 = 1.0 / 512.0;
         match self.q_time.take().filter(|_| q == 0) {
-            Some(since) => self.avg *= (1.0 - WQ).powf(((now - since) / red::IDLE) as f64),
+            Some(since) => self.avg *= (1.0 - WQ).powf(((now - since) / IDLE) as f64),
             None => self.avg += WQ * (q as f64 - self.avg),
         }
     }
@@ -336,7 +340,7 @@ proptest! {
         play(&packets, &mut (oracle, Red::default()), |(oracle, red), packet, queue| {
             oracle.average(packet.at, queue.len());
             let before = random;
-            let decision = red.arrives(&threshold, queue.len() as u32, Nanos(packet.at), &mut random);
+            let decision = red.arrives(&threshold, Nanos(IDLE), queue.len() as u32, Nanos(packet.at), &mut random);
             let found = red.average as f64 / 65_536.0;
             // A step loses a unit of the fraction or two. Which side of a threshold they leave it on is for them to say.
             if (found - oracle.avg).abs() > 4.0 / 65_536.0 {
@@ -375,7 +379,7 @@ fn red_spreads_its_drops() {
     let signals: Vec<usize> = (0..200_000)
         .filter(|_| {
             red.average = 20 << 16;
-            red.arrives(&threshold, 20, Nanos(0), &mut random) == Decision::Signal
+            red.arrives(&threshold, Nanos(IDLE), 20, Nanos(0), &mut random) == Decision::Signal
         })
         .collect();
     // One in twenty by itself.

@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 
-use policy::model::{Dropper, RedThreshold};
+use policy::model::{Dropper, Overhead, RedThreshold};
 use proptest::prelude::*;
 use wire::{Bytes, Family, Nanos, Pool, build};
 
 use super::super::dropper::{Decision, Random};
+use super::super::kind::Kind;
 use super::super::packets::{Packets, Waiting};
 use super::{Controller, Dual, WHOLE};
 use crate::tables::LeafSettings;
@@ -18,6 +19,7 @@ fn settings(coupling: u32) -> LeafSettings {
         limit_bytes: u64::MAX,
         drop: Dropper::DualPi2,
         red: [RedThreshold { min: 1, max: 2, per_mille: 1 }; 3],
+        idle: Nanos(1),
         target: Nanos::from_millis(15),
         interval: Nanos::from_millis(100),
         step: Nanos::from_millis(1),
@@ -134,6 +136,7 @@ struct Scene {
     dual: Dual,
     oracle: Oracle,
     settings: LeafSettings,
+    kind: Kind,
     packets: Packets,
     pool: Pool,
     random: Random,
@@ -149,6 +152,7 @@ impl Scene {
             dual: Dual::new(&settings),
             oracle: Oracle::new(coupling),
             settings,
+            kind: Kind::counting(Overhead::Fixed(Bytes(0))),
             packets: Packets::new(20_000).unwrap(),
             pool: Pool::new(20_000, 2_048).unwrap(),
             random: Random(seed),
@@ -172,7 +176,8 @@ impl Scene {
         let sent = self.oracle.sent;
         let due = self.oracle.dequeue(now);
         let before = self.random;
-        let found = self.dual.pop(&self.settings, Nanos(now), &mut self.packets, &mut self.random);
+        let found =
+            self.dual.pop(&self.kind, &self.settings, Nanos(now), &mut self.packets, &mut self.random);
         prop_assert_eq!(due.is_some(), found.is_some());
         let (Some((due, odds)), Some((packet, decision))) = (due, found) else { return Ok(None) };
         prop_assert_eq!(due.number, packet.frame.meta.number);

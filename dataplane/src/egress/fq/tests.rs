@@ -1,10 +1,13 @@
 //! Fair queueing by flow and by host: shares, whatever the numbers of flows, and the place of thin flows.
 
-use policy::model::{Dropper, Isolation, RedThreshold};
+use std::collections::HashSet;
+
+use policy::model::{Dropper, Isolation, Overhead, RedThreshold};
 use proptest::prelude::*;
 use wire::{Bytes, Nanos, Pool};
 
 use super::super::dropper::{Decision, Random};
+use super::super::kind::Kind;
 use super::super::packets::{Packets, Waiting};
 use super::{AHEAD, FlowHash, Fq, WAYS};
 use crate::tables::{FqSettings, LeafSettings};
@@ -16,6 +19,7 @@ const LONGEST: u32 = 1_500;
 struct Leaf {
     fq: Fq,
     settings: FqSettings,
+    kind: Kind,
     leaf: LeafSettings,
     packets: Packets,
     pool: Pool,
@@ -31,6 +35,7 @@ impl Leaf {
             limit_bytes: u64::MAX,
             drop: Dropper::Tail,
             red: [RedThreshold { min: 1, max: 2, per_mille: 1 }; 3],
+            idle: Nanos(1),
             target: Nanos(1),
             interval: Nanos(1),
             step: Nanos(1),
@@ -40,7 +45,8 @@ impl Leaf {
         };
         let room = 2 * hashes.len() as u32 + 2;
         let (packets, pool) = (Packets::new(room).unwrap(), Pool::new(room, 2_048).unwrap());
-        Leaf { fq: Fq::new(&settings, &leaf), settings, leaf, packets, pool, hashes }
+        let kind = Kind::counting(Overhead::Fixed(Bytes(0)));
+        Leaf { fq: Fq::new(&settings, &leaf).unwrap(), settings, kind, leaf, packets, pool, hashes }
     }
 
     fn push(&mut self, flow: usize, length: u32) {
@@ -52,7 +58,8 @@ impl Leaf {
 
     /// Flow and length of the next packet.
     fn pop(&mut self) -> Option<(usize, u32)> {
-        let (packet, decision) = self.fq.pop(&self.settings, &self.leaf, Nanos(0), &mut self.packets)?;
+        let (packet, decision) =
+            self.fq.pop(&self.settings, &self.kind, &self.leaf, Nanos(0), &mut self.packets)?;
         assert_eq!(decision, Decision::Keep);
         let flow = packet.frame.meta.number as usize;
         self.pool.put(packet.frame);
@@ -60,19 +67,20 @@ impl Leaf {
     }
 }
 
-/// Hashes of flows of hosts, each of so many, and the host of each. No more flows are of one set of `queues` than it has room for: those
-/// would share one.
+/// Hashes of flows of hosts, each of so many, and the host of each. No two flows have the same, and no more are of one set of `queues` than
+/// it has room for: those would share one.
 fn hashes(counts: &[usize], queues: usize, seed: u64) -> (Vec<FlowHash>, Vec<usize>) {
     let mut random = Random(seed);
     let mut all = (Vec::new(), Vec::new());
     let mut taken = vec![0; queues / WAYS];
+    let mut known = HashSet::new();
     for (number, count) in counts.iter().enumerate() {
         let host = random.next() as u32;
         for _ in 0..*count {
             let flow = loop {
                 let flow = random.next() as u32;
                 let set = flow as usize % queues / WAYS;
-                if taken[set] < WAYS {
+                if taken[set] < WAYS && known.insert(flow) {
                     taken[set] += 1;
                     break flow;
                 }
@@ -132,6 +140,25 @@ proptest! {
         }
         let spread = sums.iter().max().unwrap() - sums.iter().min().unwrap();
         prop_assert!(spread <= 2 * i64::from(QUANTUM + LONGEST), "{sums:?}");
+    }
+
+    /// Shares are of bytes as the leaf counts them: a flow of short packets gets fewer of its own than one of long ones.
+    #[test]
+    fn flows_share_what_their_overhead_makes_of_them(kind in 0_usize..3, short in 20_u32..200, seed: u64) {
+        let overhead = [Overhead::ETHERNET, Overhead::Atm(Bytes(44)), Overhead::Fixed(Bytes(100))][kind];
+        let (all, _) = hashes(&[1, 1], 64, seed);
+        let mut leaf = Leaf::new(Isolation::Source, 64, all);
+        leaf.kind = Kind::counting(overhead);
+        let lengths = [short, LONGEST];
+        let mut counted = [0_u64; 2];
+        (0..2).for_each(|flow| leaf.push(flow, lengths[flow]));
+        for _ in 0..10_000 {
+            let (flow, length) = leaf.pop().unwrap();
+            counted[flow] += overhead.count(length.into());
+            leaf.push(flow, lengths[flow]);
+        }
+        let turn = 2 * (u64::from(QUANTUM) + overhead.count(LONGEST.into()));
+        prop_assert!(counted[0].abs_diff(counted[1]) <= turn, "{counted:?}");
     }
 
     /// Packets of a flow keep their order, and all come out.

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use lookup::memory::{MemoryError, Slab};
+use lookup::memory::{MemoryError, Slab, room_for};
 use policy::model::MeterScope;
 use wire::{Bytes, Frame, Nanos};
 
@@ -80,13 +80,15 @@ impl Tree {
     }
 
     fn build(&mut self) -> Result<(), MemoryError> {
-        let mut nodes = Vec::new();
         let settings = Arc::clone(&self.settings);
+        let scoped = (0..).zip(&settings.nodes).filter(|(kind, node)| node.within == *kind);
+        let instances = scoped.map(|(_, node)| (node.instances.max(1) as usize + 1) * node.size as usize);
+        let mut nodes = room_for(settings.nodes.len() + instances.sum::<usize>())?;
         let mut base = settings.nodes.len() as u32;
         for (kind, node) in (0..).zip(&settings.nodes) {
             let parent = if node.within == NO_NODE || node.within == kind { node.parent } else { NONE };
             let has_one = node.within == NO_NODE;
-            self.add(&mut nodes, kind, if parent == NO_NODE { NONE } else { parent }, has_one);
+            self.add(&mut nodes, kind, if parent == NO_NODE { NONE } else { parent }, has_one)?;
         }
         for (kind, node) in (0..).zip(&settings.nodes).filter(|(kind, node)| node.within == *kind) {
             let mut instances = Instances::new(node.per, kind, base, node.size, node.instances);
@@ -97,7 +99,7 @@ impl Tree {
                     (kind..).zip(settings.nodes.iter().skip(kind as usize).take(node.size as usize))
                 {
                     let parent = if place == kind { inner.parent } else { first + (inner.parent - kind) };
-                    self.add(&mut nodes, place, parent, true);
+                    self.add(&mut nodes, place, parent, true)?;
                 }
             }
             instances.note_rings(rings, (self.rings.len() as u32 - rings) / (node.instances.max(1) + 1));
@@ -113,7 +115,13 @@ impl Tree {
     }
 
     /// Adds a node; one without use, of which there are instances elsewhere, has nothing inside.
-    fn add(&mut self, nodes: &mut Vec<Node>, kind: u32, parent: u32, is_used: bool) {
+    fn add(
+        &mut self,
+        nodes: &mut Vec<Node>,
+        kind: u32,
+        parent: u32,
+        is_used: bool,
+    ) -> Result<(), MemoryError> {
         let place = nodes.len() as u32;
         let paces = &self.paces[kind as usize];
         let has_shaper = is_used && (paces.ceiling.is_some() || paces.guarantee.is_some());
@@ -125,7 +133,7 @@ impl Tree {
             _ if !is_used => NONE,
             NodeKind::Drr => push(&mut self.rings, Rings::EMPTY),
             NodeKind::Wfq => push(&mut self.tagged, Tagged::default()),
-            NodeKind::Leaf(leaf) => match Inner::new(leaf) {
+            NodeKind::Leaf(leaf) => match Inner::new(leaf)? {
                 Some(inner) => push(&mut self.inners, inner),
                 None => push(&mut self.aqms, Aqm::new(leaf)),
             },
@@ -133,6 +141,7 @@ impl Tree {
         let Kind { work, above, .. } = self.kinds[kind as usize];
         let account = Account::of(shaper, above);
         nodes.push(Node { work, account, ..Node::new(parent, kind, inside, shaper) });
+        Ok(())
     }
 
     /// Makes room for the children of nodes that have them in heaps.

@@ -112,11 +112,12 @@ impl Tree {
         tally.read(Region::Queue, self.tallied_node(place), 32);
         tally.write(Region::Queue, self.tallied_node(place), 32);
         let now = self.now;
-        let Tree { settings, nodes, inners, aqms, packets, counts, random, .. } = self;
+        let Tree { settings, kinds, nodes, inners, aqms, packets, counts, random, .. } = self;
         let node = &mut nodes[place as usize];
         let NodeKind::Leaf(leaf) = &settings.nodes[node.kind as usize].kind else { return None };
         let popped = if work == Work::Divided {
-            let popped = inners[node.inside as usize].pop(leaf, now, packets, random);
+            let popped =
+                inners[node.inside as usize].pop(&kinds[node.kind as usize], leaf, now, packets, random);
             if let Some((packet, _)) = &popped {
                 node.list.packets -= 1;
                 node.list.bytes -= u64::from(packet.length);

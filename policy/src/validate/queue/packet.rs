@@ -8,7 +8,7 @@ use wire::Dscp;
 use super::{Node, Trees};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::lines::Item;
-use crate::model::{MeterScope, Queue};
+use crate::model::{MeterScope, Queue, Scheduler};
 use crate::validate::{In, Validator};
 use crate::word::dscp_name;
 
@@ -113,6 +113,7 @@ impl Validator<'_> {
         // Of each node, the node at or above it with instances.
         let mut scoped: Vec<Option<usize>> = vec![None; trees.nodes.len()];
         let mut counts: HashMap<usize, u64> = HashMap::new();
+        let (mut flows, mut most_flows) = (0_u64, (0, 0));
         for index in trees.order.iter().copied() {
             let node = &trees.nodes[index];
             let outer = node.parent.and_then(|parent| scoped[parent]);
@@ -132,6 +133,13 @@ impl Validator<'_> {
             let instances = scoped[index].map_or(1, |scoped| trees.nodes[scoped].queue.instances.into());
             let root = &trees.nodes[node.root].queue;
             let interfaces = (root.on.len() + root.from.len()) as u64;
+            if node.is_leaf() && node.queue.scheduler == Some(Scheduler::Fq) {
+                let own = interfaces.saturating_mul(instances).saturating_mul(node.queue.flows.into());
+                flows = flows.saturating_add(own);
+                if own > most_flows.0 {
+                    most_flows = (own, index);
+                }
+            }
             let count = counts.entry(scoped[index].unwrap_or(node.root)).or_default();
             *count = count.saturating_add(interfaces.saturating_mul(instances));
         }
@@ -142,6 +150,19 @@ impl Validator<'_> {
             let message = format!("{total} queues, instances counted, are more than {}", Queue::MOST_NODES);
             let item = trees.nodes[*index].item;
             self.wrong(Code::TooMany, item, "instances", message, "write fewer `instances`");
+        } else if flows > Queue::MOST_FLOW_QUEUES {
+            let message = format!(
+                "{flows} queues for flows, instances counted, are more than {}",
+                Queue::MOST_FLOW_QUEUES
+            );
+            let item = trees.nodes[most_flows.1].item;
+            self.wrong(
+                Code::TooMany,
+                item,
+                "scheduler",
+                message,
+                "write fewer `flows`, or fewer `instances`",
+            );
         }
     }
 }

@@ -73,6 +73,8 @@ fn numbers_out_of_range_are_refused_with_a_hint() {
         "per = \"source\"\ninstances = 0",
         "per = \"source\"\ninstances = 1048577",
         "scheduler = \"fq\"\nflows = 3",
+        "per = \"source\"\ninstances = 16385\nscheduler = \"fq\"",
+        "per = \"source\"\ninstances = 257\nscheduler = \"fq\"\nflows = 65536",
         "scheduler = \"fq\"\nquantum = 63",
         "drop = \"red\"\nred = \"20-20 10%\"",
         "drop = \"red\"\nred = \"20-60 0%\"",
@@ -100,6 +102,7 @@ fn numbers_out_of_range_are_refused_with_a_hint() {
         "burst = 1538\nrate = \"1 Mbit/s\"",
         "weight = 65535\npriority = 7\nlimit = 1048576",
         "per = \"source\"\ninstances = 1048576",
+        "per = \"source\"\ninstances = 16384\nscheduler = \"fq\"",
         "drop = \"dualpi2\"\nstep = \"1ns\"\ncoupling = 16\ntarget = \"10s\"\ninterval = \"1ns\"",
         "phb = [\"be\", \"le\", \"af11\", \"af43\", \"cs0\", \"cs7\"]",
     ] {
