@@ -301,6 +301,8 @@ fn icmp(
     let checksum = sum.and(message).checksum();
     message[2..4].copy_from_slice(&checksum.to_be_bytes());
     note(frame, header_len);
+    // What a tunnel's selectors ask of: the message, not the packet that it quotes.
+    (frame.meta.protocol, frame.meta.part) = (protocol.0, Part::Whole);
     Some(())
 }
 
