@@ -221,6 +221,11 @@ impl Summary {
             let parts = count(counters.parts_sent, "further fragment", "further fragments");
             self.notes.push(format!("packets too large for their way out were cut: {parts} sent"));
         }
+        if counters.parts_lost > 0 {
+            let parts = count(counters.parts_lost, "further fragment was", "further fragments were");
+            self.notes
+                .push(format!("{parts} dropped, for want of room in a queue: no packet is counted for them"));
+        }
         if self.flows.evicted > 0 {
             let flows = count(self.flows.evicted, "flow", "flows");
             self.notes.push(format!("the flow table was full: {flows} ended early to make room"));

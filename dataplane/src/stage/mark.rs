@@ -48,8 +48,8 @@ impl Stage for Mark {
         }
         // What has met congestion before stays marked.
         if congestion == Congestion::Experienced && frame.meta.ds_field & 3 != 3 && mark_congestion(frame) {
+            // The field of the metadata stays that which the packet came with: reports and DualPI2 tell what was marked here by it.
             tell_write(cx);
-            frame.meta.ds_field |= 3;
         }
         Step::Next
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use dataplane::egress::{LeafCounts, TreeSide};
-use dataplane::tables::{NO_NODE, QueueTree, QueueTrees};
+use dataplane::tables::{NO_NODE, QueueNode, QueueTree, QueueTrees};
 use policy::model::{MeterScope, TreeWorkers};
 use serde::{Deserialize, Serialize};
 use wire::PortId;
@@ -171,11 +171,15 @@ impl Overview {
             let mut classes = self.classes_by_leaf(&tree.settings);
             for (place, name, counts) in tree.placed_leaves() {
                 let name = name.into_owned();
+                // Subscribers are of nodes with instances, and of what is in those.
+                let is_within = |node: &QueueNode| node.within != NO_NODE;
+                let of = tree.settings.nodes.get(place.leaf as usize).filter(|node| is_within(node));
+                let subscribers = of.map_or(0, |_| tree.subscribers);
                 let known = places.get(&(tree.side, name.clone())).copied();
                 match known.and_then(|place| sums.get_mut(place)) {
                     Some(sum) => {
                         sum.counts.add(counts);
-                        sum.subscribers += tree.subscribers;
+                        sum.subscribers += subscribers;
                     }
                     None => {
                         places.insert((tree.side, name.clone()), sums.len());
@@ -184,7 +188,7 @@ impl Overview {
                             name,
                             classes: classes.remove(&place.leaf).unwrap_or_default(),
                             counts: counts.clone(),
-                            subscribers: tree.subscribers,
+                            subscribers,
                         });
                     }
                 }

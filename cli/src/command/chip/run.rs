@@ -97,8 +97,8 @@ A chip and a mapping of one's own:
 Engines have done their work once a frame is queued before its port, and it counts as delivered. What a `rate` or the queues of a
 policy delay after that, or drop, is in no latency, but in `fates` and in the captures of --out.
 
---out DIR is written as by `replay`; where nothing is lost, it is the same. What is lost is in DIR/dropped.pcapng with
-the comment `lost: overload`.",
+--out DIR is written as by `replay`; where nothing is lost, what leaves is the same. What is lost is in DIR/dropped.pcapng with
+the comment `lost: overload`; there the order of queues' drops may be another, and captures of what tunnels carry stay empty.",
     );
     text
 }
