@@ -66,6 +66,11 @@ pub struct ClassEntry {
 }
 
 impl Classes {
+    /// Bytes of the searches in the rules' memory of a network processor.
+    pub fn region_bytes(&self) -> u64 {
+        self.searches.iter().map(|of| of.search.classifier.region_bytes()).sum()
+    }
+
     /// True if there are none.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
