@@ -19,6 +19,7 @@ pub const CHIPS: &[Shipped] = &[
 
 /// The mappings. One more is a file in `chips/mappings/` and a line here.
 pub const MAPPINGS: &[Shipped] = &[
+    Shipped { name: "ixp1200-diffserv", text: include_str!("../../chips/mappings/ixp1200-diffserv.toml") },
     Shipped { name: "ixp1200-pool", text: include_str!("../../chips/mappings/ixp1200-pool.toml") },
     Shipped { name: "ixp1200-split", text: include_str!("../../chips/mappings/ixp1200-split.toml") },
     Shipped { name: "ixp1200-tunnel", text: include_str!("../../chips/mappings/ixp1200-tunnel.toml") },

@@ -15,7 +15,7 @@ use crate::description::{Chip, UnitWork};
 use crate::kernel::Ticks;
 use crate::load::{Arrival, Job, Load};
 use crate::machine::{Deadlock, Ideal, Machine, MachineError};
-use crate::mapping::{Mapping, Place, Placement, Pool, PoolPlace, Task, Work};
+use crate::mapping::{Mapping, Place, Placement, Pool, PoolPlace, ServedPorts, Task, Work};
 use crate::report::{EngineReport, MemoryReport, Report, Share};
 use crate::trace::{Act, Recorder};
 
@@ -231,7 +231,12 @@ impl CipherRun<'_> {
                     numbers: (0..self.engines).collect(),
                     threads: self.threads,
                 },
-                tasks: vec![Task { work: Work::Stages(0..1), from: None, to: Vec::new() }],
+                tasks: vec![Task {
+                    work: Work::Stages(0..1),
+                    from: None,
+                    to: Vec::new(),
+                    ports: ServedPorts::default(),
+                }],
             }],
             rings: Vec::new(),
             placements,

@@ -32,6 +32,8 @@ pub enum Code {
     UnknownMemory,
     /// No such ring, or kind of ring.
     UnknownRing,
+    /// No such kind of ports.
+    UnknownPort,
     /// No such stage.
     UnknownStage,
     /// No such region.
@@ -55,6 +57,8 @@ pub enum Code {
     RepeatedStage,
     /// No task receives, or no task transmits.
     NoEnd,
+    /// Ports that no thread receives from.
+    UnservedPort,
     /// New and known frames take different exits before the stage that tells them apart.
     EarlyParting,
     /// A ring that no task puts frames into.
@@ -92,6 +96,7 @@ impl Code {
         (Code::UnknownEngine, "unknown-engine", Severity::Error),
         (Code::UnknownMemory, "unknown-memory", Severity::Error),
         (Code::UnknownRing, "unknown-ring", Severity::Error),
+        (Code::UnknownPort, "unknown-port", Severity::Error),
         (Code::UnknownStage, "unknown-stage", Severity::Error),
         (Code::UnknownRegion, "unknown-region", Severity::Error),
         (Code::UnknownClassifier, "unknown-classifier", Severity::Error),
@@ -103,6 +108,7 @@ impl Code {
         (Code::SkippedStage, "skipped-stage", Severity::Error),
         (Code::RepeatedStage, "repeated-stage", Severity::Error),
         (Code::NoEnd, "no-end", Severity::Error),
+        (Code::UnservedPort, "unserved-port", Severity::Error),
         (Code::EarlyParting, "early-parting", Severity::Error),
         (Code::NoProducer, "no-producer", Severity::Error),
         (Code::NoConsumer, "no-consumer", Severity::Error),

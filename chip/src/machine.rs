@@ -126,6 +126,8 @@ struct Cluster {
 struct Thread {
     engine: usize,
     pool: usize,
+    /// Place among the threads of its pool.
+    place: usize,
     task: usize,
     /// Frame that it works on, and the element, where it receives or transmits.
     element: Element,
@@ -238,7 +240,7 @@ impl<'a> Machine<'a> {
         for (number, task) in mapping.pools[pool].tasks.iter().enumerate().rev() {
             let whole = |job| Element { job, ..Element::default() };
             let element = match (&task.work, task.from) {
-                (Work::Receive, _) => self.received.pop_front(),
+                (Work::Receive(_), _) => self.take_received(thread, task),
                 (Work::Transmit, Some(ring)) => {
                     self.take_element(pool).or_else(|| self.take_from(ring).map(|job| self.depart(job)))
                 }
@@ -280,18 +282,27 @@ impl<'a> Machine<'a> {
             if self.received.is_empty() {
                 return;
             }
-            if of.tasks.iter().any(|task| task.work == Work::Receive) {
-                self.feed(pool, load);
+            let receives = |thread: &usize| {
+                let tasks = of.tasks.iter().filter(|task| task.receives());
+                tasks.into_iter().any(|task| self.has_received(*thread, task).is_some())
+            };
+            if let Some(place) = self.pools[pool].hungry.iter().position(receives) {
+                let thread = self.pools[pool].hungry.remove(place);
+                self.employ(thread, load);
             }
         }
     }
 
     /// Wakes a thread of the pool that has nothing to do.
     fn feed(&mut self, pool: usize, load: &mut dyn Load) {
-        if let Some(thread) = self.pools[pool].hungry.pop_front() {
-            if self.take_work(thread, load) {
-                self.ready(thread);
-            }
+        let thread = self.pools[pool].hungry.pop_front();
+        self.employ(thread, load);
+    }
+
+    /// Gives a thread something to do, if there is any.
+    fn employ(&mut self, thread: Option<usize>, load: &mut dyn Load) {
+        if let Some(thread) = thread.filter(|thread| self.take_work(*thread, load)) {
+            self.ready(thread);
         }
     }
 
@@ -309,32 +320,18 @@ impl<'a> Machine<'a> {
     /// Writes the thread's script for that frame, or element of one.
     fn begin(&mut self, thread: usize, number: usize, task: &Task, element: Element) {
         self.tell(|watch, now| watch.begins(now, thread, number, element.job));
-        let Machine { threads, engines, views, jobs, rings, receive, transmit, chip, .. } = self;
-        let thread = &mut threads[thread];
-        let engine = &mut engines[thread.engine];
-        let job = &jobs[element.job as usize];
-        thread.script.clear();
-        (thread.next, thread.task, thread.element) = (0, number, element);
-        thread.tickets.clear();
-        engine.remembered.begin_script();
-        let unit = program::unit_of(&self.mapping.pools[thread.pool], chip);
-        let mut writer = Writer {
-            moves: &mut thread.script,
-            view: &views[engine.view],
-            remembered: &mut engine.remembered,
-            slot: element.job,
-            holds: match task.work {
-                Work::Stages(_) if task.from.is_some() => Holds::Packet,
-                _ => Holds::Nothing,
-            },
-        };
-        let unit = unit.map(|unit| &self.units[unit]);
-        let ring = |ring: usize| (ring as u16, &rings[ring]);
-        let from = task.from.map(ring);
-        let out = exit(task, job.standing).filter(|_| goes_on(task, job)).map(ring);
+        let of = &mut self.threads[thread];
+        of.script.clear();
+        (of.next, of.task, of.element) = (0, number, element);
+        of.tickets.clear();
+        let is_part = matches!(task.work, Work::Receive(_) | Work::Transmit);
+        let holds = if is_part || task.from.is_none() { Holds::Nothing } else { Holds::Packet };
+        let (mut writer, rings, unit, ends) = self.writer(thread, holds);
+        let job = ends.job;
+        let from = task.from.map(|ring| (ring as u16, &rings[ring]));
         match &task.work {
-            Work::Receive => {
-                let part = Part::of(element, job.bytes, receive);
+            Work::Receive(_) => {
+                let part = Part::of(element, job.bytes, ends.receive);
                 match unit {
                     Some(unit) => writer.receive_in_unit(unit, part),
                     None => writer.receive(part),
@@ -342,28 +339,58 @@ impl<'a> Machine<'a> {
             }
             Work::Transmit => {
                 let bytes = job.outputs.get(element.output as usize).map_or(0, |output| output.bytes);
-                let part = Part::of(element, bytes, transmit);
+                let part = Part::of(element, bytes, ends.transmit);
                 let from = from.filter(|_| part.is_first && element.output == 0);
                 match unit {
                     Some(unit) => writer.transmit_in_unit(unit, part),
                     None => writer.transmit(from, part),
                 }
-                return;
             }
-            Work::Stages(stages) => match unit {
-                Some(unit) => writer.in_unit(unit, job.bytes),
-                None => {
-                    from.into_iter().for_each(|(number, ring)| writer.take(number, ring));
-                    writer.acts(job.acts_of(stages));
+            Work::Stages(stages) => {
+                match unit {
+                    Some(unit) => writer.in_unit(unit, job.bytes),
+                    None => {
+                        from.into_iter().for_each(|(number, ring)| writer.take(number, ring));
+                        writer.acts(job.acts_of(stages));
+                    }
                 }
-            },
+                leave(&mut writer, task, job, rings, unit.is_some());
+            }
         }
-        match out {
-            Some((number, _)) if unit.is_some() => writer.moves.push(Move::Put(number)),
-            Some((number, ring)) => writer.pass(number, ring),
-            None if unit.is_some() || task.from.is_none() => writer.moves.push(Move::End),
-            None => writer.drop(),
+    }
+
+    /// Goes on with a frame whose last element the thread has received.
+    fn go_on(&mut self, thread: usize) {
+        let mapping = self.mapping;
+        let Thread { pool, task, .. } = self.threads[thread];
+        let Some(task) = mapping.pools[pool].tasks.get(task) else { return };
+        let (mut writer, rings, unit, ends) = self.writer(thread, Holds::Packet);
+        let stages = task.stages();
+        if unit.is_none() && !stages.is_empty() {
+            if ends.receive.elements(ends.job.bytes) == 1 {
+                writer.hold_header();
+            }
+            writer.acts(ends.job.acts_of(&stages));
         }
+        leave(&mut writer, task, ends.job, rings, unit.is_some());
+    }
+
+    /// A writer at the end of the thread's script, and what it looks at.
+    fn writer(&mut self, thread: usize, holds: Holds) -> (Writer<'_>, &[Ring], Option<&Unit>, Ends<'_>) {
+        let Machine { threads, engines, views, jobs, rings, receive, transmit, chip, .. } = self;
+        let unit = program::unit_of(&self.mapping.pools[threads[thread].pool], chip);
+        let thread = &mut threads[thread];
+        let engine = &mut engines[thread.engine];
+        engine.remembered.begin_script();
+        let writer = Writer {
+            moves: &mut thread.script,
+            view: &views[engine.view],
+            remembered: &mut engine.remembered,
+            slot: thread.element.job,
+            holds,
+        };
+        let ends = Ends { job: &jobs[thread.element.job as usize], receive, transmit };
+        (writer, rings, unit.map(|unit| &self.units[unit]), ends)
     }
 
     // ---- Engines --------------------------------------------------------------------------------------------------
@@ -473,7 +500,7 @@ impl<'a> Machine<'a> {
                 self.wait_until(engine, number, goes, done, Waits::Memory);
             }
             Move::Release => {
-                self.release();
+                self.release(number);
                 self.go(engine, Ticks::ZERO);
             }
             Move::Gather => {
@@ -618,17 +645,33 @@ impl<'a> Machine<'a> {
     }
 }
 
+/// Frame of a script, and the buffers that it crosses.
+struct Ends<'a> {
+    job: &'a Job,
+    receive: &'a Buffer,
+    transmit: &'a Buffer,
+}
+
+/// Writes the end of a task: the frame goes on by a ring, or no further.
+fn leave(writer: &mut Writer<'_>, task: &Task, job: &Job, rings: &[Ring], is_unit: bool) {
+    let ring = |ring: usize| (ring as u16, &rings[ring]);
+    match exit(task, job.standing).filter(|_| goes_on(task, job)).map(ring) {
+        Some((number, _)) if is_unit => writer.moves.push(Move::Put(number)),
+        Some((number, ring)) => writer.pass(number, ring),
+        None if is_unit || is_closed(task) => writer.moves.push(Move::End),
+        None => writer.drop(),
+    }
+}
+
 /// True if frames are drawn as fast as they are done with.
 fn is_closed(task: &Task) -> bool {
-    task.from.is_none() && task.work != Work::Receive
+    task.from.is_none() && !task.receives()
 }
 
 /// True if the frame goes on behind the task: not if nothing leaves because of it, and its last stage was there.
 fn goes_on(task: &Task, job: &Job) -> bool {
-    match &task.work {
-        Work::Stages(stages) => !job.outputs.is_empty() || job.ends_at >= stages.end,
-        Work::Receive | Work::Transmit => true,
-    }
+    let stages = task.stages();
+    stages.is_empty() || !job.outputs.is_empty() || job.ends_at >= stages.end
 }
 
 /// The ring by which a frame of that standing leaves the task.

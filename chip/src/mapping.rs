@@ -135,13 +135,46 @@ pub struct Task {
     pub from: Option<usize>,
     /// Exits for frames that go on; empty for [`Work::Transmit`].
     pub to: Vec<Exit>,
+    /// Ports that frames are received from.
+    pub ports: ServedPorts,
+}
+
+/// Ports that a task of [`Work::Receive`] receives from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServedPorts {
+    /// Numbers of the ports; empty for all of the chip.
+    pub numbers: Vec<u16>,
+    /// True if each thread of the pool has one port of its own, the n-th thread the n-th port, and from the last port on again the first.
+    pub bound: bool,
+}
+
+impl ServedPorts {
+    /// The numbers of the ports, of a chip that has `count`.
+    pub fn of(&self, count: u16) -> Vec<u16> {
+        if self.numbers.is_empty() { (0..count).collect() } else { self.numbers.clone() }
+    }
+}
+
+impl Task {
+    /// The stages that it runs, by their places in the pipeline's order; empty if it runs none.
+    pub fn stages(&self) -> Range<usize> {
+        match &self.work {
+            Work::Receive(stages) | Work::Stages(stages) => stages.clone(),
+            Work::Transmit => 0..0,
+        }
+    }
+
+    /// True if it takes frames from the receive buffer.
+    pub fn receives(&self) -> bool {
+        matches!(self.work, Work::Receive(_))
+    }
 }
 
 /// Work of a task on a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// Moves it from the receive buffer to memory.
-    Receive,
+    /// Moves it from the receive buffer to memory; the thread with its last element then runs these stages, if any.
+    Receive(Range<usize>),
     /// Runs consecutive stages of the pipeline, by their places in its order.
     Stages(Range<usize>),
     /// Moves it from memory to the transmit buffer.

@@ -14,6 +14,7 @@
 //! file at once; memory does not grow with their number.
 
 use std::io::{self, Write};
+use std::ops::Range;
 
 use serde_json::json;
 
@@ -167,14 +168,16 @@ impl<'a, W: Write> Timeline<'a, W> {
         self.rings = self.memories + self.chip.memories.len() as u64;
         self.ports = self.rings + 1;
         let stages = stages();
+        let range = |of: &Range<usize>| match stages.get(of.clone()) {
+            Some([only]) => (*only).to_owned(),
+            Some([first, .., last]) => format!("{first} to {last}"),
+            _ => "nothing".to_owned(),
+        };
         let name = |work: &Work| match work {
-            Work::Receive => "receive".to_owned(),
+            Work::Receive(of) if of.is_empty() => "receive".to_owned(),
+            Work::Receive(of) => format!("receive, {}", range(of)),
             Work::Transmit => "transmit".to_owned(),
-            Work::Stages(of) => match stages.get(of.clone()) {
-                Some([only]) => (*only).to_owned(),
-                Some([first, .., last]) => format!("{first} to {last}"),
-                _ => "nothing".to_owned(),
-            },
+            Work::Stages(of) => range(of),
         };
         let pools = self.mapping.pools.iter();
         self.tasks = pools.map(|pool| pool.tasks.iter().map(|task| name(&task.work)).collect()).collect();

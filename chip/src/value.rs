@@ -10,7 +10,7 @@ use crate::clock::{Cycles, Hertz};
 use crate::description::bound;
 use crate::diagnostic::Code;
 
-pub(crate) use config::value::{one_of, owned, text};
+pub(crate) use config::value::{flag, one_of, owned, text};
 
 pub(crate) type Complaint = config::Complaint<Code>;
 pub(crate) type Table<'s, 't, 'i> = config::Table<'s, 't, 'i, Code>;

@@ -15,12 +15,14 @@ use wire::build;
 use wire::ethernet::Mac;
 use wire::{Nanos, PortId};
 
-/// Every shipped chip, with the mapping that it has by default.
+/// Every shipped chip, with the mapping that it has by default, and one whose receivers have a port each.
 fn chips() -> Vec<(Chip, Mapping)> {
     let mut found = Vec::new();
-    for shipped in CHIPS {
+    let pools = CHIPS.iter().map(|chip| (chip.name, format!("{}-pool", chip.name)));
+    for (name, of) in pools.chain([("ixp1200", "ixp1200-diffserv".to_owned())]) {
+        let shipped = CHIPS.iter().find(|chip| chip.name == name).unwrap();
         let chip = description::parse(shipped.text, shipped.name).chip.unwrap();
-        let text = named(MAPPINGS, &format!("{}-pool", shipped.name)).unwrap();
+        let text = named(MAPPINGS, &of).unwrap();
         let mapping = mapping::parse(text, shipped.name, &chip).mapping.unwrap();
         found.push((chip, mapping));
     }

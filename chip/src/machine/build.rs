@@ -113,7 +113,10 @@ impl<'a> Machine<'a> {
             memories,
             units: units.collect(),
             buses: buses.collect(),
-            lines: chip.ports.each().map(|port| Line::new(port, fifo(port))).collect(),
+            lines: (0..)
+                .zip(chip.ports.each())
+                .map(|(line, port)| Line::new(port, fifo(port), bound(mapping, chip, line)))
+                .collect(),
             receive: Buffer::new(&chip.receive, ideal == Ideal::Receive),
             transmit: Buffer::new(&chip.transmit, ideal == Ideal::Transmit),
             incoming: VecDeque::new(),
@@ -230,10 +233,12 @@ impl<'a> Machine<'a> {
     }
 
     fn add_thread(&mut self, engine: usize, pool: usize) {
+        let place = self.pools[pool].hungry.len();
         self.pools[pool].hungry.push_back(self.threads.len());
         self.threads.push(Thread {
             engine,
             pool,
+            place,
             task: 0,
             element: Element::default(),
             script: Vec::new(),
@@ -242,6 +247,25 @@ impl<'a> Machine<'a> {
             waits: Waits::Frames,
         });
     }
+}
+
+/// The most elements of a port in the receive buffer: one for each thread, where all that receive from it are bound to it.
+fn bound(mapping: &Mapping, chip: &Chip, port: u16) -> u32 {
+    let count = u16::try_from(chip.ports.count()).unwrap_or(u16::MAX);
+    let mut most = 0;
+    for pool in &mapping.pools {
+        for task in pool.tasks.iter().filter(|task| task.receives()) {
+            let ports = task.ports.of(count);
+            let Some(place) = ports.iter().position(|of| *of == port) else { continue };
+            let PoolPlace::Engines { numbers, threads, .. } = &pool.place else { return UNBOUNDED };
+            if !task.ports.bound {
+                return UNBOUNDED;
+            }
+            let all = numbers.len() * *threads as usize;
+            most += (place..all).step_by(ports.len()).count();
+        }
+    }
+    u32::try_from(most).unwrap_or(UNBOUNDED)
 }
 
 impl Engine {

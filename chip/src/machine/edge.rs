@@ -49,6 +49,9 @@ pub(super) struct Line {
     pub(super) incoming: Ticks,
     /// Bytes of elements that have come, and are not in the receive buffer yet.
     pub(super) held: u32,
+    /// Elements in the receive buffer, and the most there: one for each thread that is bound to the line.
+    pub(super) buffered: u32,
+    pub(super) most: u32,
     /// Frames that leave.
     pub(super) outgoing: Outgoing,
 }
@@ -77,13 +80,15 @@ pub(super) struct Element {
 pub(super) const UNBOUNDED: u32 = 1 << 30;
 
 impl Line {
-    pub(super) fn new(port: &PortKind, fifo: u32) -> Line {
+    pub(super) fn new(port: &PortKind, fifo: u32, most: u32) -> Line {
         Line {
             rate: port.rate,
             gap: port.gap,
             fifo,
             incoming: Ticks::ZERO,
             held: 0,
+            buffered: 0,
+            most,
             outgoing: Outgoing::default(),
         }
     }

@@ -50,7 +50,7 @@ const METADATA: u32 = 32;
 /// Bytes in memory that go with a frame through a ring.
 pub(super) fn carries(mapping: &Mapping, ring: usize) -> u32 {
     let is_end = |task: &Task| match task.work {
-        Work::Receive => task.to.iter().any(|exit| exit.ring == ring),
+        Work::Receive(ref stages) => stages.is_empty() && task.to.iter().any(|exit| exit.ring == ring),
         Work::Transmit => task.from == Some(ring),
         Work::Stages(_) => false,
     };

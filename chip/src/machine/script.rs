@@ -27,7 +27,7 @@ pub(super) enum Move {
     Get(u16),
     /// Releases the element of the receive buffer.
     Release,
-    /// Ends the script, but where the thread had the last element of its frame to be received.
+    /// Ends the script, but where the thread had the last element of its frame to be received: then it goes on with the frame.
     Gather,
     /// Claims an element of the transmit buffer.
     Claim,
@@ -95,12 +95,37 @@ pub(super) struct Remembered {
     hits: u32,
     /// Tickets of references to shared memories, in the script that is being written.
     issued: Vec<u32>,
-    /// Entries that the script has read last, and not written since: region, offset and bytes.
-    read: VecDeque<(Region, u64, u32)>,
+    /// Entries that the script has read or written last.
+    held: VecDeque<Entry>,
+}
+
+/// Entry of a table: its region, offset and bytes.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    region: Region,
+    at: u64,
+    bytes: u32,
+}
+
+impl Entry {
+    fn end(&self) -> u64 {
+        self.at + u64::from(self.bytes)
+    }
+
+    fn covers(&self, other: &Entry) -> bool {
+        self.region == other.region && self.at <= other.at && other.end() <= self.end()
+    }
+
+    fn meets(&self, other: &Entry) -> bool {
+        self.region == other.region && self.at < other.end() && other.at < self.end()
+    }
 }
 
 /// Entries of tables that a thread has in its registers.
 const HELD: usize = 8;
+
+/// Bytes of a frame that `parse` reads.
+const HEADER: u32 = 64;
 
 /// Bytes of a frame's buffer.
 const BUFFER: u64 = 2_048;
@@ -119,7 +144,7 @@ impl Remembered {
     /// Forgets the tickets of the script before.
     pub(super) fn begin_script(&mut self) {
         self.issued.clear();
-        self.read.clear();
+        self.held.clear();
     }
 }
 
@@ -252,6 +277,11 @@ impl Writer<'_> {
         }
     }
 
+    /// The frame's header is in the registers of the thread.
+    pub(super) fn hold_header(&mut self) {
+        self.remembered.held.push_back(Entry { region: Region::Frame, at: 0, bytes: HEADER });
+    }
+
     /// A reference of a task's own code, which waits for it.
     pub(super) fn refer(&mut self, region: Region, access: Access, at: u64, bytes: u32) {
         self.refer_for(Referral { region, access, at, bytes, address: Address::Computed, wait: Wait::Now });
@@ -266,16 +296,18 @@ impl Writer<'_> {
     fn refer_to(&mut self, referral: Referral) {
         let Referral { region, access, at, bytes, .. } = referral;
         if self.holds == Holds::Packet {
-            let read = &mut self.remembered.read;
-            match access {
-                Access::Read if read.contains(&(region, at, bytes)) => return,
-                Access::Read => {
-                    if read.len() == HELD {
-                        read.pop_front();
-                    }
-                    read.push_back((region, at, bytes));
+            let entry = Entry { region, at, bytes };
+            let held = &mut self.remembered.held;
+            if access == Access::Read && held.iter().any(|held| held.covers(&entry)) {
+                return;
+            }
+            // What was in the memory before is not what an atomic change says.
+            held.retain(|held| access == Access::Read || !held.meets(&entry));
+            if access != Access::Atomic {
+                if held.len() == HELD {
+                    held.pop_front();
                 }
-                Access::Write | Access::Atomic => read.retain(|(held, ..)| *held != region),
+                held.push_back(entry);
             }
         }
         match (region, access) {

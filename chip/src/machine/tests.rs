@@ -11,7 +11,7 @@ use crate::description::{
 };
 use crate::kernel::{Ticks, Timebase};
 use crate::load::{Arrival, Job, Load, Output, Standing};
-use crate::mapping::{Exit, Mapping, Place, Placement, Pool, PoolPlace, Ring, Task, Who, Work};
+use crate::mapping::{Exit, Mapping, Place, Placement, Pool, PoolPlace, Ring, ServedPorts, Task, Who, Work};
 use crate::trace::{Access, Act, Referral, Wait};
 
 /// Four engines of 100 MHz; a tick is a cycle, 10 ns.
@@ -83,11 +83,10 @@ fn chip() -> Chip {
 
 /// One pool of `threads` threads on each of `engines` engines, that draws its work.
 fn drawing(engines: u32, threads: u32, place: Place) -> Mapping {
-    let task = Task { work: Work::Stages(0..1), from: None, to: Vec::new() };
     Mapping {
         chip: "toy".into(),
         about: String::new(),
-        pools: vec![pool("all", (0..engines).collect(), threads, task)],
+        pools: vec![pool("all", (0..engines).collect(), threads, task(Work::Stages(0..1), None, Vec::new()))],
         rings: Vec::new(),
         placements: Region::ALL
             .into_iter()
@@ -95,6 +94,10 @@ fn drawing(engines: u32, threads: u32, place: Place) -> Mapping {
             .collect(),
         classifier: None,
     }
+}
+
+fn task(work: Work, from: Option<usize>, to: Vec<Exit>) -> Task {
+    Task { work, from, to, ports: ServedPorts::default() }
 }
 
 fn pool(name: &str, numbers: Vec<u32>, threads: u32, task: Task) -> Pool {
@@ -311,9 +314,9 @@ fn line(threads: u32, entries: u32) -> Mapping {
     let ring = |name: &str| Ring { name: name.into(), kind: 0, entries };
     Mapping {
         pools: vec![
-            pool("receive", vec![0], 4, Task { work: Work::Receive, from: None, to: to(0) }),
-            pool("work", vec![1], threads, Task { work: Work::Stages(0..1), from: Some(0), to: to(1) }),
-            pool("transmit", vec![2], 4, Task { work: Work::Transmit, from: Some(1), to: Vec::new() }),
+            pool("receive", vec![0], 4, task(Work::Receive(0..0), None, to(0))),
+            pool("work", vec![1], threads, task(Work::Stages(0..1), Some(0), to(1))),
+            pool("transmit", vec![2], 4, task(Work::Transmit, Some(1), Vec::new())),
         ],
         rings: vec![ring("in"), ring("out")],
         ..drawing(1, 1, Place::Registers)
@@ -364,13 +367,13 @@ fn a_pool_that_waits_for_itself_is_explained() {
     // first half, with no room behind it and nobody to make any.
     let to = |ring| vec![Exit { who: Who::All, ring }];
     let ring = |name: &str| Ring { name: name.into(), kind: 0, entries: 1 };
-    let mut work = pool("both", vec![1], 2, Task { work: Work::Stages(0..1), from: Some(0), to: to(1) });
-    work.tasks.insert(0, Task { work: Work::Stages(0..0), from: Some(1), to: to(2) });
+    let mut work = pool("both", vec![1], 2, task(Work::Stages(0..1), Some(0), to(1)));
+    work.tasks.insert(0, task(Work::Stages(0..0), Some(1), to(2)));
     let mapping = Mapping {
         pools: vec![
-            pool("receive", vec![0], 4, Task { work: Work::Receive, from: None, to: to(0) }),
+            pool("receive", vec![0], 4, task(Work::Receive(0..0), None, to(0))),
             work,
-            pool("transmit", vec![2], 4, Task { work: Work::Transmit, from: Some(2), to: Vec::new() }),
+            pool("transmit", vec![2], 4, task(Work::Transmit, Some(2), Vec::new())),
         ],
         rings: vec![ring("first"), ring("second"), ring("out")],
         ..drawing(1, 1, Place::Registers)

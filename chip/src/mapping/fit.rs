@@ -87,11 +87,8 @@ impl Fit<'_> {
     }
 
     fn local(&self, found: &mut Vec<Diagnostic>) {
-        let working = self
-            .mapping
-            .pools
-            .iter()
-            .filter(|pool| pool.tasks.iter().any(|task| matches!(task.work, Work::Stages(_))));
+        let working =
+            self.mapping.pools.iter().filter(|pool| pool.tasks.iter().any(|task| !task.stages().is_empty()));
         let mut kinds: Vec<usize> = working
             .filter_map(|pool| match pool.place {
                 PoolPlace::Engines { kind, .. } => Some(kind),
@@ -269,7 +266,7 @@ fn split(programs: &[(&str, u64)], store: u32) -> String {
 /// The names of the programs of a task.
 fn names<'a>(task: &Task, stages: &[&'a str]) -> Vec<&'a str> {
     match &task.work {
-        Work::Receive => vec!["receive"],
+        Work::Receive(range) => [&["receive"], &stages[range.clone()]].concat(),
         Work::Transmit => vec!["transmit"],
         Work::Stages(range) => stages[range.clone()].to_vec(),
     }

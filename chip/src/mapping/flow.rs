@@ -15,6 +15,7 @@ const TELLS: &str = "track";
 pub(super) fn check(sink: &Sink, mapping: &Mapping, chip: &Chip, stages: &[&str], lines: &Lines) {
     let ways = Ways { sink, mapping, chip, stages, lines };
     ways.ends();
+    ways.ports();
     ways.unmapped();
     ways.rings();
     if !ways.cycles() {
@@ -72,11 +73,13 @@ impl<'a> Ways<'a> {
 
     /// Checks that a task receives and a task transmits.
     fn ends(&self) {
-        for (work, name, hint) in [
-            (Work::Receive, "receives", "to = \"the ring of the first stage\""),
-            (Work::Transmit, "transmits", "from = \"the ring of the last stage\""),
+        let receives: fn(&Task) -> bool = Task::receives;
+        let transmits: fn(&Task) -> bool = |task| task.work == Work::Transmit;
+        for (has, name, hint) in [
+            (receives, "receives", "to = \"the ring of the first stage\""),
+            (transmits, "transmits", "from = \"the ring of the last stage\""),
         ] {
-            if !self.tasks().any(|(_, task)| task.work == work) {
+            if !self.tasks().any(|(_, task)| has(task)) {
                 let message = format!("no pool {name} frames");
                 let word = name.trim_end_matches('s');
                 let complaint = Complaint::new(Code::NoEnd, message);
@@ -86,8 +89,47 @@ impl<'a> Ways<'a> {
         }
     }
 
+    /// Checks that a thread receives from each port.
+    fn ports(&self) {
+        let count = u16::try_from(self.chip.ports.count()).unwrap_or(u16::MAX);
+        let mut unserved: Vec<u16> = (0..count).collect();
+        for (at, task) in self.tasks().filter(|(_, task)| task.receives()) {
+            let pool = &self.mapping.pools[at.pool];
+            let threads = match &pool.place {
+                PoolPlace::Engines { numbers, threads, .. } => numbers.len() * *threads as usize,
+                PoolPlace::Unit(_) if task.ports.bound => {
+                    let complaint =
+                        Complaint::new(Code::UnservedPort, "a unit has no threads to give a port each");
+                    self.sink.report(complaint.hint("leave `bound` out"), self.span(at, "bound"));
+                    usize::MAX
+                }
+                PoolPlace::Unit(_) => usize::MAX,
+            };
+            let ports = task.ports.of(count);
+            if task.ports.bound && threads < ports.len() {
+                let message = format!(
+                    "\"{}\" has {threads} threads for {} ports, each bound to one of them",
+                    pool.name,
+                    ports.len()
+                );
+                let complaint = Complaint::new(Code::UnservedPort, message);
+                let hint = "take more engines or threads, fewer kinds of ports, or leave `bound` out";
+                self.sink.report(complaint.hint(hint), self.span(at, "bound"));
+            }
+            unserved.retain(|port| !ports.contains(port));
+        }
+        let mut kinds: Vec<&str> =
+            (unserved.iter()).filter_map(|port| self.chip.ports.kind_of(*port)?.name.as_deref()).collect();
+        kinds.dedup();
+        if !kinds.is_empty() && kinds.len() < self.chip.ports.0.len() {
+            let message = format!("nobody receives from the ports {}", kinds.join(", "));
+            let hint = "name them in `ports` of a pool with work = \"receive\", or leave `ports` out";
+            self.sink.report(Complaint::new(Code::UnservedPort, message).hint(hint), 0..0);
+        }
+    }
+
     fn mapped(&self, stage: usize) -> bool {
-        self.tasks().any(|(_, task)| matches!(&task.work, Work::Stages(stages) if stages.contains(&stage)))
+        self.tasks().any(|(_, task)| task.stages().contains(&stage))
     }
 
     fn unmapped(&self) {
@@ -234,8 +276,7 @@ impl<'a> Ways<'a> {
     fn follow(&self) {
         let mut seen = HashSet::new();
         let mut said = HashSet::new();
-        let receivers: Vec<At> =
-            self.tasks().filter(|(_, task)| task.work == Work::Receive).map(|(at, _)| at).collect();
+        let receivers: Vec<At> = self.tasks().filter(|(_, task)| task.receives()).map(|(at, _)| at).collect();
         let mut open: Vec<Step> = receivers
             .iter()
             .flat_map(|at| [false, true].map(|known| Step { at: *at, met: 0, known }))
@@ -270,8 +311,8 @@ impl<'a> Ways<'a> {
     /// Returns the number of stages that a frame has passed after a task; reports a wrong order, once for each task.
     fn meets(&self, step: Step, said: &mut HashSet<(At, usize)>) -> usize {
         let (first, end) = match &self.task(step.at).work {
-            Work::Receive => return step.met,
-            Work::Stages(stages) => (stages.start, stages.end),
+            Work::Receive(stages) if stages.is_empty() => return step.met,
+            Work::Receive(stages) | Work::Stages(stages) => (stages.start, stages.end),
             Work::Transmit => (self.stages.len(), self.stages.len()),
         };
         let from = self.task(step.at).from.map_or("", |ring| self.ring(ring));

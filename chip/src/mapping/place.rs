@@ -6,7 +6,7 @@ use tally::Region;
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::{Lines, Mapping, Place, Placement, PoolPlace, Work};
+use super::{Lines, Mapping, Place, Placement, PoolPlace};
 use crate::description::{Chip, EngineKind, UnitWork, bound};
 use crate::diagnostic::Code;
 use crate::value::{self, Complaint, Read, Sink, Table};
@@ -192,7 +192,7 @@ fn fits_there(region: Region, place: Place, chip: &Chip, mapping: &Mapping) -> R
             .pools
             .iter()
             .flat_map(|pool| &pool.tasks)
-            .filter(|task| matches!(task.work, Work::Stages(_)))
+            .filter(|task| !task.stages().is_empty())
             .count()
             == 1;
         let (may, why) = match region {
@@ -205,10 +205,8 @@ fn fits_there(region: Region, place: Place, chip: &Chip, mapping: &Mapping) -> R
         }
     }
     let lacks = |has: fn(&EngineKind) -> bool| {
-        let working = mapping
-            .pools
-            .iter()
-            .filter(|pool| pool.tasks.iter().any(|task| matches!(task.work, Work::Stages(_))));
+        let working =
+            mapping.pools.iter().filter(|pool| pool.tasks.iter().any(|task| !task.stages().is_empty()));
         let kinds = working.filter_map(|pool| match pool.place {
             PoolPlace::Engines { kind, .. } => chip.engines.get(kind),
             PoolPlace::Unit(_) => None,

@@ -30,7 +30,7 @@ pub(super) fn pools(
             table.broken(complaint, name.span());
         }
         let place = place(&mut table, chip, &name.span());
-        let (tasks, mut spans) = task::tasks(&mut table, stages, &names);
+        let (tasks, mut spans) = task::tasks(&mut table, chip, stages, &names);
         pools.push(Pool { name: name.get_ref().to_string(), place, tasks });
         let mut entry = table.finish();
         entry.span = name.span();

@@ -12,7 +12,7 @@ use crate::description::{Chip, bound};
 use crate::diagnostic::Code;
 use crate::value::{self, Complaint, Sink, Table};
 
-const POOL: &[&str] = &["engine", "unit", "at", "threads", "work", "stages", "from", "to"];
+const POOL: &[&str] = &["engine", "unit", "at", "threads", "work", "stages", "from", "to", "ports", "bound"];
 const RING: &[&str] = &["kind", "entries"];
 
 /// The keys of the table at `path` that are no tables themselves; none where there is no such table.

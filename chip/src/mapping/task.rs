@@ -1,27 +1,31 @@
 //! Tasks of a pool: stages, the ring that frames are taken from, and exits.
 
+use std::ops::Range;
+
 use config::Entry;
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::{Exit, Task, Who, Work};
+use super::{Exit, ServedPorts, Task, Who, Work};
+use crate::description::{Chip, PortKind};
 use crate::diagnostic::Code;
 use crate::value::{self, Complaint, Read, Table};
 
 /// The tasks of a pool: those of its list `task`, or the one that its own keys say.
 pub(super) fn tasks(
     table: &mut Table<'_, '_, '_>,
+    chip: &Chip,
     stages: &[&str],
     rings: &[&str],
 ) -> (Vec<Task>, Vec<Entry>) {
     let mut entries = Vec::new();
     let mut tasks = Vec::new();
     if table.has("task") {
-        for key in ["work", "stages", "from", "to"] {
+        for key in ["work", "stages", "from", "to", "ports", "bound"] {
             table.misplaced(key, "each [[pool.NAME.task]] has its own");
         }
         for mut inner in config::tables(table, "task", "a task") {
-            tasks.extend(task(&mut inner, stages, rings));
+            tasks.extend(task(&mut inner, chip, stages, rings));
             let entry = inner.finish();
             table.note(entry.broken);
             entries.push(entry);
@@ -32,24 +36,49 @@ pub(super) fn tasks(
         }
         return (tasks, entries);
     }
-    tasks.extend(task(table, stages, rings));
+    tasks.extend(task(table, chip, stages, rings));
     (tasks, entries)
 }
 
-fn task(table: &mut Table<'_, '_, '_>, stages: &[&str], rings: &[&str]) -> Option<Task> {
-    let work = if table.has("stages") {
-        table.misplaced("work", "`stages` says it already");
-        table.raw("stages").and_then(|value| stage_range(table, value, stages))
-    } else {
-        table.take("stages", |_| Ok(()));
-        let words = [("receive", Work::Receive), ("transmit", Work::Transmit)];
-        table.require("work", "\"receive\", or stages = \"filter..snat\"", |value| {
-            value::one_of(value, &[(words[0].0, 0), (words[1].0, 1)])
-                .map(|place: usize| words[place].1.clone())
-        })
+fn task(table: &mut Table<'_, '_, '_>, chip: &Chip, stages: &[&str], rings: &[&str]) -> Option<Task> {
+    let words = [("receive", Work::Receive(0..0)), ("transmit", Work::Transmit)];
+    let word = |value: &DeValue<'_>| {
+        value::one_of(value, &[(words[0].0, 0), (words[1].0, 1)]).map(|place: usize| words[place].1.clone())
+    };
+    let work = match (table.has("work"), table.has("stages")) {
+        (false, true) => {
+            table.take("work", |_| Ok(()));
+            let range = table.raw("stages").and_then(|value| stage_range(table, value, stages));
+            range.map(Work::Stages)
+        }
+        (_, false) => {
+            table.take("stages", |_| Ok(()));
+            table.require("work", "\"receive\", or stages = \"filter..snat\"", word)
+        }
+        // Who receives a frame can go on with it; what leaves has all stages behind it.
+        (true, true) => {
+            let work = table.require("work", "\"receive\"", word);
+            let value = table.raw("stages");
+            match work {
+                Some(Work::Transmit) => {
+                    table.misplaced("stages", "frames have met all stages when they are sent");
+                    Some(Work::Transmit)
+                }
+                _ => value.and_then(|value| stage_range(table, value, stages)).map(Work::Receive),
+            }
+        }
+    };
+    let ports = match &work {
+        Some(Work::Receive(_)) | None => ports(table, chip),
+        Some(_) => {
+            for key in ["ports", "bound"] {
+                table.misplaced(key, "it is for work = \"receive\"");
+            }
+            ServedPorts::default()
+        }
     };
     let from = match work {
-        Some(Work::Receive) => {
+        Some(Work::Receive(_)) => {
             table.misplaced("from", "frames are received from ports");
             None
         }
@@ -69,11 +98,42 @@ fn task(table: &mut Table<'_, '_, '_>, stages: &[&str], rings: &[&str]) -> Optio
             }
         }
     };
-    Some(Task { work: work?, from, to })
+    Some(Task { work: work?, from, to, ports })
+}
+
+/// Reads the ports that a task receives from: kinds of the chip.
+fn ports(table: &mut Table<'_, '_, '_>, chip: &Chip) -> ServedPorts {
+    let kinds: Vec<&str> = chip.ports.0.iter().filter_map(|kind| kind.name.as_deref()).collect();
+    let kind = |value: &DeValue<'_>| {
+        let place = value::place_of(value, &kinds, "kind of ports", Code::UnknownPort)?;
+        let numbers = (0_u16..).zip(chip.ports.each());
+        let named = |kind: &PortKind| kind.name.as_deref() == kinds.get(place).copied();
+        Ok(numbers.filter(|(_, kind)| named(kind)).map(|(number, _)| number).collect::<Vec<u16>>())
+    };
+    let numbers = table.take("ports", |value| match value {
+        DeValue::Array(items) if items.is_empty() => {
+            let complaint = Complaint::new(config::Code::EmptyList, "`ports` is an empty list");
+            Err(complaint.hint("leave it out for all ports of the chip"))
+        }
+        DeValue::Array(items) => {
+            let each: Read<Vec<Vec<u16>>> = items.iter().map(|item| kind(item.get_ref())).collect();
+            let mut numbers = each?.concat();
+            numbers.sort_unstable();
+            numbers.dedup();
+            Ok(numbers)
+        }
+        one => kind(one),
+    });
+    let bound = table.take("bound", |value| value::flag(value, true, false)).unwrap_or(false);
+    ServedPorts { numbers: numbers.unwrap_or_default(), bound }
 }
 
 /// Reads the stages of a task: one, several, or `first..last`, which follow one another.
-fn stage_range(table: &mut Table<'_, '_, '_>, value: &Spanned<DeValue<'_>>, stages: &[&str]) -> Option<Work> {
+fn stage_range(
+    table: &mut Table<'_, '_, '_>,
+    value: &Spanned<DeValue<'_>>,
+    stages: &[&str],
+) -> Option<Range<usize>> {
     let find = |name: &str| value::find(name.trim(), stages, "stage", Code::UnknownStage);
     let places: Read<Vec<usize>> = match value.get_ref() {
         DeValue::String(text) => match text.split_once("..") {
@@ -109,7 +169,7 @@ fn stage_range(table: &mut Table<'_, '_, '_>, value: &Spanned<DeValue<'_>>, stag
     };
     let wrong = places.and_then(|places| {
         if places.windows(2).all(|pair| pair[1] == pair[0] + 1) {
-            return Ok(Work::Stages(places[0]..places[places.len() - 1] + 1));
+            return Ok(places[0]..places[places.len() - 1] + 1);
         }
         let named: Vec<&str> = places.iter().map(|place| stages[*place]).collect();
         let message = format!("{} do not follow one another", named.join(", "));

@@ -29,7 +29,7 @@ fn a_mapping_is_what_its_text_says() {
     let mapping = mapping(CORE, &ixp2400());
     let names: Vec<&str> = mapping.pools.iter().map(|pool| pool.name.as_str()).collect();
     assert_eq!(names, ["receive", "transmit", "pre-routing", "routing", "core", "firewall", "post-routing"]);
-    assert_eq!(mapping.pools[0].tasks[0].work, Work::Receive);
+    assert_eq!(mapping.pools[0].tasks[0].work, Work::Receive(0..0));
     assert_eq!(mapping.pools[2].tasks[0].work, Work::Stages(0..4));
     let ring = |name| mapping.rings.iter().position(|ring| ring.name == name).unwrap();
     let exits = [Exit { who: Who::New, ring: ring("new") }, Exit { who: Who::Known, ring: ring("routed") }];
@@ -41,6 +41,20 @@ fn a_mapping_is_what_its_text_says() {
     let place =
         |region| mapping.placements.iter().find(|placement| placement.region == region).unwrap().place;
     assert_eq!((place(Region::Frame), place(Region::Meta)), (Place::Shared(2), Place::Shared(1)));
+}
+
+#[test]
+fn receivers_have_ports_and_go_on_with_stages() {
+    let chip = description::parse(include_str!("../../../chips/ixp1200.toml"), "ixp1200.toml").chip.unwrap();
+    let mapping = mapping(include_str!("../../../chips/mappings/ixp1200-diffserv.toml"), &chip);
+    let place = |name| super::stages().iter().position(|stage| *stage == name).unwrap();
+    let tasks: Vec<&super::Task> = mapping.pools.iter().map(|pool| &pool.tasks[0]).collect();
+    assert_eq!(tasks[0].work, Work::Receive(0..place("rewrite")));
+    assert_eq!(tasks[2].work, Work::Stages(place("rewrite")..place("queue") + 1));
+    let ports = |task: &super::Task| (task.ports.numbers.clone(), task.ports.bound);
+    assert_eq!(ports(tasks[0]), ((0..8).collect(), true));
+    assert_eq!(ports(tasks[1]), (vec![8], true));
+    assert_eq!(tasks[0].ports.of(9).len() + tasks[3].ports.of(9).len(), 8 + 9);
 }
 
 #[test]
@@ -65,7 +79,7 @@ fn a_pool_has_several_tasks() {
     let works: Vec<&Work> = mapping.pools[0].tasks.iter().map(|task| &task.work).collect();
     let place = |name: &str| crate::mapping::stages().iter().position(|stage| *stage == name).unwrap();
     let last = Work::Stages(place("rewrite")..place("queue") + 1);
-    assert_eq!(works, [&Work::Receive, &last, &Work::Transmit]);
+    assert_eq!(works, [&Work::Receive(0..0), &last, &Work::Transmit]);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use super::{Element, Way};
 use crate::kernel::Ticks;
 use crate::load::{Arrival, Job, Load};
 use crate::machine::{Event, Machine};
+use crate::mapping::{ServedPorts, Task};
 
 impl Machine<'_> {
     /// Notes the next arrival: frames are run in the order in which they begin, whatever port they come by. One whose port is
@@ -93,10 +94,18 @@ impl Machine<'_> {
         self.fill_receive_buffer();
     }
 
-    /// Moves elements from MACs into the receive buffer while it has room, in the order in which they came.
+    /// Moves elements from MACs into the receive buffer while it has room, in the order in which they came. Threads that are bound to
+    /// a line ask for one element each: a line whose threads are slow does not fill the buffer, but its MAC.
     fn fill_receive_buffer(&mut self) {
         while self.receive.free > 0 {
-            let Some(element) = self.incoming.pop_front() else { return };
+            let Machine { incoming, jobs, lines, .. } = self;
+            let line = |element: &Element| jobs[element.job as usize].line;
+            let asked = |element: &Element| lines[line(element)].buffered < lines[line(element)].most;
+            let Some(element) = incoming.iter().position(asked).and_then(|place| incoming.remove(place))
+            else {
+                return;
+            };
+            lines[jobs[element.job as usize].line].buffered += 1;
             self.receive.free -= 1;
             let bytes = self.receive.bytes_of(element.number, self.jobs[element.job as usize].bytes);
             let at = self.over_buses(bytes, Way::On, Way::Off);
@@ -112,19 +121,39 @@ impl Machine<'_> {
         self.feed_receivers(load);
     }
 
-    /// A thread has copied an element, whose place in the receive buffer is another's.
-    pub(in crate::machine) fn release(&mut self) {
+    /// The place of an element that the task of a thread takes, among those in the receive buffer: the first of its ports.
+    pub(in crate::machine) fn has_received(&self, thread: usize, task: &Task) -> Option<usize> {
+        let ServedPorts { numbers, bound } = &task.ports;
+        let place = self.threads[thread].place;
+        let serves = |line: usize| match (bound, numbers.is_empty()) {
+            (false, true) => true,
+            (false, false) => numbers.iter().any(|port| self.line(*port) == line),
+            (true, true) => place % self.lines.len() == line,
+            (true, false) => self.line(numbers[place % numbers.len()]) == line,
+        };
+        self.received.iter().position(|element| serves(self.jobs[element.job as usize].line))
+    }
+
+    /// Takes an element from the receive buffer for the task of a thread.
+    pub(in crate::machine) fn take_received(&mut self, thread: usize, task: &Task) -> Option<Element> {
+        let place = self.has_received(thread, task)?;
+        self.received.remove(place)
+    }
+
+    /// A thread has copied its element, whose place in the receive buffer is another's.
+    pub(in crate::machine) fn release(&mut self, thread: usize) {
+        let line = self.jobs[self.threads[thread].element.job as usize].line;
+        self.lines[line].buffered -= 1;
         self.receive.free += 1;
         self.fill_receive_buffer();
     }
 
     /// A thread is done with an element of a frame: it goes on with the frame if that was all of it.
     pub(in crate::machine) fn gather(&mut self, thread: usize) {
-        let thread = &mut self.threads[thread];
-        let job = &mut self.jobs[thread.element.job as usize];
+        let job = &mut self.jobs[self.threads[thread].element.job as usize];
         job.gathered += 1;
-        if job.gathered < self.receive.elements(job.bytes) {
-            thread.next = thread.script.len();
+        if job.gathered == self.receive.elements(job.bytes) {
+            self.go_on(thread);
         }
     }
 }
