@@ -22,7 +22,7 @@ use crate::scene::{self, Arrival, Gateway, Out, START, Sent, setup};
 pub(crate) const LAN: u16 = 0;
 pub(crate) const WAN: u16 = 1;
 
-const KEYS: [&str; 2] =
+pub(crate) const KEYS: [&str; 2] =
     ["000102030405060708090a0b0c0d0e0f10111213", "202122232425262728292a2b2c2d2e2f30313233"];
 
 /// Outer packets: IP version, and UDP.
@@ -591,7 +591,7 @@ fn associations_out_to_any_peer_have_spis_of_their_own() {
 }
 
 /// A security association of tunnel `peer`, whose key is made of this byte.
-fn addition(gateway: &Gateway, direction: Direction, spi: u32, key: u8) -> SaAddition {
+pub(crate) fn addition(gateway: &Gateway, direction: Direction, spi: u32, key: u8) -> SaAddition {
     selective(gateway, direction, spi, key, &[])
 }
 

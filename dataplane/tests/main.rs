@@ -12,6 +12,7 @@ mod departure;
 mod diffserv;
 mod esp;
 mod esp_hostile;
+mod esp_refusal;
 mod found;
 mod handoff;
 mod ike;

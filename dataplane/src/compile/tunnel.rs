@@ -46,6 +46,7 @@ pub(super) fn compile(policy: &Policy) -> Result<Tunnels, CompileError> {
             dscp: tunnel.dscp.fixed(),
             ecn: tunnel.ecn,
             tfc: tunnel.tfc,
+            legacy: tunnel.legacy,
             selectors: Arc::clone(&selectors),
             out: last,
             inward: specs(Direction::In)?,

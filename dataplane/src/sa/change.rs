@@ -8,11 +8,11 @@ use std::sync::Arc;
 use esp::{Fingerprint, KeyError, Keys, Window, expand};
 use policy::model::Lifetime;
 use wire::Nanos;
-use wire::esp::{Direction, Esn, Suite, Udp};
+use wire::esp::{Direction, Esn, Suite, SuiteName, Udp};
 
 use super::{Followed, Inbound, Known, Origin, Outbound, PathNews, Peer, Sas, Senders, usual_port};
 use crate::shard::Shard;
-use crate::tables::{Address, SaSpec, Selector, Selectors, Tables};
+use crate::tables::{Address, SaSpec, Selector, Selectors, Tables, Tunnel};
 
 /// Name of a security association (RFC 4301, section 4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -78,6 +78,17 @@ pub enum SaError {
     /// No tunnel of that name.
     #[error("there is no tunnel \"{0}\"")]
     NoTunnel(String),
+    /// Algorithms that the tunnel does not permit (RFC 8221).
+    #[error("{suite} no longer protects, and the tunnel \"{tunnel}\" does not say legacy = true")]
+    Legacy {
+        /// Name of the tunnel.
+        tunnel: String,
+        /// Name of the algorithms.
+        suite: SuiteName,
+    },
+    /// Extended sequence numbers of a tunnel without a window against replay, which tells their upper half.
+    #[error("extended sequence numbers need a window, and the tunnel \"{0}\" has none")]
+    NoWindow(String),
     /// A key of another length, or an algorithm that no library has.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -152,6 +163,7 @@ impl SaAddition {
         let place = tables.interface_named(tunnel);
         let found = place.and_then(|place| tables.tunnel_at(place));
         let ends = found.ok_or_else(|| SaError::NoTunnel(tunnel.to_owned()))?;
+        permit(ends, tunnel, suite, direction, esn)?;
         let transform = Arc::from(expand(suite, keys, direction)?);
         let other = match direction {
             Direction::In => Direction::Out,
@@ -229,6 +241,19 @@ impl SaAddition {
         tables.interface_numbered(self.interface).and_then(|place| tables.tunnel_of(place)).is_some()
     }
 
+    /// Checks that the association may go on with other tables. One whose tunnel they have not goes with the tunnel.
+    ///
+    /// # Errors
+    /// [`SaError`]
+    pub fn check(&self, tables: &Tables) -> Result<(), SaError> {
+        let Some(place) = tables.interface_numbered(self.interface) else { return Ok(()) };
+        let Some((ends, interface)) = tables.tunnel_at(place).zip(tables.interface(place)) else {
+            return Ok(());
+        };
+        let SaSpec { direction, esn, transform, .. } = &*self.spec;
+        permit(ends, &interface.name, transform.suite(), *direction, *esn)
+    }
+
     /// Allocates the memory of one shard for one more.
     pub fn prepare(&self) -> SaChange {
         SaChange::Add(Box::new(self.prepared()))
@@ -244,6 +269,17 @@ impl SaAddition {
         let window = (spec.direction == Direction::In).then(|| Inbound::window(&spec));
         Prepared { interface, origin, spec, window }
     }
+}
+
+/// Refuses what a tunnel does not permit, whoever asks for it.
+fn permit(ends: &Tunnel, tunnel: &str, suite: &Suite, direction: Direction, esn: Esn) -> Result<(), SaError> {
+    if !ends.permits(suite) {
+        return Err(SaError::Legacy { tunnel: tunnel.to_owned(), suite: suite.name() });
+    }
+    if (direction, esn) == (Direction::In, Esn::On) && ends.window == 0 {
+        return Err(SaError::NoWindow(tunnel.to_owned()));
+    }
+    Ok(())
 }
 
 impl Shard {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use esp::{Fingerprint, Transform};
-use policy::model::{DfBit, Follow, FragmentWhen, KeySource, Lifetime};
-use wire::esp::{Direction, EcnUse, Esn, Mode, Suite, Tfc, Udp};
+use policy::model::{DfBit, Follow, FragmentWhen, KeySource, Legacy, Lifetime};
+use wire::esp::{Direction, EcnUse, Esn, Mode, Standing, Suite, Tfc, Udp};
 use wire::{Dscp, Nanos, PortId};
 
 use super::{Address, Selectors, Spd, Tables};
@@ -55,6 +55,8 @@ pub struct Tunnel {
     pub ecn: EcnUse,
     /// Padding against traffic analysis.
     pub tfc: Tfc,
+    /// Use of weak algorithms.
+    pub legacy: Legacy,
     /// Packets that it protects, wherever routes lead; none of a tunnel that routes lead into.
     pub selectors: Arc<Selectors>,
     /// Security association of packets that leave; none where an IKE daemon gives it.
@@ -71,6 +73,11 @@ impl Tunnel {
             Direction::In => self.local,
             Direction::Out => Peer::given(self.remote, self.local, self.udp).address,
         }
+    }
+
+    /// True if the tunnel may use the algorithms (RFC 8221).
+    pub fn permits(&self, suite: &Suite) -> bool {
+        self.legacy == Legacy::Allowed || suite.standing == Standing::Current
     }
 
     /// True if the peer is followed to where its packets come from. One of an IKE daemon's is only through a NAT: else the daemon itself moves

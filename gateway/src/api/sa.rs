@@ -116,6 +116,14 @@ fn in_words(error: SaTrouble) -> (StatusCode, Json<Trouble>) {
             (StatusCode::NOT_FOUND, "`wirerate sa` lists all")
         }
         SaTrouble::Sa(SaError::SameKey) => (StatusCode::CONFLICT, "give it a key of its own"),
+        SaTrouble::Sa(SaError::Legacy { .. }) => (
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "use `aes128-gcm`; or say legacy = true for the tunnel, in a laboratory",
+        ),
+        SaTrouble::Sa(SaError::NoWindow(_)) => (
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "the window tells the upper half of a number, which is not sent: give its size in the policy",
+        ),
         SaTrouble::Sa(SaError::Key(_)) => (StatusCode::UNPROCESSABLE_ENTITY, "nothing has changed"),
         SaTrouble::Sa(SaError::Refused(_)) | SaTrouble::Numbers(_) => {
             (StatusCode::CONFLICT, "nothing has changed")

@@ -10,9 +10,10 @@ use dataplane::tables::{Ends, Selector};
 use policy::Policy;
 use policy::model::{Binding, Interface, KeySource, Lifetime, Tunnel};
 use tracing::{info, warn};
-use wire::esp::{Direction, Esn, Mode, NAT_PORT, Udp};
+use wire::esp::{Direction, Mode, NAT_PORT, Udp};
 
 use super::Supervisor;
+use super::sa::warn_of_weakness;
 use super::worker::Workers;
 use crate::reload::BuildError;
 use crate::sa::key_log::Logged;
@@ -134,11 +135,6 @@ fn refuse(association: &Association, fit: &Fit<'_>) -> Result<(), Refusal> {
         let mode = |mode| if mode == Mode::Tunnel { "tunnel" } else { "transport" };
         let (own, asked) = (mode(tunnel.mode), mode(association.mode));
         format!("the tunnel \"{name}\" is of {own} mode, and the SA of {asked} mode")
-    } else if !tunnel.permits(association.suite) {
-        let suite = association.suite.name();
-        format!("{suite} no longer protects, and the tunnel \"{name}\" does not say legacy = true")
-    } else if association.esn == Esn::On && tunnel.window.numbers() == 0 {
-        format!("extended sequence numbers need a window, and the tunnel \"{name}\" has none")
     } else if direction == Direction::In && destination != NAT_PORT {
         format!("ESP in UDP is at port {NAT_PORT} here, not at {destination}")
     } else if direction == Direction::Out && source == 0 {
@@ -236,6 +232,7 @@ impl Supervisor {
         added.map_err(|error| refusal(&error))?;
         let tunnel = fit.interface.name.clone();
         info!(tunnel, direction = fit.direction.name(), spi, "security association of an IKE daemon");
+        warn_of_weakness(&tunnel, *spi, carriage.association.suite);
         let (direction, sequence) = (fit.direction, known.sequence);
         // A tunnel that came back goes on with the counts of before.
         let _ = carriage.counts.set(Counts { direction, sequence, before });
@@ -362,7 +359,9 @@ impl Supervisor {
             };
             let tables = &self.reload.tables;
             match &held.bound {
-                Some(bound) if fits(bound) && bound.sa.is_of(tables) => continue,
+                Some(bound) if fits(bound) && bound.sa.is_of(tables) && bound.sa.check(tables).is_ok() => {
+                    continue;
+                }
                 // Workers have none of a tunnel that is gone.
                 Some(bound) if !bound.sa.is_of(tables) => held.bound = None,
                 Some(_) => self.unbind(place),

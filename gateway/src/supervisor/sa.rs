@@ -9,7 +9,7 @@ use dataplane::tables::Address;
 use policy::model::Lifetime;
 use tracing::{info, warn};
 use wire::Nanos;
-use wire::esp::{Direction, Esn, Secret, Suite};
+use wire::esp::{Direction, Esn, Secret, Standing, Suite};
 
 use super::Supervisor;
 use super::worker::Workers;
@@ -168,6 +168,7 @@ impl Supervisor {
         self.workers.change_sa(&sa.id, || sa.prepare()).map_err(SaError::Refused)?;
         self.log_key(&tunnel, direction, spi, suite, &keys);
         info!(tunnel, direction = direction.name(), spi, "security association added");
+        warn_of_weakness(&tunnel, spi, suite);
         self.added.list.push(sa);
         Ok(())
     }
@@ -238,6 +239,13 @@ impl Supervisor {
             .iter()
             .filter(|(tunnel, direction, spi)| self.delete_sa(tunnel, *direction, *spi).is_ok())
             .count()
+    }
+}
+
+/// Warns of algorithms that no longer protect (RFC 8221), as `check` does of those in a policy.
+pub(super) fn warn_of_weakness(tunnel: &str, spi: u32, suite: &Suite) {
+    if suite.standing != Standing::Current {
+        warn!(tunnel, spi, "{} no longer protects", suite.name());
     }
 }
 

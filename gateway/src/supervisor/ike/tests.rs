@@ -69,14 +69,6 @@ fn what_the_data_plane_has_no_means_for_is_refused_in_words() {
     let transport = association(|sa| sa.info.mode = 0);
     assert!(refused("", &transport).unwrap_err().contains("of tunnel mode, and the SA of transport mode"));
     assert_eq!(refused("mode = \"transport\"\n", &transport), Ok(()));
-    let mut weak = association(|_| ());
-    weak.suite = wire::esp::Suite::named("des-cbc", Some("hmac-md5-96")).unwrap();
-    assert!(refused("", &weak).unwrap_err().contains("legacy = true"));
-    assert_eq!(refused("legacy = true\n", &weak), Ok(()));
-    let mut esn = association(|_| ());
-    esn.esn = Esn::On;
-    assert!(refused("window = \"off\"\n", &esn).unwrap_err().contains("need a window"));
-    assert_eq!(refused("", &esn), Ok(()));
     let mut port = association(|_| ());
     // By any port, to any: strongSwan 6 sends by one of each processor's.
     for ports in [[4500, 4500], [4500, 61_000], [61_001, 4500]] {
