@@ -337,6 +337,9 @@ pub(crate) fn log_classifier(tables: &Tables) {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -359,5 +362,62 @@ mod tests {
         }
         let error = compile(&filed, here, None).map(|_| ()).expect_err("no file").to_string();
         assert!(error.contains("nowhere"), "{error}");
+    }
+
+    /// An empty file is a key of no bytes, not one that nobody has read: no tables are compiled without a key.
+    #[test]
+    fn a_key_file_without_a_key_is_refused_at_the_start_and_later() {
+        let place = std::env::temp_dir().join(format!("wirerate-empty-keys-{}", std::process::id()));
+        fs::create_dir_all(&place).unwrap();
+        let file = |name: &str, text: &str| {
+            fs::write(place.join(name), text).unwrap();
+            fs::set_permissions(place.join(name), Permissions::from_mode(0o600)).unwrap();
+        };
+        for name in ["out", "in", "auth-out", "auth-in"] {
+            file(name, &name.bytes().cycle().take(20).map(|byte| format!("{byte:02x}")).collect::<String>());
+        }
+        let site = |algorithm: &str, auth: bool| {
+            let sa = |direction: &str| {
+                let auth = match auth {
+                    true => format!("auth = \"hmac-sha1-96\"\nauth-key-file = \"auth-{direction}\"\n"),
+                    false => String::new(),
+                };
+                let key = match algorithm {
+                    "null" => String::new(),
+                    _ => format!("key-file = \"{direction}\"\n"),
+                };
+                format!(
+                    "[[interface.site.esp.sa]]\ndirection = \"{direction}\"\nspi = 0x1000\nalgorithm = \"{algorithm}\"\n{key}{auth}"
+                )
+            };
+            let text = format!(
+                "[interface.wan]\nzone = \"wan\"\naddresses = [\"192.0.2.1/24\"]\n[interface.site]\nzone = \"vpn\"\n\
+                 addresses = [\"10.9.0.1/30\"]\n[interface.site.esp]\nlocal = \"192.0.2.1\"\nremote = \"192.0.2.2\"\n{}{}",
+                sa("out"),
+                sa("in")
+            );
+            let checked = policy::check(&text, "site.toml");
+            checked.policy.unwrap_or_else(|| panic!("{:?}", checked.diagnostics))
+        };
+        let policies = [site("aes128-gcm", false), site("null", true)];
+        let before = policies.each_ref().map(|policy| compile(policy, &place, None).expect("good keys"));
+        for text in ["", "\n", " \n\n", "0x", "0x\n", "00112233445566778899aabbccddeeff001122\n"] {
+            for (policy, names) in policies.iter().zip([["out", "in"], ["auth-out", "auth-in"]]) {
+                // One of them alone, and both.
+                for names in [&names[..1], &names[1..], &names[..]] {
+                    let kept: Vec<String> =
+                        names.iter().map(|name| fs::read_to_string(place.join(name)).unwrap()).collect();
+                    if text.len() < 10 || names.len() == 1 {
+                        names.iter().for_each(|name| file(name, text));
+                        for old in [None, Some(&before[0]), Some(&before[1])] {
+                            let error = compile(policy, &place, old).map(|_| ()).expect_err(text).to_string();
+                            assert!(error.contains("of 20 bytes"), "{text:?}: {error}");
+                        }
+                    }
+                    names.iter().zip(&kept).for_each(|(name, text)| file(name, text));
+                }
+            }
+        }
+        fs::remove_dir_all(&place).unwrap();
     }
 }

@@ -42,7 +42,7 @@ pub use rule::{
 pub(crate) use selector::overlap;
 pub use selector::{SelectorEnd, SelectorPair};
 pub use tunnel::{
-    Binding, DfBit, Follow, FragmentWhen, KeyFiles, KeySource, Legacy, Lifetime, StaticSa, Tunnel,
+    Binding, DfBit, Follow, FragmentWhen, KeyFiles, KeySource, Legacy, Lifetime, Reading, StaticSa, Tunnel,
     TunnelDscp, WindowSize,
 };
 

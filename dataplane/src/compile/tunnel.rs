@@ -71,7 +71,7 @@ fn spec(
     let wrong = |error| CompileError::Sa { tunnel: name.to_owned(), spi: sa.spi, error };
     let suite = SUITES.iter().find(|suite| **suite == sa.suite);
     let suite = suite.ok_or_else(|| wrong(esp::KeyError::NoLibrary(sa.suite.name())))?;
-    let (transform, fingerprint) = if sa.files.are_unread(sa) {
+    let (transform, fingerprint) = if sa.files.are_unread() {
         // For all that is asked of a policy without its keys.
         (Arc::from(esp::locked(suite)), Fingerprint::from_bytes(keyless(sa.direction, sa.spi)))
     } else {

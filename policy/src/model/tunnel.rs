@@ -122,20 +122,31 @@ pub struct StaticSa {
     pub files: KeyFiles,
 }
 
-/// Files that keys are in, relative to the directory of the policy; none of a key that is in the policy. A key of the model is empty until its
-/// file has been [read](crate::keys::read).
+/// Files that keys are in, relative to the directory of the policy; none of a key that is in the policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyFiles {
     /// File of the cipher's key.
     pub key: Option<PathBuf>,
     /// File of the integrity algorithm's key.
     pub auth_key: Option<PathBuf>,
+    /// Reading of the files.
+    pub reading: Reading,
+}
+
+/// Reading of the files of a security association's keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reading {
+    /// They have not been read: a key with a file is not known, and empty in the model.
+    #[default]
+    Due,
+    /// They have been [read](crate::keys::read): the keys are theirs, whatever their lengths.
+    Done,
 }
 
 impl KeyFiles {
-    /// True if a file has not been read.
-    pub fn are_unread(&self, sa: &StaticSa) -> bool {
-        self.key.is_some() && sa.key.is_empty() || self.auth_key.is_some() && sa.auth_key.is_empty()
+    /// True if a key is not known, as its file has not been read.
+    pub fn are_unread(&self) -> bool {
+        self.reading == Reading::Due && (self.key.is_some() || self.auth_key.is_some())
     }
 }
 

@@ -38,6 +38,7 @@ pub(super) fn interface() -> impl Strategy<Value = Interface> {
             let files = KeyFiles {
                 key: key_file.filter(|_| suite.key > 0),
                 auth_key: auth_key_file.filter(|_| suite.auth_key > 0),
+                ..KeyFiles::default()
             };
             StaticSa {
                 direction,
