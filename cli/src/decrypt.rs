@@ -79,6 +79,8 @@ impl Decryptor {
             .map_err(|_| read(std::io::Error::new(std::io::ErrorKind::InvalidData, "it is no text")))?;
         let (sas, bad) = wireshark::parse(text);
         for (line, error) in &bad {
+            // A field in the place of another is repeated, and may be a key.
+            let error = config::masked_message(error.to_string());
             screen::error(&format_args!("{}:{line}: {error}", path.display()), None);
         }
         if !bad.is_empty() {

@@ -80,22 +80,27 @@ pub(crate) fn diagnostics<C: Kind>(diagnostics: &[Diagnostic<C>]) {
     let colours = AutoStream::choice(&io::stderr()) != ColorChoice::Never;
     let theme =
         if colours { miette::GraphicalTheme::unicode() } else { miette::GraphicalTheme::unicode_nocolor() };
-    let handler = miette::GraphicalReportHandler::new_themed(theme).with_width(110).with_links(false);
     let mut err = anstream::stderr().lock();
     let (errors, others): (Vec<_>, Vec<_>) = match diagnostics.len() {
         0..=MOST_SHOWN => (diagnostics.iter().collect(), Vec::new()),
         _ => diagnostics.iter().partition(|diagnostic| diagnostic.is_error()),
     };
     for diagnostic in errors.into_iter().chain(others).take(MOST_SHOWN) {
-        let mut text = String::new();
-        // What cannot be drawn is at least said.
-        if handler.render_report(&mut text, diagnostic).is_err() {
-            text = format!("{}: {diagnostic}\n", diagnostic.severity);
-        }
-        let _ = writeln!(err, "{text}");
+        let _ = writeln!(err, "{}", drawn(diagnostic, theme.clone()));
     }
     if let Some(more @ 1..) = diagnostics.len().checked_sub(MOST_SHOWN) {
         let _ = writeln!(err, "and {} more, not shown: correct these first", number(more as u64));
+    }
+}
+
+/// A diagnostic with the lines of the text that it is about.
+fn drawn<C: Kind>(diagnostic: &Diagnostic<C>, theme: miette::GraphicalTheme) -> String {
+    let handler = miette::GraphicalReportHandler::new_themed(theme).with_width(110).with_links(false);
+    let mut text = String::new();
+    match handler.render_report(&mut text, diagnostic) {
+        Ok(()) => text,
+        // What cannot be drawn is at least said.
+        Err(_) => format!("{}: {diagnostic}\n", diagnostic.severity),
     }
 }
 
@@ -189,7 +194,86 @@ pub(crate) fn count(value: u64, one: &str, many: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Table, bytes, number, rate};
+    use config::Diagnostic;
+
+    use super::{Table, bytes, drawn, number, rate};
+
+    /// Whatever is wrong with a policy, its keys are in nothing that is said of it.
+    #[test]
+    fn no_diagnostic_shows_a_key() {
+        const KEYS: [&str; 5] = [
+            "4fd19a0cbe5512aa07e3f6c8d9b01e2477a0c3d5",
+            "9bc40e7700aa31d2f6b8e4c05d1f2a3b4c5d6e7f",
+            "00a1b2c3d4e5f60718293a4b5c6d7e8f00a1b2c3d4e5f60718293a4b5c6d7e8f",
+            "f0e1d2c3b4a5968778695a4b3c2d1e0ff0e1d2c3b4a5968778695a4b3c2d1e0f",
+            "0123456789abcdef0123456789abcdef01234567",
+        ];
+        let policy = format!(
+            "[interface.wan]\nzone = \"wan\"\naddresses = [\"192.0.2.1/24\"]\n[interface.site]\nzone = \"vpn\"\n\
+             [interface.site.esp]\nlocal = \"192.0.2.1\"\nremote = \"192.0.2.2\"\n\
+             [[interface.site.esp.sa]]\ndirection = \"out\"\nspi = 0x1000\nalgorithm = \"aes128-gcm\"\nkey = \"{}\"\n\
+             [[interface.site.esp.sa]]\ndirection = \"in\"\nspi = 0x1000\nkey = '{}'\nalgorithm = \"aes128-gcm\"\n\
+             [[interface.site.esp.sa]]\ndirection = \"in\"\nspi = 0x1001\nalgorithm = \"aes256-cbc\"\n\
+             \"key\"=\"0x{}\"\nauth = \"hmac-sha256-128\"\nauth-key = \"\"\"{}\"\"\"\n\
+             [interface.b]\nesp = {{ sa = [{{ spi = 5, key = \"{}\", esn = true }}] }}\n",
+            KEYS[0], KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+        );
+        let said = |text: &str| -> String {
+            let found = policy::check(text, "policy.toml").diagnostics;
+            let theme = miette::GraphicalTheme::unicode_nocolor();
+            let drawn = found.iter().map(|one: &Diagnostic<_>| drawn(one, theme.clone())).collect::<String>();
+            drawn + &format!("{found:?}") + &serde_json::to_string(&found).unwrap()
+        };
+        let whole = said(&policy);
+        assert!(whole.contains("key = \"****************************************\", esn = true"), "{whole}");
+        // xorshift: the same texts each time.
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut below = |bound: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state % bound as u64) as usize
+        };
+        let pieces =
+            ["\"", "'", "\n", " ", "=", "#", "]", "[", "}", ",", "\"\"\"", "\u{e9}", "key = ", "x = "];
+        for _ in 0..3_000 {
+            let mut text = policy.clone();
+            // What is wrong by itself is found where all else can be read.
+            if below(2) == 0 {
+                text.truncate(text.find("[interface.b]").unwrap());
+            }
+            for _ in 0..=below(3) {
+                let at = below(text.len());
+                if !text.is_char_boundary(at)
+                    || KEYS.iter().any(|key| {
+                        text.contains(key) && {
+                            let found = text.find(key).unwrap();
+                            (found + 1..found + key.len()).contains(&at)
+                        }
+                    })
+                {
+                    continue;
+                }
+                match below(3) {
+                    // A stretch of text goes.
+                    0 => {
+                        let end = (at + 1 + below(12)).min(text.len());
+                        if !text.is_char_boundary(end) {
+                            continue;
+                        };
+                        text.replace_range(at..end, "");
+                    }
+                    1 => text.insert_str(at, pieces[below(pieces.len())]),
+                    // A key stands where it does not belong.
+                    _ => text.insert_str(at, KEYS[below(KEYS.len())]),
+                }
+            }
+            let said = said(&text).to_lowercase();
+            if let Some(key) = KEYS.iter().find(|key| said.contains(*key)) {
+                panic!("{key} in {said}\nof {text}");
+            }
+        }
+    }
 
     #[test]
     fn numbers_are_easy_to_read() {

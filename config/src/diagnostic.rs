@@ -11,6 +11,7 @@ use miette::{LabeledSpan, SourceCode};
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 use crate::code::{Code, Kind};
+use crate::secret;
 use crate::source::Source;
 
 /// An error, a warning or a note.
@@ -21,9 +22,9 @@ pub struct Diagnostic<C = Code> {
     pub code: C,
     /// Severity: an error makes the file wrong.
     pub severity: Severity,
-    /// Message: one sentence without a full stop.
+    /// Message: one sentence without a full stop. A long run of hexadecimal digits is masked, as it may be a key.
     pub message: String,
-    /// Hint: the remedy.
+    /// Hint: the remedy; the same.
     pub hint: Option<String>,
     /// Position in the text; none for a file that came from no text.
     pub place: Option<Place>,
@@ -67,7 +68,7 @@ impl<C: Kind> Diagnostic<C> {
         Diagnostic {
             code,
             severity: code.severity(),
-            message: message.into(),
+            message: secret::masked_message(message.into()),
             hint: None,
             place: None,
             related: Vec::new(),
@@ -77,7 +78,7 @@ impl<C: Kind> Diagnostic<C> {
     /// Adds a hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Diagnostic<C> {
-        self.hint = Some(hint.into());
+        self.hint = Some(secret::masked_message(hint.into()));
         self
     }
 
@@ -200,7 +201,7 @@ impl SourceCode for Place {
         lines_before: usize,
         lines_after: usize,
     ) -> Result<Box<dyn miette::SpanContents<'a> + 'a>, miette::MietteError> {
-        let text = self.source.text();
+        let text = self.source.shown();
         let found = text.read_span(span, lines_before, lines_after)?;
         let mut shown = found.span().offset()..found.span().offset() + found.data().len();
         if found.data().split(|byte| *byte == b'\n').any(|line| line.len() > LONG_LINE) {

@@ -44,6 +44,7 @@ mod diagnostic;
 pub mod file;
 pub mod quantity;
 mod reader;
+mod secret;
 mod source;
 pub mod value;
 pub mod word;
@@ -54,5 +55,6 @@ pub use file::LoadError;
 pub use reader::{
     Complaint, Entry, Pair, Part, Sink, Table, document, in_order, section, tables, wrong_type,
 };
+pub use secret::masked_message;
 pub use source::Source;
 pub use word::{did_you_mean, nearest};

@@ -87,10 +87,12 @@ impl<C: Kind> Sink<C> {
 
     /// Adds a complaint about the bytes `span`.
     pub fn report(&self, complaint: Complaint<C>, span: Range<usize>) {
-        self.push(
-            Diagnostic { hint: complaint.hint, ..Diagnostic::new(complaint.code, complaint.message) }
-                .at(Some(Place::new(Arc::clone(&self.source), span))),
-        );
+        let diagnostic = Diagnostic::new(complaint.code, complaint.message);
+        let hinted = match complaint.hint {
+            Some(hint) => diagnostic.hint(hint),
+            None => diagnostic,
+        };
+        self.push(hinted.at(Some(Place::new(Arc::clone(&self.source), span))));
     }
 
     /// Adds a diagnostic; counts it only, past the bound.

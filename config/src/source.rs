@@ -1,14 +1,22 @@
 //! Text of a file with its line index, for diagnostics.
 
+use std::fmt;
 use std::ops::Range;
+use std::sync::OnceLock;
 
-/// A named text.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+use crate::secret;
+
+/// A named text. `Debug` tells its length only: secrets may be in it.
+#[derive(Clone, Default)]
 pub struct Source {
     name: String,
     text: String,
     /// Offset of each line, in bytes.
     starts: Vec<usize>,
+    /// Keys of the file whose values are secrets.
+    secrets: &'static [&'static str],
+    /// The text with the secrets masked, once it has been asked for.
+    shown: OnceLock<String>,
 }
 
 impl Source {
@@ -16,7 +24,13 @@ impl Source {
     pub fn new(name: &str, text: &str) -> Source {
         let after_break = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at + 1);
         let starts = std::iter::once(0).chain(after_break).collect();
-        Source { name: name.to_owned(), text: text.to_owned(), starts }
+        Source { name: name.to_owned(), text: text.to_owned(), starts, ..Source::default() }
+    }
+
+    /// The same, where the values of these keys of the file are secrets, in hexadecimal digits: no diagnostic shows them.
+    #[must_use]
+    pub fn with_secrets(self, secrets: &'static [&'static str]) -> Source {
+        Source { secrets, ..self }
     }
 
     /// Name of the file.
@@ -27,6 +41,14 @@ impl Source {
     /// The whole text.
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// The text as it may be shown: secrets are masked, byte by byte, so that all else stays where it is.
+    pub(crate) fn shown(&self) -> &str {
+        match self.secrets {
+            [] => &self.text,
+            keys => self.shown.get_or_init(|| secret::masked(&self.text, keys)),
+        }
     }
 
     /// Line of the byte at `at`, from 1.
@@ -49,6 +71,20 @@ impl Source {
         let end = self.starts.get(index + 1).map_or(self.text.len(), |next| next - 1);
         let line = self.text.get(start..end)?;
         Some(start..start + line.trim_end_matches('\r').len())
+    }
+}
+
+impl PartialEq for Source {
+    fn eq(&self, other: &Source) -> bool {
+        (&self.name, &self.text, self.secrets) == (&other.name, &other.text, other.secrets)
+    }
+}
+
+impl Eq for Source {}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Source({}, {} bytes)", self.name, self.text.len())
     }
 }
 

@@ -19,6 +19,9 @@ type Sink = config::Sink<Code>;
 /// Longest policy that is read, in bytes: as for any file.
 pub use config::file::MOST_BYTES;
 
+/// Keys of the file whose values are secrets: no diagnostic shows them.
+const SECRETS: &[&str] = &["key", "auth-key"];
+
 /// Result of parsing a policy.
 #[derive(Clone, Debug)]
 pub struct Parsed {
@@ -52,7 +55,7 @@ pub(crate) fn draft(text: &str, file: &str) -> Draft {
         let diagnostic = too_large(file);
         return Draft { policy: None, lines: Lines::default(), diagnostics: vec![diagnostic] };
     }
-    let source = Arc::new(Source::new(file, text));
+    let source = Arc::new(Source::new(file, text).with_secrets(SECRETS));
     let mut lines = Lines::of(&source);
     let sink = Sink::new(&source);
     let policy = document(&source, &sink, |table| read(&sink, &mut lines, table));
