@@ -229,7 +229,7 @@ fn the_summary_has_security_associations_and_tells_of_their_lifetimes() {
     let expected = serde_json::json!({
         "tunnel": "t1", "direction": "out", "spi": 0x1001, "algorithm": "aes128-gcm", "auth": null, "reached": "hard",
         "packets": 3, "bytes": 40 + 56 + 40, "number": 3, "lost": 0,
-        "replayed": 0, "icv_wrong": 0, "length": 0, "trailer": 0, "selector": 0, "expired": 1,
+        "replayed": 0, "icv_wrong": 0, "length": 0, "trailer": 0, "selector": 0, "expired": 1, "sequence": 0,
     });
     assert_eq!(out, &expected);
     assert_eq!((&inward["direction"], &inward["packets"]), (&"in".into(), &0.into()));

@@ -299,13 +299,18 @@ impl Outbound {
 
     /// Takes a packet with so many bytes of text into account, and the next number for it.
     fn admit(&mut self, bytes: usize, now: Nanos) -> Result<u64, Reason> {
-        if let Err(Expired) = self.life.spend(&self.sequence.used, bytes, now) {
-            self.errors.note(Reason::SaExpired);
-            return Err(Reason::SaExpired);
+        let admitted = self.life.admit(&self.sequence.used, bytes, now);
+        let number = admitted
+            .map_err(|Expired| Reason::SaExpired)
+            .and_then(|()| self.sequence.take(self.most()).map_err(|UsedUp| Reason::EspSequence));
+        match number {
+            Ok(_) => {
+                self.sequence.used.add(1, bytes as u64);
+                self.sequence.note_sent(now);
+            }
+            Err(reason) => self.errors.note(reason),
         }
-        let number = self.sequence.take(self.most()).map_err(|UsedUp| Reason::EspSequence)?;
-        self.sequence.note_sent(now);
-        Ok(number)
+        number
     }
 
     /// A bound that has been reached, once.

@@ -2,10 +2,12 @@
 
 use dataplane::replay::Way;
 use dataplane::sa::{Keys, SaAddition, SaError, SaRequest};
+use dataplane::{Reason, Verdict};
 use wire::esp::{Direction, Esn, Secret, Suite};
+use wire::random::Random;
 
-use crate::esp::{Outer, site};
-use crate::scene::Gateway;
+use crate::esp::{KEYS, LAN, Outer, packet, site, through};
+use crate::scene::{Gateway, START};
 
 /// The tunnel of the policy decides which algorithms and numbers there are, for associations at run time, too, and for those of before a reload.
 #[test]
@@ -46,5 +48,33 @@ fn what_the_tunnel_does_not_permit_is_refused_at_run_time() {
         };
         assert_eq!((outcome.map(|_| ()), strong.check(&off.tables)), (wanted.clone(), wanted));
         assert_eq!(asked(&off, direction, Esn::Off, "aes128-gcm", None, [20, 0]).map(|_| ()), Ok(()));
+    }
+}
+
+/// Numbers that are used up: what does not leave is refused, not sent, and takes nothing from a lifetime.
+#[test]
+fn what_has_no_number_is_not_counted_as_sent() {
+    let key = format!("key = \"{}\"\n", KEYS[0]);
+    for way in [Way::Run, Way::Step] {
+        for (bounds, left) in
+            [("", 2), ("hard = { packets = 4 }\n", 2), ("soft = { packets = 4 }\n", 1), ("", 0)]
+        {
+            let text = site(1, 2, Outer::V4, "").replace(&key, &format!("{key}{bounds}"));
+            let mut near = Gateway::new(&text, way);
+            near.shard.sas.outbound(0).unwrap().sequence.raise(u64::from(u32::MAX) - left);
+            let mut random = Random::new(8);
+            let frames: Vec<Vec<u8>> = (0..6).map(|_| packet(1, 2, 40, &mut random)).collect();
+            let out = through(&mut near, LAN, &frames);
+            assert_eq!(out.sent.len() as u64, left);
+            let refused = Verdict::Dropped(Reason::EspSequence);
+            assert_eq!(out.ended.iter().filter(|(_, verdict)| *verdict == refused).count() as u64, 6 - left);
+            let views = near.shard.sas.views(START);
+            let view = views.iter().find(|view| view.direction == Direction::Out).unwrap();
+            let text =
+                u64::from(out.sent.first().map_or(0, |sent| sent.bytes.len() as u16 - 14 - 20 - 8 - 8 - 16));
+            assert_eq!((view.packets, view.bytes, view.number), (left, left * text, u32::MAX.into()));
+            assert_eq!((view.counter("sequence"), view.counter("expired")), (Some(6 - left), Some(0)));
+            assert_eq!(view.reached, None);
+        }
     }
 }

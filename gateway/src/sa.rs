@@ -65,6 +65,9 @@ pub struct AssociationView {
     pub selector: u64,
     /// Packets refused: past the hard lifetime.
     pub expired: u64,
+    /// Packets not sent: sequence numbers used up, or none reserved.
+    #[serde(default)]
+    pub sequence: u64,
     /// Numbers received for which a packet never came.
     pub lost: u64,
     /// Worker that takes its packets in, or alone sends by it; none where all workers send, or none does.
@@ -189,6 +192,7 @@ impl Overview {
                 match all.iter_mut().find(same) {
                     Some(known) => {
                         known.errors.expired += sa.errors.expired;
+                        known.errors.sequence += sa.errors.sequence;
                         known.standing = known.standing.min(sa.standing);
                     }
                     None => all.push(sa.clone()),
@@ -205,7 +209,7 @@ const ANY: &str = "any";
 
 fn view(sa: &SaView, workers: u16, tables: &Tables) -> Option<AssociationView> {
     let tunnel = tables.tunnels.list.get(usize::from(sa.tunnel))?;
-    let SaErrors { replayed, icv_wrong, length, trailer, selector, expired } = sa.errors;
+    let SaErrors { replayed, icv_wrong, length, trailer, selector, expired, sequence } = sa.errors;
     Some(AssociationView {
         tunnel: tables.interface(tunnel.interface)?.name.clone(),
         direction: sa.direction.name().to_owned(),
@@ -240,6 +244,7 @@ fn view(sa: &SaView, workers: u16, tables: &Tables) -> Option<AssociationView> {
         trailer,
         selector,
         expired,
+        sequence,
         lost: sa.lost,
         worker: match sa.direction {
             Direction::In => Some(owner_of_sa(sa.spi, workers.max(1))),

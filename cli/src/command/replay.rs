@@ -83,7 +83,7 @@ Examples:
   sas       of tunnels: tunnel, direction, spi, algorithm, auth; packets and
             bytes encrypted or decrypted; number: the highest; lost: numbers
             that never came; replayed, icv_wrong, length, trailer, selector,
-            expired: refused; reached: the lifetime, soft or hard
+            expired, sequence: refused; reached: the lifetime, soft or hard
   esp_sa    with --esp-sa, for each association: line, spi; decrypted, icv_wrong,
             malformed: packets; tunnel: that of the policy that has it
   flows     created ended live peak

@@ -31,7 +31,7 @@ of a peer without a fixed address, in, and out before it is known), \
 algorithm, auth, origin (`policy`, `added` at run time, or `ike`), state (`active`; \
 `superseded` by a newer one out of the tunnel; `unused`, for a CPU without a worker), number (the highest sent or accepted), \
 packets and bytes (sealed, or opened), reached (`soft` or `hard`, a bound of its lifetime), \
-replayed, icv_wrong, length, trailer, selector and expired (packets refused), lost (numbers that \
+replayed, icv_wrong, length, trailer, selector, expired and sequence (packets refused), lost (numbers that \
 never came), worker (that takes the packets in, or alone sends by it), and cpu (that an IKE \
 daemon has it for, RFC 9611)."))]
 pub(crate) struct Arguments {
@@ -258,6 +258,8 @@ fn show(tunnel: Option<&str>, ask: &Ask) -> Result<Exit, Failure> {
             Some(auth) => format!("{}, {auth}", sa.algorithm),
             None => sa.algorithm,
         };
+        let refused =
+            sa.replayed + sa.icv_wrong + sa.length + sa.trailer + sa.selector + sa.expired + sa.sequence;
         table.row([
             sa.tunnel,
             sa.direction,
@@ -270,7 +272,7 @@ fn show(tunnel: Option<&str>, ask: &Ask) -> Result<Exit, Failure> {
             sa.number.to_string(),
             sa.packets.to_string(),
             sa.bytes.to_string(),
-            (sa.replayed + sa.icv_wrong + sa.length + sa.trailer + sa.selector + sa.expired).to_string(),
+            refused.to_string(),
             sa.lost.to_string(),
             match (sa.worker, sa.cpu) {
                 (Some(worker), _) => worker.to_string(),

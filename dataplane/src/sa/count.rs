@@ -7,7 +7,7 @@ use super::{Bound, Inbound, Origin, Outbound, Peer, Sas, Senders};
 use crate::tables::Tables;
 use crate::verdict::Reason;
 
-/// Packets of an inbound security association that did not come in, by reason.
+/// Packets of a security association that did not come in, or did not leave, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SaErrors {
     /// Received before, or left of the window.
@@ -22,6 +22,8 @@ pub struct SaErrors {
     pub selector: u64,
     /// Past the hard lifetime; of outbound ones too.
     pub expired: u64,
+    /// Numbers used up, or none reserved: of outbound ones alone.
+    pub sequence: u64,
 }
 
 impl SaErrors {
@@ -33,6 +35,7 @@ impl SaErrors {
             Reason::EspTrailer => &mut self.trailer,
             Reason::TunnelSelector => &mut self.selector,
             Reason::SaExpired => &mut self.expired,
+            Reason::EspSequence => &mut self.sequence,
             _ => return,
         };
         *count += 1;
@@ -97,8 +100,8 @@ impl SaView {
     }
 
     /// The counters, with their names.
-    pub fn counters(&self) -> [(&'static str, u64); 10] {
-        let SaErrors { replayed, icv_wrong, length, trailer, selector, expired } = self.errors;
+    pub fn counters(&self) -> [(&'static str, u64); 11] {
+        let SaErrors { replayed, icv_wrong, length, trailer, selector, expired, sequence } = self.errors;
         [
             ("packets", self.packets),
             ("bytes", self.bytes),
@@ -110,6 +113,7 @@ impl SaView {
             ("trailer", trailer),
             ("selector", selector),
             ("expired", expired),
+            ("sequence", sequence),
         ]
     }
 }

@@ -161,6 +161,14 @@ impl Life {
     /// Takes a packet with so many bytes into account.
     #[inline]
     pub(super) fn spend(&mut self, used: &Used, bytes: usize, now: Nanos) -> Result<(), Expired> {
+        self.admit(used, bytes, now)?;
+        used.add(1, bytes as u64);
+        Ok(())
+    }
+
+    /// Refuses a packet that would pass a hard bound, which ends the association. Takes nothing into account.
+    #[inline]
+    pub(super) fn admit(&mut self, used: &Used, bytes: usize, now: Nanos) -> Result<(), Expired> {
         self.check(used, now)?;
         let is_past = |used: u64, bound: Option<u64>| bound.is_some_and(|bound| used > bound);
         let bytes = bytes as u64;
@@ -168,7 +176,6 @@ impl Life {
             self.is_spent = true;
             return Err(Expired);
         }
-        used.add(1, bytes);
         Ok(())
     }
 

@@ -38,6 +38,9 @@ pub struct DirectionStatus {
     pub selector: u64,
     /// Packets refused: past the hard lifetime.
     pub expired: u64,
+    /// Packets not sent: sequence numbers used up, or none reserved.
+    #[serde(default)]
+    pub sequence: u64,
 }
 
 /// Tunnel, and direction: `in` or `out`.
@@ -89,7 +92,7 @@ impl Totals {
 
 impl DirectionStatus {
     /// Packets refused, with the names of what was wrong.
-    pub fn errors(&self) -> [(&'static str, u64); 6] {
+    pub fn errors(&self) -> [(&'static str, u64); 7] {
         [
             ("replayed", self.replayed),
             ("icv-wrong", self.icv_wrong),
@@ -97,12 +100,23 @@ impl DirectionStatus {
             ("trailer", self.trailer),
             ("selector", self.selector),
             ("expired", self.expired),
+            ("sequence", self.sequence),
         ]
     }
 
     fn add(&mut self, other: &DirectionStatus) {
-        let DirectionStatus { sas, packets, bytes, replayed, icv_wrong, length, trailer, selector, expired } =
-            *other;
+        let DirectionStatus {
+            sas,
+            packets,
+            bytes,
+            replayed,
+            icv_wrong,
+            length,
+            trailer,
+            selector,
+            expired,
+            sequence,
+        } = *other;
         self.sas += sas;
         self.packets += packets;
         self.bytes += bytes;
@@ -112,13 +126,35 @@ impl DirectionStatus {
         self.trailer += trailer;
         self.selector += selector;
         self.expired += expired;
+        self.sequence += sequence;
     }
 }
 
 fn counts(view: &AssociationView) -> DirectionStatus {
-    let AssociationView { packets, bytes, replayed, icv_wrong, length, trailer, selector, expired, .. } =
-        *view;
-    DirectionStatus { sas: 1, packets, bytes, replayed, icv_wrong, length, trailer, selector, expired }
+    let AssociationView {
+        packets,
+        bytes,
+        replayed,
+        icv_wrong,
+        length,
+        trailer,
+        selector,
+        expired,
+        sequence,
+        ..
+    } = *view;
+    DirectionStatus {
+        sas: 1,
+        packets,
+        bytes,
+        replayed,
+        icv_wrong,
+        length,
+        trailer,
+        selector,
+        expired,
+        sequence,
+    }
 }
 
 #[cfg(test)]
@@ -147,6 +183,7 @@ mod tests {
             trailer: 0,
             selector: 0,
             expired: 0,
+            sequence: 0,
             lost: 0,
             worker: None,
             cpu: None,
