@@ -1,13 +1,14 @@
 //! Refusals by security associations: of what the tunnel does not permit, behind the last number, and behind the end of a lifetime.
 
 use dataplane::replay::Way;
-use dataplane::sa::{Keys, SaAddition, SaError, SaRequest};
+use dataplane::sa::{Bound, Keys, SaAddition, SaError, SaNews, SaRequest};
 use dataplane::{Reason, Verdict};
 use wire::esp::{Direction, Esn, Secret, Suite};
 use wire::random::Random;
+use wire::{Nanos, PortId};
 
-use crate::esp::{KEYS, LAN, Outer, packet, site, through};
-use crate::scene::{Gateway, START};
+use crate::esp::{KEYS, LAN, Outer, WAN, packet, site, through};
+use crate::scene::{Arrival, Gateway, START};
 
 /// The tunnel of the policy decides which algorithms and numbers there are, for associations at run time, too, and for those of before a reload.
 #[test]
@@ -76,5 +77,31 @@ fn what_has_no_number_is_not_counted_as_sent() {
             assert_eq!((view.counter("sequence"), view.counter("expired")), (Some(6 - left), Some(0)));
             assert_eq!(view.reached, None);
         }
+    }
+}
+
+/// A lifetime in time may end between two packets: the first that it refuses tells of it.
+#[test]
+fn a_packet_that_a_lifetime_refuses_tells_of_it() {
+    let mut far = Gateway::new(&site(2, 1, Outer::V4, ""), Way::Run);
+    let mut random = Random::new(14);
+    let packets = [(); 2].map(|()| packet(2, 1, 40, &mut random));
+    let outer = through(&mut far, LAN, &packets).sent;
+    let key = format!("key = \"{}\"\n", KEYS[1]);
+    let bounded = site(1, 2, Outer::V4, "").replace(&key, &format!("{key}hard = {{ time = \"1s\" }}\n"));
+    for way in [Way::Run, Way::Step] {
+        let mut near = Gateway::new(&bounded, way);
+        let told = [0, 1_500].map(|millis| {
+            let bytes = outer[usize::from(millis > 0)].bytes.clone();
+            near.receive(&[Arrival {
+                port: PortId(WAN),
+                at: START + Nanos::from_millis(millis),
+                number: 0,
+                bytes,
+            }]);
+            near.shard.sas.take_events().map(|event| event.news).collect::<Vec<_>>()
+        });
+        let bound = SaNews::Bound { direction: Direction::In, spi: 0x1001, bound: Bound::Hard };
+        assert_eq!(told, [vec![], vec![bound]]);
     }
 }

@@ -204,15 +204,18 @@ pub fn is_for_tunnel(frame: &Frame, tables: &Tables) -> bool {
 fn open<T: Tally>(frame: &mut Frame, carried: &Carried, cx: &mut Cx<'_, T>) -> Step {
     match Opener::of(carried.sa, cx).and_then(|opener| opener.open(frame, carried, cx)) {
         Ok(()) => Step::Next,
-        Err(reason) => refuse(carried.sa, reason, cx),
+        Err(reason) => refuse(carried.sa, reason, frame, cx),
     }
 }
 
 /// Counts a packet that does not come in under the security association of that place.
 #[cold]
-fn refuse<T: Tally>(place: u32, reason: Reason, cx: &mut Cx<'_, T>) -> Step {
+fn refuse<T: Tally>(place: u32, reason: Reason, frame: &Frame, cx: &mut Cx<'_, T>) -> Step {
     if let Some(sa) = cx.shard.sas.inbound_at(place) {
         sa.note(reason);
+        // A lifetime in time may have ended since the last packet.
+        let news = if reason == Reason::SaExpired { sa.news(frame.meta.received) } else { None };
+        cx.shard.sas.note_bound(news);
     }
     Step::Drop(reason)
 }

@@ -46,7 +46,7 @@ pub(super) fn run<T: Tally>(frames: &mut [Frame], cx: &mut Cx<'_, T>) {
                 pending.add(place, list, frame, &carried, cx)
             });
             if let Err(reason) = judged {
-                refuse(carried.sa, reason, cx).settle(frame);
+                refuse(carried.sa, reason, frame, cx).settle(frame);
             }
         }
         pending.open(group, cx);
@@ -174,7 +174,7 @@ fn open_all<T: Tally>(
         }
         let entered = opened.map_err(|Forged| Reason::IcvWrong).and_then(|()| opener.enter(&job, frame, cx));
         if let Err(reason) = entered {
-            refuse(opener.place, reason, cx).settle(frame);
+            refuse(opener.place, reason, frame, cx).settle(frame);
         }
     }
 }
