@@ -312,9 +312,9 @@ impl Known {
         let added = SaAddition::new(tables, &request).and_then(|addition| {
             if let Some(destination) = replaced {
                 let id = SaId { direction: Direction::In, spi, destination };
-                replay.shard.change_sa(tables, SaChange::Delete(id))?;
+                replay.shard.change_sa(tables, SaChange::Delete(id), Nanos(0))?;
             }
-            Ok(replay.shard.change_sa(tables, addition.prepare()).map(drop)?)
+            Ok(replay.shard.change_sa(tables, addition.prepare(), Nanos(0)).map(drop)?)
         });
         match added {
             Ok(()) => {

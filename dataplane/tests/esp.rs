@@ -623,7 +623,7 @@ pub(crate) fn selective(
 
 pub(crate) fn change(gateway: &mut Gateway, change: SaChange) -> Result<bool, SaRefused> {
     let tables = Rc::clone(&gateway.tables);
-    gateway.shard.change_sa(&tables, change).map(|retired| retired.is_some())
+    gateway.shard.change_sa(&tables, change, START).map(|retired| retired.is_some())
 }
 
 /// A rekey while packets are under way loses none, and takes none twice; what was added outlives a reload.

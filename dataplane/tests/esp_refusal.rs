@@ -3,11 +3,12 @@
 use dataplane::replay::Way;
 use dataplane::sa::{Bound, Keys, SaAddition, SaError, SaNews, SaRequest};
 use dataplane::{Reason, Verdict};
+use policy::model::Lifetime;
 use wire::esp::{Direction, Esn, Secret, Suite};
 use wire::random::Random;
 use wire::{Nanos, PortId};
 
-use crate::esp::{KEYS, LAN, Outer, WAN, packet, site, through};
+use crate::esp::{KEYS, LAN, Outer, WAN, addition, change, packet, site, through};
 use crate::scene::{Arrival, Gateway, START};
 
 /// The tunnel of the policy decides which algorithms and numbers there are, for associations at run time, too, and for those of before a reload.
@@ -103,5 +104,34 @@ fn a_packet_that_a_lifetime_refuses_tells_of_it() {
         });
         let bound = SaNews::Bound { direction: Direction::In, spi: 0x1001, bound: Bound::Hard };
         assert_eq!(told, [vec![], vec![bound]]);
+    }
+}
+
+/// The time of an association that is added begins then, without a reload.
+#[test]
+fn the_time_of_one_that_is_added_runs() {
+    let [mut near, mut far] =
+        [site(1, 2, Outer::V4, ""), site(2, 1, Outer::V4, "")].map(|text| Gateway::new(&text, Way::Run));
+    let mut random = Random::new(15);
+    let second = |of: Lifetime| Lifetime { time: Some(Nanos::from_secs(1)), ..of };
+    let hard = second(Lifetime::UNBOUNDED);
+    let out = addition(&near, Direction::Out, 0x3000, 7).living(Lifetime::UNBOUNDED, hard);
+    let inward = addition(&far, Direction::In, 0x3000, 7).living(Lifetime::UNBOUNDED, hard);
+    change(&mut near, out.prepare()).unwrap();
+    change(&mut far, inward.prepare()).unwrap();
+    let sealed: Vec<Vec<u8>> = through(&mut near, LAN, &[(); 2].map(|()| packet(1, 2, 40, &mut random)))
+        .sent
+        .into_iter()
+        .map(|sent| sent.bytes)
+        .collect();
+    assert_eq!(through(&mut far, WAN, &sealed[..1]).sent.len(), 1);
+    let at = START + Nanos::from_millis(1_500);
+    for (gateway, port, bytes) in
+        [(&mut near, LAN, packet(1, 2, 40, &mut random)), (&mut far, WAN, sealed[1].clone())]
+    {
+        gateway.receive(&[Arrival { port: PortId(port), at, number: 0, bytes }]);
+        let verdicts: Vec<Verdict> =
+            gateway.out(usize::MAX).ended.iter().map(|(_, verdict)| *verdict).collect();
+        assert_eq!(verdicts, [Verdict::Dropped(Reason::SaExpired)]);
     }
 }

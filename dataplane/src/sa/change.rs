@@ -283,17 +283,23 @@ fn permit(ends: &Tunnel, tunnel: &str, suite: &Suite, direction: Direction, esn:
 }
 
 impl Shard {
-    /// Changes a security association. `tables` are the ones that the shard works with. Takes as long as a packet.
+    /// Changes a security association. `tables` are the ones that the shard works with; the lifetime of one whose key was not used before begins
+    /// at `now`. Takes as long as a packet.
     ///
     /// # Errors
     /// [`SaRefused`]
-    pub fn change_sa(&mut self, tables: &Tables, change: SaChange) -> Result<Option<RetiredSa>, SaRefused> {
+    pub fn change_sa(
+        &mut self,
+        tables: &Tables,
+        change: SaChange,
+        now: Nanos,
+    ) -> Result<Option<RetiredSa>, SaRefused> {
         match change {
             SaChange::Path { interface, news, at } => {
                 self.sas.hear(tunnel_of(interface, tables)?, news, at, &mut self.hops, tables);
                 Ok(None)
             }
-            SaChange::Add(prepared) => self.sas.add(tables, *prepared).map(|()| None),
+            SaChange::Add(prepared) => self.sas.add(tables, *prepared, now).map(|()| None),
             SaChange::Replace(prepared) => self.sas.replace(tables, *prepared).map(Some),
             SaChange::Delete(id) => self.sas.delete(&id).map(Some).ok_or(SaRefused::Unknown),
         }
@@ -307,7 +313,7 @@ fn tunnel_of(interface: u32, tables: &Tables) -> Result<u16, SaRefused> {
 }
 
 impl Sas {
-    fn add(&mut self, tables: &Tables, prepared: Prepared) -> Result<(), SaRefused> {
+    fn add(&mut self, tables: &Tables, prepared: Prepared, now: Nanos) -> Result<(), SaRefused> {
         let Prepared { interface, origin, spec, window } = prepared;
         let number = tunnel_of(interface, tables)?;
         let tunnel = tables.tunnels.list.get(usize::from(number)).ok_or(SaRefused::NoTunnel)?;
@@ -318,6 +324,7 @@ impl Sas {
             if self.inbound.len() == self.inbound.capacity() {
                 return Err(SaRefused::Full);
             }
+            spec.sequence.used.begin(now);
             self.receive(Inbound { origin, ..Inbound::new(number, tunnel, &spec, window) });
             return Ok(());
         }
@@ -343,6 +350,7 @@ impl Sas {
         } else if let Some(seen) = self.followed.get(usize::from(number)).map(Followed::seen) {
             sa.peer = if seen.takes(sa.udp) { seen } else { sa.peer };
         }
+        sa.sequence.used.begin(now);
         self.put_out(sa);
         Ok(())
     }

@@ -52,7 +52,7 @@ impl Worker {
                 }
                 Command::Sa { change, done } => {
                     let Processing { shard, tables, .. } = &mut self.processing;
-                    let _ = done.send(shard.change_sa(tables, change));
+                    let _ = done.send(shard.change_sa(tables, change, self.clock.now()));
                 }
                 Command::EndCapture(id) => self.processing.captures.end(id),
                 Command::Report(to) => {
