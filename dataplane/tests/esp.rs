@@ -705,6 +705,25 @@ fn keys_that_are_in_use_and_associations_without_end_are_refused() {
             assert_eq!(refused.map(|_| ()), Err(SaError::SameKey));
         }
     }
+    // What was added may come into the policy as it is, but its key may not come for another one.
+    let later = addition(&near, Direction::Out, 0x1000, 9);
+    let text = site(1, 2, Outer::V4, "");
+    let with = |text: &str| {
+        scene::tables(&text.replace(KEYS[0], &"09".repeat(36)).replacen("aes128-gcm", "aes256-gcm", 1))
+    };
+    for (policy, outcome, is_in) in [
+        (with(&text), Ok(()), true),
+        (scene::tables(&text), Ok(()), false),
+        (with(&text.replace("spi = 4096", "spi = 4098")), Err(SaError::SameKey), false),
+        (
+            with(&text.replace("\"out\"", "\"x\"").replace("\"in\"", "\"out\"").replace("\"x\"", "\"in\"")),
+            Err(SaError::SameKey),
+            false,
+        ),
+        (scene::tables(PLAIN), Ok(()), false),
+    ] {
+        assert_eq!((later.check(&policy), later.is_in(&policy)), (outcome, is_in));
+    }
     let (one, other) = (addition(&near, Direction::In, 1, 9), addition(&near, Direction::Out, 1, 9));
     assert!(one.has_key_of(&other) && other.has_key_of(&one));
     assert!(!one.has_key_of(&addition(&near, Direction::In, 1, 10)));

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dataplane::Tables;
+use dataplane::sa::SaError;
 use dataplane::tables::CompileError;
 use policy::Policy;
 use policy::keys::{self, KeyFileError};
@@ -18,7 +19,7 @@ use crate::effective::{Effective, effective};
 use crate::history::{By, History, HistoryView};
 use crate::linux::State;
 use crate::request::{Applied, NoTrial, Refusal};
-use crate::sa::ReserveError;
+use crate::sa::{ReserveError, Spi};
 use crate::worker::Reply;
 
 /// Policy in force, policies requested, and tables under compilation.
@@ -77,6 +78,11 @@ pub struct Asked {
 }
 
 impl Asked {
+    /// True for a rollback: nobody has asked for it.
+    pub fn is_rollback(&self) -> bool {
+        self.reply.is_none()
+    }
+
     /// Answers the request with a refusal.
     pub fn refuse(self, refusal: Refusal) {
         if let Some(reply) = self.reply {
@@ -305,6 +311,21 @@ pub enum BuildError {
     /// No numbers can be reserved.
     #[error(transparent)]
     Reserve(#[from] ReserveError),
+    /// A security association added at run time cannot go on with the policy.
+    #[error(
+        "the security association {spi} ({direction}) of the tunnel \"{tunnel}\", which was added at run time, cannot go on with this \
+         policy: {error}; `wirerate sa delete` it first"
+    )]
+    Added {
+        /// Tunnel.
+        tunnel: String,
+        /// Direction: `in` or `out`.
+        direction: &'static str,
+        /// Security parameters index.
+        spi: Spi,
+        /// Reason.
+        error: SaError,
+    },
 }
 
 /// Compiles the tables of a live gateway from a policy whose file is in `directory`; they take the place of `old` if there are any.

@@ -1,5 +1,7 @@
 //! Security associations of a live gateway: those of its policy, and those added at run time, as they are asked for, shown and counted.
 
+use std::fmt;
+
 use dataplane::flow::owner_of_sa;
 use dataplane::sa::{Origin, SaErrors, SaView, Standing};
 use dataplane::tables::Tables;
@@ -18,6 +20,16 @@ pub(crate) mod total;
 pub use key_log::KeyLogError;
 pub use reserve::ReserveError;
 pub use total::{DirectionStatus, TunnelStatus};
+
+/// Security parameters index, as logs and errors write it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spi(pub u32);
+
+impl fmt::Display for Spi {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#010x}", self.0)
+    }
+}
 
 /// Security association for operators. Nothing of its key is in it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

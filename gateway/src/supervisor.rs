@@ -198,7 +198,11 @@ impl Supervisor {
                 let known = self.neighbours.of(&tables);
                 // Numbers first: workers seal as soon as they have the tables.
                 let numbers: Vec<_> = self.known().collect();
-                let reserved = self.reserve.top_up(&tables, &numbers).map_err(|error| error.to_string());
+                let is_rollback = asked.as_ref().is_some_and(Asked::is_rollback);
+                let checked = if is_rollback { Ok(()) } else { self.added.check(&tables) };
+                let reserved = checked
+                    .map_err(|error| error.to_string())
+                    .and_then(|()| self.reserve.top_up(&tables, &numbers).map_err(|error| error.to_string()));
                 let swapped = reserved.and_then(|()| {
                     let swapped = self.workers.swap(&self.reload.tables, &tables, &known);
                     swapped.map_err(|error| error.to_string())
@@ -206,7 +210,7 @@ impl Supervisor {
                 match swapped {
                     Ok(()) => {
                         self.reload.tables = tables;
-                        self.added.follow(&self.reload.tables);
+                        self.added.follow(&self.reload.tables, &self.workers);
                         self.reload.effective = effective;
                         self.bind_anew();
                         self.tell_ike(XfrmNews::Reloaded);

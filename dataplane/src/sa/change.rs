@@ -170,9 +170,7 @@ impl SaAddition {
             Direction::Out => Direction::In,
         };
         let fingerprints = [direction, other].map(|direction| Fingerprint::of(keys, direction));
-        let has_key = |spec: &SaSpec| fingerprints.contains(&spec.fingerprint);
-        let list = &tables.tunnels.list;
-        if list.iter().any(|tunnel| tunnel.out.iter().chain(&tunnel.inward).any(has_key)) {
+        if tables.tunnels.specs().any(|(_, spec)| fingerprints.contains(&spec.fingerprint)) {
             return Err(SaError::SameKey);
         }
         let own = || Agreed {
@@ -251,7 +249,23 @@ impl SaAddition {
             return Ok(());
         };
         let SaSpec { direction, esn, transform, .. } = &*self.spec;
-        permit(ends, &interface.name, transform.suite(), *direction, *esn)
+        permit(ends, &interface.name, transform.suite(), *direction, *esn)?;
+        let is_own = |(tunnel, spec): &(&Tunnel, &SaSpec)| self.is(tables.number_of(tunnel.interface), spec);
+        let mut with_key =
+            tables.tunnels.specs().filter(|(_, spec)| self.fingerprints.contains(&spec.fingerprint));
+        if with_key.all(|of| is_own(&of)) { Ok(()) } else { Err(SaError::SameKey) }
+    }
+
+    /// True if the policy of these tables has the association itself: its tunnel, name and key.
+    pub fn is_in(&self, tables: &Tables) -> bool {
+        tables.tunnels.specs().any(|(tunnel, spec)| self.is(tables.number_of(tunnel.interface), spec))
+    }
+
+    /// True for the same association of the tunnel with that number.
+    fn is(&self, interface: u32, other: &SaSpec) -> bool {
+        let SaSpec { direction, spi, fingerprint, .. } = &*self.spec;
+        (interface, other.direction, other.spi, other.fingerprint)
+            == (self.interface, *direction, *spi, *fingerprint)
     }
 
     /// Allocates the memory of one shard for one more.

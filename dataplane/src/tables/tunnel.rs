@@ -147,6 +147,13 @@ impl Tunnels {
         &self.sequences
     }
 
+    /// Security associations that the policy gives, each with its tunnel.
+    pub(crate) fn specs(&self) -> impl Iterator<Item = (&Tunnel, &SaSpec)> {
+        self.list
+            .iter()
+            .flat_map(|tunnel| tunnel.out.iter().chain(&tunnel.inward).map(move |spec| (tunnel, spec)))
+    }
+
     /// True if there is no tunnel.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()

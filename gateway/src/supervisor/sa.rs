@@ -14,6 +14,7 @@ use wire::esp::{Direction, Esn, Secret, Standing, Suite};
 use super::Supervisor;
 use super::worker::Workers;
 use crate::reload::BuildError;
+use crate::sa::Spi;
 use crate::sa::key_log::Logged;
 use crate::xfrm::server::News;
 
@@ -76,9 +77,23 @@ impl Associations {
         self.list.iter().any(|other| sa.has_key_of(other))
     }
 
-    /// Forgets those whose tunnel is gone.
-    pub(super) fn follow(&mut self, tables: &Tables) {
-        self.list.retain(|sa| sa.is_of(tables));
+    /// Refuses tables that one of them cannot go on with.
+    pub(super) fn check(&self, tables: &Tables) -> Result<(), BuildError> {
+        let refused = |sa: &SaAddition| Some(refused(sa, tables, sa.check(tables).err()?));
+        self.list.iter().find_map(refused).map_or(Ok(()), Err)
+    }
+
+    /// Forgets those whose tunnel is gone, and those that the policy has itself now. Deletes those that cannot go on, as after a rollback,
+    /// which nothing refuses.
+    pub(super) fn follow(&mut self, tables: &Tables, workers: &Workers) {
+        self.list.retain(|sa| {
+            let outcome = sa.check(tables);
+            if let Err(error) = &outcome {
+                warn!("{}: deleted", refused(sa, tables, error.clone()));
+                workers.delete_sa(&sa.id);
+            }
+            outcome.is_ok() && sa.is_of(tables) && !sa.is_in(tables)
+        });
         self.paths.retain(|path| tables.interface_numbered(path.interface).is_some());
     }
 
@@ -98,6 +113,13 @@ impl Associations {
         self.paths.retain(|path| path.interface != news.interface || !is_kind(path));
         self.paths.push(news);
     }
+}
+
+/// Error of an association that cannot go on with tables.
+fn refused(sa: &SaAddition, tables: &Tables, error: SaError) -> BuildError {
+    let interface = tables.interface_numbered(sa.interface).and_then(|place| tables.interface(place));
+    let tunnel = interface.map_or_else(String::new, |interface| interface.name.clone());
+    BuildError::Added { tunnel, direction: sa.id.direction.name(), spi: Spi(sa.id.spi), error }
 }
 
 impl Path {
