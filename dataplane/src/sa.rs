@@ -212,7 +212,7 @@ impl Inbound {
         self.life.check(&self.sequence.used, now)
     }
 
-    /// True if there is a bound of its use, which any packet may reach.
+    /// True if there is a bound of its use that a packet may reach, or meet.
     #[inline]
     pub(crate) fn is_bound(&self) -> bool {
         self.life.is_bound()

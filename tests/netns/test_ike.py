@@ -630,6 +630,7 @@ def test_bounds_of_use_have_charon_rekey(preload, bounds):
         for gateway in both.gateways:
             assert json.loads(gateway.ask("drops", "--json").stdout) == []
         assert both.daemons[0].log.read_text().count("creating rekey job for CHILD_SA ESP") >= 3
+        assert both.gateways[0].log().count("soft lifetime of a security association reached") >= 3
     finally:
         both.close()
 

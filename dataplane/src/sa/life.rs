@@ -110,6 +110,8 @@ pub(crate) struct Life {
     /// Tells its bounds from others.
     name: u64,
     /// True if there is a bound of any kind.
+    has_bounds: bool,
+    /// True if there is a bound that a packet may reach, or meet.
     is_bound: bool,
 }
 
@@ -140,8 +142,11 @@ impl Life {
     pub(super) fn new(soft: Lifetime, hard: Lifetime) -> Life {
         let bounds = |of: Lifetime| (of.bytes, of.packets, of.time.map(|time| time.0));
         let name = FixedState::default().hash_one((bounds(soft), bounds(hard)));
-        let is_bound = (soft, hard) != (Lifetime::UNBOUNDED, Lifetime::UNBOUNDED);
-        Life { soft, hard, is_spent: false, told: None, name, is_bound }
+        let has_bounds = (soft, hard) != (Lifetime::UNBOUNDED, Lifetime::UNBOUNDED);
+        // A soft bound of time is nothing to a packet: the clock tells of it. All SAs of IKE daemons have one.
+        let of_packets = Lifetime { time: None, ..soft };
+        let is_bound = (of_packets, hard) != (Lifetime::UNBOUNDED, Lifetime::UNBOUNDED);
+        Life { soft, hard, is_spent: false, told: None, name, has_bounds, is_bound }
     }
 
     /// Takes over what has come of the same bounds.
@@ -198,7 +203,7 @@ impl Life {
     /// together.
     #[inline]
     pub(super) fn news(&mut self, used: &Used, now: Nanos) -> Option<Bound> {
-        if !self.is_bound() {
+        if !self.has_bounds {
             return None;
         }
         let reached = self.reached(used, now);
@@ -209,7 +214,7 @@ impl Life {
         reached.filter(|bound| used.tell(self.name, *bound))
     }
 
-    /// True if there is a bound of any kind.
+    /// True if there is a bound that a packet may reach, or meet.
     #[inline]
     pub(super) fn is_bound(&self) -> bool {
         self.is_bound
@@ -275,6 +280,15 @@ mod tests {
             })
             .collect();
         assert_eq!(told.into_iter().flatten().collect::<Vec<_>>(), [Bound::Soft, Bound::Hard]);
+        // A soft bound of time comes without a packet, and none has to be looked at for it.
+        let time = |time| Lifetime { time: Some(Nanos(time)), ..Lifetime::UNBOUNDED };
+        let (mut timed, counts) = (Life::new(time(300), Lifetime::UNBOUNDED), used(0));
+        assert!(!timed.is_bound() && Life::new(time(300), time(500)).is_bound());
+        let told = [299, 300, 301].map(|now| timed.news(&counts, Nanos(now)));
+        assert_eq!(
+            (told, timed.reached(&counts, Nanos(301))),
+            ([None, Some(Bound::Soft), None], Some(Bound::Soft))
+        );
         let (mut idle, counts) = (Life::new(soft, hard), used(0));
         let told = [499, 500, 501].map(|now| idle.news(&counts, Nanos(now)));
         assert_eq!(told, [None, Some(Bound::Hard), None]);

@@ -10,6 +10,7 @@ use dataplane::tables::{Ends, Selector};
 use policy::Policy;
 use policy::model::{Binding, Interface, KeySource, Lifetime, Tunnel};
 use tracing::{info, warn};
+use wire::Nanos;
 use wire::esp::{Direction, Mode, NAT_PORT, Udp};
 
 use super::Supervisor;
@@ -19,7 +20,7 @@ use crate::reload::BuildError;
 use crate::sa::key_log::Logged;
 use crate::xfrm::association::Association;
 use crate::xfrm::carried::{Carriage, Change, ChangeKind, Count, Counts, Name, TunnelFor};
-use crate::xfrm::message::Errno;
+use crate::xfrm::message::{Errno, Lifetimes};
 use crate::xfrm::parse::Refusal;
 use crate::xfrm::selector;
 use crate::xfrm::server::News;
@@ -165,6 +166,18 @@ fn selectors(carriage: &Carriage, direction: Direction) -> Result<Vec<Selector>,
     Ok(all)
 }
 
+/// Bounds at which a new association is due, and at which this one ends, as workers watch them. To end it by time is its database's matter.
+fn bounds(lifetimes: &Lifetimes) -> (Lifetime, Lifetime) {
+    let Lifetimes { bytes, packets, added, .. } = lifetimes;
+    let some = |bound: u64| Some(bound).filter(|bound| *bound != u64::MAX);
+    // A bound of no seconds is none.
+    let time =
+        some(added[0]).filter(|seconds| *seconds > 0).and_then(|seconds| seconds.checked_mul(1_000_000_000));
+    let [soft, hard] =
+        [0, 1].map(|at| Lifetime { bytes: some(bytes[at]), packets: some(packets[at]), time: None });
+    (Lifetime { time: time.map(Nanos), ..soft }, hard)
+}
+
 fn refusal(error: &SaError) -> Refusal {
     let errno = match error {
         SaError::SameKey | SaError::Refused(SaRefused::Taken) => Errno::EXIST,
@@ -249,8 +262,7 @@ impl Supervisor {
             Direction::In => (association.source, source, destination),
             Direction::Out => (association.destination, destination, source),
         };
-        let bound = |bound: [u64; 2]| Some(bound[1]).filter(|bound| *bound != u64::MAX);
-        let lifetimes = &association.lifetimes;
+        let (soft, hard) = bounds(&association.lifetimes);
         let agreed = Agreed {
             peer: Peer { address: address.into(), port },
             udp: if association.udp.is_some() { Udp::Yes } else { Udp::No },
@@ -261,8 +273,6 @@ impl Supervisor {
                 None => Senders::All,
             },
         };
-        // Bounds of time are the daemon's databases' to watch.
-        let hard = Lifetime { bytes: bound(lifetimes.bytes), packets: bound(lifetimes.packets), time: None };
         let request = SaRequest {
             tunnel: &interface.name,
             direction,
@@ -274,7 +284,7 @@ impl Supervisor {
             agreed: Some(agreed),
         };
         let sa = SaAddition::new(&self.reload.tables, &request).map_err(|error| refusal(&error))?;
-        Ok(sa.living(Lifetime::UNBOUNDED, hard))
+        Ok(sa.living(soft, hard))
     }
 
     fn log_key_of(&mut self, association: &Association, fit: &Fit<'_>) {

@@ -111,3 +111,17 @@ fn an_association_carries_what_it_says_itself_or_else_what_policies_say() {
     assert_eq!(remotes(&carriage(plain(), &[net(5), odd])), Ok(vec![5]));
     assert_eq!(remotes(&carriage(plain(), &[odd])), Err(Errno::OPNOTSUPP));
 }
+
+/// Workers tell of soft bounds, and of bounds of use; an association is ended by time by the database alone.
+#[test]
+fn workers_watch_soft_bounds_and_bounds_of_use() {
+    let lifetimes =
+        Lifetimes { bytes: [1_000, 2_000], packets: [u64::MAX, 9], added: [60, 90], used: [1, 2] };
+    let soft = Lifetime { bytes: Some(1_000), packets: None, time: Some(Nanos::from_secs(60)) };
+    let hard = Lifetime { bytes: Some(2_000), packets: Some(9), time: None };
+    assert_eq!(bounds(&lifetimes), (soft, hard));
+    let none = (Lifetime::UNBOUNDED, Lifetime::UNBOUNDED);
+    for seconds in [0, u64::MAX, u64::MAX - 1] {
+        assert_eq!(bounds(&Lifetimes { added: [seconds; 2], ..Lifetimes::default() }), none);
+    }
+}

@@ -8,6 +8,7 @@ use tracing::warn;
 
 use super::policy::Policies;
 use super::{Carrier, Database, Entry, Event, Key, LARVAL, Moment, Protected, SETTLING, removed};
+use crate::sa::Spi;
 use crate::xfrm::association::Association;
 use crate::xfrm::message::{Address, Bound, Group, SaId, Selector, kind};
 use crate::xfrm::write;
@@ -38,6 +39,10 @@ impl Database {
         }
         for key in gone {
             if let Some(entry) = self.sas.remove(&key) {
+                if let Some(association) = &entry.carried {
+                    let spi = Spi(association.spi);
+                    warn!(%spi, "hard lifetime of an SA of an IKE daemon reached, or its numbers are used up");
+                }
                 events.push(removed(&entry, now, carrier));
             }
         }
