@@ -314,6 +314,10 @@ impl Known {
                 let id = SaId { direction: Direction::In, spi, destination };
                 replay.shard.change_sa(tables, SaChange::Delete(id), Nanos(0))?;
             }
+            if esn == Esn::On {
+                // Numbers go on from the upper half that the table has.
+                addition.known().sequence.raise(self.top);
+            }
             Ok(replay.shard.change_sa(tables, addition.prepare(), Nanos(0)).map(drop)?)
         });
         match added {

@@ -126,6 +126,41 @@ fn what_comes_in_goes_on_through_the_policy_without_its_keys() {
     assert!(!json.to_string().contains(&key));
 }
 
+/// A capture may begin behind the first 2^32 packets: the table has the upper half of their numbers, for the policy as well.
+#[test]
+fn the_upper_half_of_numbers_is_the_tunnels_too() {
+    let room = Room::new("esp-sa-upper");
+    let text = office();
+    let begin = text.find("direction = \"in\"").unwrap();
+    let begin = begin + text[begin..].find("key = \"").unwrap();
+    let end = begin + text[begin..].find('\n').unwrap();
+    for (high, esn) in [(0, true), (1, true), (5, true), (0, false)] {
+        // The policy's own, whose key is not there, and one that the policy does not know.
+        let more = if esn { "\nesn = true" } else { "" };
+        let policy = format!("{}key-file = \"keys/in\"{more}{}", &text[..begin], &text[end..]);
+        let policy = room.write("policy.toml", policy.replace("\nkey = \"", "\nkey-file = \"keys/"));
+        let esn = if esn { Esn::On } else { Esn::Off };
+        let sas = [("aes128-gcm", 0x1002), ("aes256-gcm", 0xc0de_0001)]
+            .map(|(algorithm, spi)| Sa { esn, ..Sa::new(algorithm, None, spi) });
+        let top: u64 = high << 32;
+        let numbers = [top + 7, top + 8, top + 6];
+        let frames: Vec<Vec<u8>> = sas
+            .iter()
+            .flat_map(|sa| numbers.map(|number| sa.frame(number, Protocol::IPV4, &inner(40_001))))
+            .collect();
+        let bits = if esn == Esn::On { 64 } else { 32 };
+        let lines = sas.each_ref().map(|sa| format!("{},\"{bits}-bit\",\"{high:#010x}\"\n", sa.line()));
+        let input = format!("wan={}", capture(&room, "in.pcapng", &frames));
+        let json = replay(&room, &policy, &input, &room.write("esp_sa", lines.concat()));
+        assert_eq!(
+            (&json["reasons"], &json["frames"]["forwarded"]),
+            (&json!({}), &json!(6)),
+            "{high}: {json:#}"
+        );
+        assert!(json["esp_sa"].as_array().unwrap().iter().all(|sa| sa["decrypted"] == 3), "{json:#}");
+    }
+}
+
 #[test]
 fn all_forms_are_decrypted_whoever_sent_them() {
     let room = Room::new("esp-sa-forms");
