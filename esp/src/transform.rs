@@ -1,6 +1,6 @@
 //! One direction of one SA with its keys expanded: the narrow trait in front of all libraries.
 
-use wire::esp::{Direction, Secret, Suite, SuiteName};
+use wire::esp::{Direction, SUITES, Secret, Suite, SuiteName};
 
 use crate::library;
 use crate::packet::Packet;
@@ -53,7 +53,7 @@ pub struct Keys {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// The key of the cipher has another length.
-    #[error("{suite} takes a key of {wanted} bytes, salt included, not of {given}")]
+    #[error("{suite} takes a key of {wanted} bytes{}, not of {given}", with_salt(*suite))]
     Cipher {
         /// Name of the algorithms.
         suite: SuiteName,
@@ -75,6 +75,12 @@ pub enum KeyError {
     /// No library of this build has the algorithms.
     #[error("no library of this build has {0}")]
     NoLibrary(SuiteName),
+}
+
+/// Words behind the length of a key that has a salt behind it.
+fn with_salt(suite: SuiteName) -> &'static str {
+    let has_salt = SUITES.iter().any(|one| one.name() == suite && one.salt > 0);
+    if has_salt { ", salt included" } else { "" }
 }
 
 /// Stands in for a transform whose keys are not there: nothing that it seals can be opened, and it opens nothing. Text never leaves in clear.

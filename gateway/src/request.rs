@@ -67,7 +67,7 @@ pub enum Request {
         reply: Reply<Result<(), SaTrouble>>,
     },
     /// Delete all security associations, or those of a tunnel.
-    FlushSas(Option<String>, Reply<usize>),
+    FlushSas(Option<String>, Reply<Result<usize, SaTrouble>>),
     /// Command channels to the workers.
     Workers(Reply<Vec<CommandSender>>),
     /// Policy in force, as requested.

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use dataplane::flow::owner_of_sa;
-use dataplane::sa::{Origin, SaErrors, SaView, Standing};
+use dataplane::sa::{Bound, Origin, SaErrors, SaView, Standing};
 use dataplane::tables::Tables;
 use policy::model::Lifetime;
 use serde::{Deserialize, Serialize};
@@ -53,8 +53,8 @@ pub struct AssociationView {
     pub auth: Option<String>,
     /// `policy`; `added` at run time; or `ike`, an IKE daemon's.
     pub origin: String,
-    /// `active`; or, of packets that leave, `superseded` where another one has taken its place, and `unused` where it is for a processor that has
-    /// no worker.
+    /// `active`; `expired` behind its hard lifetime; or, of packets that leave, `superseded` where another one has taken its place, and `unused`
+    /// where it is for a processor that has no worker.
     pub state: String,
     /// Highest sequence number: sent, or accepted.
     pub number: u64,
@@ -239,10 +239,11 @@ fn view(sa: &SaView, workers: u16, tables: &Tables) -> Option<AssociationView> {
             Origin::Ike => "ike",
         }
         .to_owned(),
-        state: match sa.standing {
-            Standing::Active => "active",
-            Standing::Superseded => "superseded",
-            Standing::Elsewhere => "unused",
+        state: match (sa.reached, sa.standing) {
+            (Some(Bound::Hard), _) => "expired",
+            (_, Standing::Active) => "active",
+            (_, Standing::Superseded) => "superseded",
+            (_, Standing::Elsewhere) => "unused",
         }
         .to_owned(),
         udp: sa.udp == Udp::Yes,

@@ -258,7 +258,7 @@ def test_one_that_is_added_has_a_lifetime(sites):
         lines = lambda bound: [
             line
             for line in one.process.log.read_text().splitlines()
-            if f"{bound} lifetime of a security association" in line and str(0x3003) in line
+            if f"{bound} lifetime of a security association" in line and "0x00003003" in line
         ]
         wait.until(lambda: lines("hard"), "the hard bound in the log")
         for host in range(30, 34):

@@ -29,7 +29,7 @@ To rekey without a loss, add the new one in at both ends, then the new one out a
 --json prints an array of security associations: tunnel, direction, spi, local, remote (`any` \
 of a peer without a fixed address, in, and out before it is known), \
 algorithm, auth, origin (`policy`, `added` at run time, or `ike`), state (`active`; \
-`superseded` by a newer one out of the tunnel; `unused`, for a CPU without a worker), number (the highest sent or accepted), \
+`expired` behind its hard lifetime; `superseded` by a newer one out of the tunnel; `unused`, for a CPU without a worker), number (the highest sent or accepted), \
 packets and bytes (sealed, or opened), reached (`soft` or `hard`, a bound of its lifetime), \
 replayed, icv_wrong, length, trailer, selector, expired and sequence (packets refused), lost (numbers that \
 never came), worker (that takes the packets in, or alone sends by it), and cpu (that an IKE \
@@ -244,6 +244,7 @@ fn show(tunnel: Option<&str>, ask: &Ask) -> Result<Exit, Failure> {
         "local",
         "remote",
         "state",
+        "reached",
         "origin",
         "number",
         "packets",
@@ -268,6 +269,7 @@ fn show(tunnel: Option<&str>, ask: &Ask) -> Result<Exit, Failure> {
             sa.local,
             sa.remote,
             sa.state,
+            sa.reached.unwrap_or_default(),
             sa.origin,
             sa.number.to_string(),
             sa.packets.to_string(),

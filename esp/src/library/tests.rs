@@ -240,6 +240,8 @@ fn keys_of_other_lengths_are_refused() {
         if let Some(cipher) = shorter(&right.cipher) {
             let error = refused(suite, Keys { cipher, ..right.clone() });
             assert_eq!(error, Some(KeyError::Cipher { suite: name, wanted, given: wanted - 1 }));
+            let words = error.map(|error| error.to_string()).unwrap_or_default();
+            assert_eq!(words.contains("salt"), suite.salt > 0, "{words}");
         }
         let longer = Secret::new([right.auth.expose(), &[1]].concat().into());
         let wanted = right.auth.len();

@@ -45,7 +45,7 @@ pub(super) async fn flush(
     State(desk): State<Desk>,
     Query(query): Query<FlushQuery>,
 ) -> Answer<Json<Deleted>> {
-    let deleted = desk.ask(|reply| Request::FlushSas(query.tunnel, reply)).await?;
+    let deleted = desk.ask(|reply| Request::FlushSas(query.tunnel, reply)).await?.map_err(in_words)?;
     Ok(Json(Deleted { deleted }))
 }
 

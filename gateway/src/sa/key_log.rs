@@ -16,6 +16,8 @@ use rustix::process::geteuid;
 use tracing::{error, warn};
 use wire::esp::{Direction, Suite};
 
+use super::Spi;
+
 /// Key log of a gateway.
 pub(crate) struct KeyLog {
     path: PathBuf,
@@ -129,7 +131,7 @@ impl KeyLog {
             Direction::Out => (Some(local), remote),
         };
         let Some(mut line) = wireshark::line(source, destination, spi, suite, keys) else {
-            warn!(spi, algorithm = %suite.name(), "Wireshark has no such algorithm: the key log leaves it out");
+            warn!(spi = %Spi(spi), algorithm = %suite.name(), "Wireshark has no such algorithm: the key log leaves it out");
             return;
         };
         line.push('\n');

@@ -17,6 +17,7 @@ use super::Supervisor;
 use super::sa::warn_of_weakness;
 use super::worker::Workers;
 use crate::reload::BuildError;
+use crate::sa::Spi;
 use crate::sa::key_log::Logged;
 use crate::xfrm::association::Association;
 use crate::xfrm::carried::{Carriage, Change, ChangeKind, Count, Counts, Name, TunnelFor};
@@ -156,7 +157,7 @@ fn selectors(carriage: &Carriage, direction: Direction) -> Result<Vec<Selector>,
     if all.len() < asked.len() {
         let spi = carriage.association.spi;
         warn!(
-            spi,
+            spi = %Spi(spi),
             "traffic selectors by ICMP types, users or interfaces are left out: their packets are not carried"
         );
     }
@@ -214,7 +215,7 @@ impl Supervisor {
         let bound = self.bind(&carriage)?;
         if bound.is_none() && !carriage.protected.stands_by {
             let Association { spi, source, destination, reqid, if_id, .. } = &*carriage.association;
-            warn!(spi, %source, %destination, reqid, if_id, "no tunnel of the policy is for this SA of an IKE daemon: it is kept in reserve");
+            warn!(spi = %Spi(*spi), %source, %destination, reqid, if_id, "no tunnel of the policy is for this SA of an IKE daemon: it is kept in reserve");
         }
         self.daemons.list.push(Held { carriage, bound });
         Ok(())
@@ -244,7 +245,7 @@ impl Supervisor {
         let added = self.workers.change_sa(&sa.id, || sa.prepare()).map_err(SaError::Refused);
         added.map_err(|error| refusal(&error))?;
         let tunnel = fit.interface.name.clone();
-        info!(tunnel, direction = fit.direction.name(), spi, "security association of an IKE daemon");
+        info!(tunnel, direction = fit.direction.name(), spi = %Spi(*spi), "security association of an IKE daemon");
         warn_of_weakness(&tunnel, *spi, carriage.association.suite);
         let (direction, sequence) = (fit.direction, known.sequence);
         // A tunnel that came back goes on with the counts of before.
@@ -350,7 +351,7 @@ impl Supervisor {
         info!(
             tunnel,
             direction = bound.sa.id.direction.name(),
-            spi,
+            spi = %Spi(spi),
             "security association of an IKE daemon deleted"
         );
     }
@@ -384,7 +385,7 @@ impl Supervisor {
                         held.bound = bound;
                     }
                 }
-                Err(refusal) => warn!(spi, "an SA of an IKE daemon stays in reserve: {refusal}"),
+                Err(refusal) => warn!(spi = %Spi(spi), "an SA of an IKE daemon stays in reserve: {refusal}"),
             }
         }
     }

@@ -138,11 +138,11 @@ impl Supervisor {
         match event.news {
             SaNews::Bound { direction, spi, bound } => {
                 let (direction, bound) = (direction.name(), bound.name());
-                warn!(tunnel, direction, spi, "{bound} lifetime of a security association reached");
+                warn!(tunnel, direction, spi = %Spi(spi), "{bound} lifetime of a security association reached");
             }
             SaNews::Replayed { spi, packets } => warn!(
                 tunnel,
-                spi,
+                spi = %Spi(spi),
                 packets,
                 "packets dropped: their sequence numbers had been received, or had left the window"
             ),
@@ -189,7 +189,7 @@ impl Supervisor {
         self.reserve.top_up(&tables, &known).map_err(BuildError::Reserve)?;
         self.workers.change_sa(&sa.id, || sa.prepare()).map_err(SaError::Refused)?;
         self.log_key(&tunnel, direction, spi, suite, &keys);
-        info!(tunnel, direction = direction.name(), spi, "security association added");
+        info!(tunnel, direction = direction.name(), spi = %Spi(spi), "security association added");
         warn_of_weakness(&tunnel, spi, suite);
         self.added.list.push(sa);
         Ok(())
@@ -235,7 +235,7 @@ impl Supervisor {
             info!(
                 tunnel,
                 direction = direction.name(),
-                spi,
+                spi = %Spi(spi),
                 "security association of an IKE daemon ended by request"
             );
             return Ok(());
@@ -244,7 +244,7 @@ impl Supervisor {
         let deleted = self.workers.delete_sa(&id);
         self.added.list.retain(|sa| sa.id != id);
         if deleted {
-            info!(tunnel, direction = direction.name(), spi, "security association deleted");
+            info!(tunnel, direction = direction.name(), spi = %Spi(spi), "security association deleted");
             Ok(())
         } else {
             Err(SaError::Refused(SaRefused::Unknown).into())
@@ -252,22 +252,28 @@ impl Supervisor {
     }
 
     /// Deletes all security associations, or those of a tunnel. Returns their number.
-    pub(super) fn flush_sas(&mut self, tunnel: Option<&str>) -> usize {
+    pub(super) fn flush_sas(&mut self, tunnel: Option<&str>) -> Result<usize, SaTrouble> {
+        let tables = &self.reload.tables;
+        let is_tunnel =
+            |name: &&str| tables.interface_named(name).is_some_and(|place| tables.tunnel_at(place).is_some());
+        if let Some(unknown) = tunnel.filter(|name| !is_tunnel(name)) {
+            return Err(SaError::NoTunnel(unknown.to_owned()).into());
+        }
         let all = self.overview().associations();
         let of = all.iter().filter(|sa| tunnel.is_none_or(|tunnel| sa.tunnel == tunnel));
         let named = of.filter_map(|sa| Some((sa.tunnel.clone(), Direction::named(&sa.direction)?, sa.spi)));
         let named: Vec<_> = named.collect();
-        named
-            .iter()
-            .filter(|(tunnel, direction, spi)| self.delete_sa(tunnel, *direction, *spi).is_ok())
-            .count()
+        let is_deleted = |(tunnel, direction, spi): &&(String, Direction, u32)| {
+            self.delete_sa(tunnel, *direction, *spi).is_ok()
+        };
+        Ok(named.iter().filter(is_deleted).count())
     }
 }
 
 /// Warns of algorithms that no longer protect (RFC 8221), as `check` does of those in a policy.
 pub(super) fn warn_of_weakness(tunnel: &str, spi: u32, suite: &Suite) {
     if suite.standing != Standing::Current {
-        warn!(tunnel, spi, "{} no longer protects", suite.name());
+        warn!(tunnel, spi = %Spi(spi), "{} no longer protects", suite.name());
     }
 }
 

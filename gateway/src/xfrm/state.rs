@@ -18,6 +18,7 @@ use super::message::{
 };
 use super::parse::Refusal;
 use super::write::{self, Datagram, KeyUse, Writer};
+use crate::sa::Spi;
 
 mod carrier;
 mod expire;
@@ -425,7 +426,7 @@ impl Database {
             match carrier.change(association, association, &protected) {
                 Ok(()) => entry.protected = protected,
                 Err(refusal) => {
-                    warn!(spi = association.spi, "the packets of an SA stay as they are: {refusal}")
+                    warn!(spi = %Spi(association.spi), "the packets of an SA stay as they are: {refusal}")
                 }
             }
         }

@@ -19,6 +19,7 @@ use tracing::{info, warn};
 use wire::esp::Direction;
 
 use super::kernel::{self, Heard, Transport};
+use crate::sa::Spi;
 use crate::xfrm::association::Association;
 use crate::xfrm::message::{
     Ae, Algorithm, Bound, ESN, Group, Header, Policy, PolicyId, Replay, ReplayEsn, Request, Sa, SaId,
@@ -133,7 +134,7 @@ impl<K: Transport> Mirror<K> {
             let told = if is_new { kernel::set(&mut self.kernel, &ae) } else { Ok(()) };
             // One that has gone: its event is under way.
             if let Err(error) = told.or_else(unless_gone) {
-                warn!(spi = ae.sa.id.spi, "Linux does not take the use of an SA: {error}");
+                warn!(spi = %Spi(ae.sa.id.spi), "Linux does not take the use of an SA: {error}");
             }
             self.written.insert(ae.sa, used);
         }
@@ -279,7 +280,7 @@ impl<K: Transport> Mirror<K> {
             }
             Ok(None) => {
                 info!(
-                    spi = id.id.spi,
+                    spi = %Spi(id.id.spi),
                     "an SA of Linux's was in use before: the IKE daemon is asked for another one"
                 );
                 let expired = write::expire(&write::event(kind::EXPIRE), &sa, Bound::Soft);
@@ -287,7 +288,7 @@ impl<K: Transport> Mirror<K> {
             }
             Err(error) => {
                 if let Err(error) = unless_gone(error) {
-                    warn!(spi = id.id.spi, "Linux does not give an SA up, it is not carried: {error}");
+                    warn!(spi = %Spi(id.id.spi), "Linux does not give an SA up, it is not carried: {error}");
                 }
             }
         }

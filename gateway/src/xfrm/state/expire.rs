@@ -58,7 +58,7 @@ impl Database {
                 continue;
             }
             if let Err(refusal) = carrier.change(association, association, &protected) {
-                warn!(spi = association.spi, "the SA of a CPU stays out of use: {refusal}");
+                warn!(spi = %Spi(association.spi), "the SA of a CPU stays out of use: {refusal}");
             }
             // Once: what is refused now would be refused each second.
             entry.protected = protected;
