@@ -314,6 +314,67 @@ def test_a_rekey_loses_nothing(sites):
     works(sites)
 
 
+def test_a_policy_cannot_have_the_key_of_one_that_was_added(sites):
+    """But as the same association it can: what was added moves into the policy, and no packet is lost."""
+    one, two = sites.running
+    text = one.policy.read_text()
+    inward = text.index('direction = "in"')
+    other = one.net.logs / "other.toml"
+    add(one, "in", 0x3004, 4)
+    # Under another index.
+    other.write_text(text[:inward] + text[inward:].replace('key-file = "keys/2"', 'key-file = "keys/4"', 1))
+    refused = one.ask("apply", other, check=False)
+    assert refused.returncode == 1 and "same key" in said(refused) and "0x00003004" in said(refused), refused
+    works(sites)
+    assert set(associations(one, "in")) == {0x1002, 0x3004}
+    moved = other.read_text()
+    moved = moved[:inward] + re.sub(r"spi = \d+", f"spi = {0x3004}", moved[inward:], count=1)
+    add(two, "out", 0x3004, 4)
+    try:
+        pings = Pings(sites.ends[0].client, CLIENTS[1])
+        other.write_text(moved)
+        one.ask("apply", other)
+        assert {spi: sa["origin"] for spi, sa in associations(one, "in").items()} == {0x3004: "policy"}
+        assert pings.lost() == 0
+    finally:
+        two.ask("sa", "delete", "site", "--direction", "out", "--spi", 0x3004)
+        one.ask("apply", one.policy)
+    works(sites)
+    assert set(associations(one, "in")) == {0x1002}
+
+
+def test_one_that_is_added_is_as_the_tunnel_permits(sites):
+    one, _ = sites.running
+    keys = one.net.logs / "keys"
+    for name, digits in (("des", 16), ("md5", 32), ("aes", 32)):
+        (keys / name).touch(mode=0o600)
+        (keys / name).write_text("a5" * (digits // 2) + "\n")
+    weak = [
+        ["--algorithm", "des-cbc", "--auth", "hmac-md5-96", "--key-file", keys / "des", "--auth-key-file", keys / "md5"],
+        ["--algorithm", "aes128-cbc", "--auth", "hmac-md5-96", "--key-file", keys / "aes", "--auth-key-file", keys / "md5"],
+        ["--algorithm", "aes128-cbc", "--auth", "none", "--key-file", keys / "aes"],
+    ]
+    for words in weak:
+        for direction in ("in", "out"):
+            refused = one.ask("sa", "add", "site", "--direction", direction, "--spi", 0x3009, *words, check=False)
+            assert refused.returncode == 1 and "legacy = true" in said(refused), refused
+    assert set(associations(one, "in")) == {0x1002}
+    refused = one.ask("sa", "flush", "--tunnel", "nowhere", check=False)
+    assert refused.returncode == 1 and 'no tunnel "nowhere"' in said(refused), refused
+
+
+def test_an_empty_key_file_is_refused(sites):
+    one, _ = sites.running
+    text, empty, other = one.policy.read_text(), one.net.logs / "keys/empty", one.net.logs / "other.toml"
+    empty.touch(mode=0o600)
+    other.write_text(text.replace('key-file = "keys/1"', 'key-file = "keys/empty"'))
+    for content in ("", "\n"):
+        empty.write_text(content)
+        refused = one.ask("apply", other, check=False)
+        assert refused.returncode == 1 and "takes a key of 20 bytes" in said(refused), refused
+    works(sites)
+
+
 def test_a_file_that_others_can_read_is_refused(sites):
     gateway = sites.running[0]
     file = gateway.net.logs / "keys/1"
