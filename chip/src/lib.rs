@@ -9,6 +9,7 @@ pub mod cipher;
 pub mod clock;
 pub mod description;
 pub mod diagnostic;
+pub mod estimate;
 pub mod host;
 pub mod kernel;
 pub mod load;

@@ -2,6 +2,7 @@
 
 pub(crate) mod classify;
 pub(crate) mod esp;
+pub(crate) mod filter;
 pub(crate) mod forward;
 pub(crate) mod in_memory;
 pub(crate) mod pace;

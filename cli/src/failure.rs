@@ -32,7 +32,7 @@ pub(crate) use self::usage::UsageError;
 pub(crate) enum Exit {
     /// Done.
     Done = 0,
-    /// The policy or a test is wrong, an import left something untranslated, or two policies differ.
+    /// The policy, a description, points of an estimate or a test is wrong, an import left something untranslated, or two policies differ.
     Wrong = 1,
     /// The command line is wrong.
     Usage = 2,

@@ -33,15 +33,16 @@ mod trial;
 
 use command::live;
 use command::{
-    capture, check, chip, completions, diff, explain, flows, generate, import, policies, queues, reasons,
-    replay, reproduce, run, sa, stages, state, test, top,
+    capture, check, chip, completions, diff, estimate, explain, flows, generate, import, policies, queues,
+    reasons, replay, reproduce, run, sa, stages, state, test, top,
 };
 
 /// Exit codes, at the end of every help text.
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done
-  1  the policy, a chip, a mapping or a test is wrong, an import left something untranslated, or two policies differ
+  1  the policy, a chip, a mapping, points of an estimate or a test is wrong, an import left something
+     untranslated, or two policies differ
   2  the command line is wrong
   3  an input cannot be read
   4  the live gateway could not begin, or cannot be asked";
@@ -116,6 +117,7 @@ enum Command {
     Test(test::Arguments),
     Chip(chip::Arguments),
     Reproduce(reproduce::Arguments),
+    Estimate(estimate::Arguments),
     Bench(command::bench::Bench),
     Reasons(reasons::Arguments),
     Stages(stages::Arguments),
@@ -153,6 +155,7 @@ impl Command {
             Command::Test(arguments) => arguments.run(),
             Command::Chip(arguments) => arguments.run(),
             Command::Reproduce(arguments) => arguments.run(),
+            Command::Estimate(arguments) => arguments.run(),
             Command::Bench(bench) => bench.run().map(|()| Exit::Done),
             Command::Reasons(arguments) => arguments.run(),
             Command::Stages(arguments) => arguments.run(),

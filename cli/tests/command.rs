@@ -191,6 +191,7 @@ fn every_command_has_a_manual_with_exit_codes() {
         &["explain"],
         &["import"],
         &["test"],
+        &["estimate"],
         &["bench", "forward"],
         &["bench", "routes"],
         &["bench", "classify"],

@@ -15,7 +15,7 @@ use wire::esp::{Mode, Suite, Udp};
 const WIDTH: usize = 80;
 
 /// Commands with examples of their own, each pasted by a test below or among [`NOT_PASTED`].
-const COMMANDS: [&[&str]; 50] = [
+const COMMANDS: [&[&str]; 51] = [
     &[],
     &["check"],
     &["run"],
@@ -55,6 +55,7 @@ const COMMANDS: [&[&str]; 50] = [
     &["chip", "trace"],
     &["chip", "list"],
     &["reproduce"],
+    &["estimate"],
     &["bench", "forward"],
     &["bench", "routes"],
     &["bench", "schedule"],
@@ -72,7 +73,7 @@ const COMMANDS: [&[&str]; 50] = [
 const LIVE: &str = "it needs a gateway that runs: tests/netns asks those";
 
 /// Beginnings of examples that are not pasted, each with the reason.
-const NOT_PASTED: [(&str, &str); 39] = [
+const NOT_PASTED: [(&str, &str); 40] = [
     ("wirerate run ", "it needs root, and interfaces of its own"),
     ("wirerate top", LIVE),
     ("wirerate top ", LIVE),
@@ -110,6 +111,7 @@ const NOT_PASTED: [(&str, &str); 39] = [
     ("tc ", "it needs root and queues"),
     ("wirerate test tests/cases", "all cases are played by a test of their own"),
     ("wirerate bench ", "it measures for a minute, and nothing here may hang on speed"),
+    ("wirerate estimate --measure ", "it measures, and nothing here may hang on speed"),
     ("wirerate reproduce --html ", "all claims take minutes; `./check fidelity` asks for them"),
     ("wirerate reproduce", "the same"),
 ];
@@ -173,7 +175,18 @@ fn rule_sets(room: &Room) {
     }
     let queues = std::fs::read(root().join("policy/tests/import/tc/htb.stats.txt")).unwrap();
     room.write("queues.tc", queues);
+    room.write("points.toml", points());
     room.write("acl1.rules", "@192.168.0.0/24\t10.0.0.0/8\t0 : 65535\t80 : 80\t0x06/0xFF\n");
+}
+
+/// The points of the page on estimates.
+fn points() -> String {
+    let page = std::fs::read_to_string(root().join("docs/estimate.md")).unwrap();
+    let block = parts(&page).into_iter().find_map(|part| match part {
+        Part::Policy(text) => Some(text),
+        Part::Command(_) => None,
+    });
+    block.unwrap()
 }
 
 /// Runs a command by the shell, at home in the room.
@@ -308,7 +321,29 @@ fn examples_of_ciphers() {
     pasted(&["chip", "cipher"]);
 }
 
-/// Parts of a page in their order: policies, and the commands that are indented.
+#[test]
+fn examples_of_estimates() {
+    pasted(&["estimate"]);
+}
+
+#[test]
+fn the_page_on_estimates_can_be_followed() {
+    let page = std::fs::read_to_string(root().join("docs/estimate.md")).unwrap();
+    let room = Room::new("manual-estimate-page");
+    room.write("points.toml", points());
+    let mut commands = 0;
+    for part in parts(&page) {
+        if let Part::Command(command) = part {
+            if is_not_pasted(&command).is_none() {
+                commands += 1;
+                paste(&room, &command);
+            }
+        }
+    }
+    assert!(commands >= 3, "{commands} commands");
+}
+
+/// Parts of a page in their order: blocks of TOML, and the commands that are indented.
 fn parts(page: &str) -> Vec<Part> {
     let (mut parts, mut fence): (Vec<Part>, Option<(String, String)>) = (Vec::new(), None);
     for line in page.lines() {
@@ -330,6 +365,7 @@ fn parts(page: &str) -> Vec<Part> {
 }
 
 enum Part {
+    /// A block of TOML.
     Policy(String),
     Command(String),
 }

@@ -1,6 +1,7 @@
 //! Chips, mappings and their traffic: what they do not have, what does not fit, and what did not run.
 
 use chip::cipher::CipherError;
+use chip::estimate::EstimateError;
 use chip::reproduce::ReproduceError;
 use chip::run::{RunError, SourceError};
 use chip::setting::SetError;
@@ -45,6 +46,14 @@ pub(crate) enum ChipError {
     /// A claim could not be put to the test.
     #[error(transparent)]
     Reproduce(ReproduceError),
+    /// Points have no regression, or one that predicts nothing.
+    #[error("{file}: {error}")]
+    Estimate {
+        /// The file of the points, or where they are from.
+        file: String,
+        /// Reason.
+        error: EstimateError,
+    },
     /// A parameter cannot be set.
     #[error("`{path}` cannot be set: {error}")]
     Set {
@@ -97,6 +106,7 @@ impl ChipError {
             ChipError::DoesNotFit { .. }
             | ChipError::Run(_)
             | ChipError::NothingRan(_)
+            | ChipError::Estimate { .. }
             | ChipError::Reproduce(_) => Exit::Wrong,
             // What was asked for the chip does not have; a chip without what every cipher needs is a fault of its own.
             ChipError::Cipher(CipherError::TooMany { .. } | CipherError::Key(_)) => Exit::Usage,
@@ -137,6 +147,7 @@ impl ChipError {
                     .to_owned()
             }
             ChipError::Grid(_) => "`wirerate chip sweep --help` has examples".to_owned(),
+            ChipError::Estimate { error, .. } => error.hint().to_owned(),
             ChipError::NothingOffered => "offer more frames than --warm leaves out".to_owned(),
             ChipError::Run(RunError::Deadlock(_)) => {
                 "let another pool empty the ring, or give it more entries than there are threads that fill it".to_owned()

@@ -56,6 +56,14 @@ pub(crate) enum UsageError {
         /// The word.
         word: String,
     },
+    /// A chip would not be warmer than the air.
+    #[error("a chip of {junction} degrees gives air of {ambient} degrees no heat")]
+    NoHeat {
+        /// Highest temperature of the chip, in degrees Celsius.
+        junction: f64,
+        /// Highest temperature of the air, in degrees Celsius.
+        ambient: f64,
+    },
     /// The name is not known.
     #[error("there is no {what} `{name}`")]
     NotKnown {
@@ -79,6 +87,7 @@ impl UsageError {
             UsageError::NoPacket { packets, .. } => format!("its packets are numbered from 1 to {packets}"),
             UsageError::OneFile { .. } => "import each by itself, and put the policies together".to_owned(),
             UsageError::Unknown { .. } => "`wirerate reasons` lists them all".to_owned(),
+            UsageError::NoHeat { .. } => "give a --junction above --ambient".to_owned(),
             UsageError::NotKnown { name, known, .. } => match config::nearest(name, known.iter().copied()) {
                 Some(nearest) => format!("did you mean {nearest}? There are {}", known.join(", ")),
                 None => format!("there are {}", known.join(", ")),
