@@ -1,4 +1,4 @@
-//! Published results of two studies, beside the model's predictions, and checks of the ground that they stand on.
+//! Published results of three studies, beside the model's predictions, and checks of the ground that they stand on.
 //!
 //! Every number that a study states has an identifier and stands here beside its prediction, the misses too. Predictions
 //! are measured on the described chips on request; only the published values are stored. One number was used to settle a
@@ -11,10 +11,12 @@ use rayon::prelude::{IntoParallelRefIterator, ParallelIterator};
 use serde::Serialize;
 
 use crate::cipher::CipherError;
+use crate::estimate::EstimateError;
 use crate::run::RunError;
 
 pub mod figure;
 
+mod adapter;
 mod base;
 mod crypto;
 mod firewall;
@@ -41,6 +43,8 @@ pub struct Claim {
 pub enum Study {
     /// No study, but checks of the ground that they stand on.
     Base,
+    /// Nishida, Architecture of RENA-CHIP, NTT Technical Review 4(9), 2006.
+    Adapter,
     /// Vlaeminck et al., Implementation of network systems using network processor technology, CDES'05.
     Firewall,
     /// Yin, Tan et al., Adding Security to Network via Network Processors.
@@ -49,12 +53,13 @@ pub enum Study {
 
 impl Study {
     /// Every study.
-    pub const ALL: [Study; 3] = [Study::Base, Study::Firewall, Study::Crypto];
+    pub const ALL: [Study; 4] = [Study::Base, Study::Adapter, Study::Firewall, Study::Crypto];
 
     /// Returns the name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Study::Base => "base-checks",
+            Study::Adapter => "rena-chip",
             Study::Firewall => "ixp2400-firewall",
             Study::Crypto => "ixp2800-ciphers",
         }
@@ -64,6 +69,9 @@ impl Study {
     pub const fn title(self) -> &'static str {
         match self {
             Study::Base => "Base checks: published measurements of plain code, which what follows stands on",
+            Study::Adapter => {
+                "Nishida, Architecture of RENA-CHIP (PCs and catalogue processors, by equations)"
+            }
             Study::Firewall => {
                 "Vlaeminck et al., Implementation of network systems using network processor technology (IXP2400)"
             }
@@ -163,11 +171,20 @@ pub enum ReproduceError {
     /// A shipped file is wrong.
     #[error("{0}")]
     Shipped(String),
+    /// An estimate could not be made.
+    #[error(transparent)]
+    Estimate(#[from] EstimateError),
 }
 
 /// All claims, study by study.
 pub fn claims() -> Vec<Claim> {
-    base::CLAIMS.iter().chain(firewall::CLAIMS).chain(crypto::CLAIMS).copied().collect()
+    base::CLAIMS
+        .iter()
+        .chain(adapter::CLAIMS)
+        .chain(firewall::CLAIMS)
+        .chain(crypto::CLAIMS)
+        .copied()
+        .collect()
 }
 
 /// Puts claims to the test, on all cores; their outcomes come in the order of the claims. `done` is told of each.

@@ -30,7 +30,7 @@ pub(super) fn of(claims: &[Claim], outcomes: &[Outcome], figures: &Figures) -> R
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
          <title>Published and predicted</title><style>{STYLE}{OWN}</style></head><body><main>\
-         <h1>Published and predicted</h1><p class=\"about\">What two studies measured on network processors, beside what \
+         <h1>Published and predicted</h1><p class=\"about\">What studies measured on network processors and PCs, beside what \
          the model says of them.</p><section class=\"verdict sum\">"
     );
     for sentence in sentences(outcomes) {
@@ -43,7 +43,7 @@ pub(super) fn of(claims: &[Claim], outcomes: &[Outcome], figures: &Figures) -> R
             table(&mut page, study, claims, &its);
         }
         match study {
-            Study::Base => {}
+            Study::Base | Study::Adapter => {}
             Study::Firewall => firewall(&mut page, figures)?,
             Study::Crypto => crypto(&mut page, figures)?,
         }

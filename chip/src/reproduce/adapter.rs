@@ -1,0 +1,362 @@
+//! PCs and catalogue processors of RENA-CHIP's study, a network adapter: R1 to R27.
+//!
+//! The study's own estimates are arithmetic on its inputs, done again here by [`crate::estimate`]. They show that the equations are
+//! read as they were meant, and where the study's numbers do not follow from one another; none of them is blind.
+
+use wire::BitRate;
+
+use super::{Claim, Outcome, ReproduceError, Study};
+use crate::estimate::published::{CN3120, IXP2325, PACKAGES, PC1, PC2, PC3, PC4, Processor};
+use crate::estimate::{DOUBLING, Equation, EstimateError, Heat, packets, years};
+
+pub(super) const CLAIMS: &[Claim] = &[
+    untested(
+        "R1",
+        "RENA-CHIP forwards at the full rate of 2 x 1 Gbit/s: there is no description of its units to run the pipeline on yet.",
+    ),
+    untested("R2", "IPsec of RENA-CHIP at 2 Gbit/s: as for R1."),
+    claim("R3", catalogue),
+    claim("R4", instructions),
+    claim("R5", octeon),
+    claim("R6", octeon_speed),
+    untested("R7", "Sizes of packages: no prediction has them for a result."),
+    untested("R8", "Prices, of which the study has no numbers."),
+    claim("R9", speeds),
+    untested(
+        "R10",
+        "How the study measured its PCs; `wirerate estimate --measure` measures a machine like that.",
+    ),
+    untested(
+        "R11",
+        "200 Mbit/s by way of a PCI bus: there is no description of a PC with its bus to run the pipeline on yet.",
+    ),
+    claim("R12", coefficients),
+    untested(
+        "R13",
+        "Equation (1) is 20 % off at most for a MIPS32 at 200 MHz: the throughput that was measured is not in the text, and there is no \
+         description of such a processor to predict it by.",
+    ),
+    claim("R14", without_filter),
+    claim("R15", with_rules),
+    claim("R16", improvement),
+    untested(
+        "R17",
+        "Highest rate of a shaper that a timer of 2,048 Hz drives: the scheduler is not driven by a timer yet.",
+    ),
+    untested("R18", "Rates put out by that shaper: as for R17."),
+    untested("R19", "Long frames through that shaper: as for R17."),
+    claim("R20", timer),
+    untested(
+        "R21",
+        "Times of ciphers on a Pentium 4 at 3.06 GHz: there is no description of such a processor to run them on yet.",
+    ),
+    untested("R22", "Order of the times of R21: as for that."),
+    claim("R23", share_of_ciphers),
+    claim("R24", aes),
+    claim("R25", accelerator),
+    claim("R26", heat),
+    untested(
+        "R27",
+        "Packets and algorithms that the study measured IPsec with; its times of short packets are not in the text.",
+    ),
+];
+
+const fn claim(id: &'static str, test: fn() -> Result<Vec<Outcome>, ReproduceError>) -> Claim {
+    Claim { id, study: Study::Adapter, untested: "", test }
+}
+
+const fn untested(id: &'static str, why: &'static str) -> Claim {
+    Claim { id, study: Study::Adapter, untested: why, test: || Ok(Vec::new()) }
+}
+
+/// Both directions of a gigabit.
+const LINE: BitRate = BitRate(2_000_000_000);
+
+/// Bytes of the shortest Ethernet frame, and of the shortest that the study sent through IPsec (section 3.3).
+const SHORTEST: u32 = 64;
+const SHORTEST_IPSEC: u32 = 66;
+
+/// Packets a second that the study writes beside 2 Gbit/s (table 1, section 3.1).
+const STATED: f64 = 2.8e6;
+
+/// Microseconds of PC4 for a packet in a frame of 1,000 bytes (section 3.3).
+const TRIPLE_DES: f64 = 65.361;
+const SHA1: f64 = 23.05;
+const AES: f64 = 14.101;
+const LONG: u32 = 1_000;
+
+fn number(id: &'static str, statement: &str, published: f64, predicted: f64, unit: &'static str) -> Outcome {
+    Outcome::number(id, statement, published, predicted, unit).not_blind()
+}
+
+/// Packets a second of a processor without rules, in thousands.
+fn kpps(processor: Processor) -> Result<f64, EstimateError> {
+    Ok(Equation::RENA_CHIP.packets(processor.dmips, 0)? / 1e3)
+}
+
+/// DMIPS that so many packets a second and rules need.
+fn dmips(packets: f64, rules: u32) -> Result<f64, EstimateError> {
+    Ok(Equation::RENA_CHIP.speed(packets, rules)?.value)
+}
+
+fn catalogue() -> Result<Vec<Outcome>, ReproduceError> {
+    let row = number("R3", "packets of the IXP2325, by its 2,500 DMIPS", 1_000.0, kpps(IXP2325)?, "kpps");
+    Ok(vec![row.contradictory().note(
+        "The catalogue has more than a million; equation (1), by which the study finds it 9 times too slow (R16), a third of that.",
+    )])
+}
+
+fn instructions() -> Result<Vec<Outcome>, ReproduceError> {
+    // An engine issues an instruction a cycle.
+    let (engines, clock) = (2.0, 600e6);
+    let predicted = engines * clock / 1e9;
+    let row = number(
+        "R4",
+        "instructions a second of the IXP2325's two engines at 600 MHz",
+        2.5,
+        predicted,
+        "10^9/s",
+    );
+    Ok(vec![row.contradictory().note("Not even with its XScale at 900 MHz: 2.1.")])
+}
+
+fn octeon() -> Result<Vec<Outcome>, ReproduceError> {
+    let kpps = kpps(CN3120)?;
+    let bytes = 1_500.0;
+    Ok(vec![
+        number("R5", "packets of the CN3120, by its 1,543 DMIPS", 202.0, kpps, "kpps"),
+        number(
+            "R5",
+            "the same, of 1,500 bytes without preamble and gap",
+            2.4,
+            kpps * bytes * 8.0 / 1e6,
+            "Gbit/s",
+        ),
+    ])
+}
+
+fn octeon_speed() -> Result<Vec<Outcome>, ReproduceError> {
+    let (known, clock, cores, own) = (455.0, 310.0, 2.0, 550.0);
+    let predicted = known / clock * own * cores;
+    let row = number(
+        "R6",
+        "speed of two MIPS64 at 550 MHz, from 455 DMIPS at 310 MHz",
+        CN3120.dmips,
+        predicted,
+        "DMIPS",
+    );
+    Ok(vec![row.contradictory().note("A misprint: 435 DMIPS at 310 MHz make it 1543.")])
+}
+
+fn speeds() -> Result<Vec<Outcome>, ReproduceError> {
+    let published = [(764.588, PC1), (1_191.991, PC2), (2_021.28, PC3), (2_539.61, PC4)];
+    let row = |(published, processor): (f64, Processor)| {
+        number("R9", &format!("speed of {}", processor.name), published, processor.dmips, "DMIPS")
+    };
+    Ok(published.map(row).into())
+}
+
+fn coefficients() -> Result<Vec<Outcome>, ReproduceError> {
+    let line = Equation::RENA_CHIP.line;
+    let note = "The study states no unit; by this one R5, R14 and R15 come out.";
+    Ok(vec![
+        number("R12", "C0 of equation (1)", 7_610.874, line.intercept, "us x DMIPS").note(note),
+        number("R12", "C1 of equation (1)", 144.846_2, line.slope, "us x DMIPS").note(note),
+    ])
+}
+
+const TWO_RATES: &str = "2 Gbit/s are 2.976 million packets a second of 64-byte frames, and 2.8 million of 70-byte frames. R14 is worked out with \
+     the one, R15 with the other; the study writes 2.8.";
+
+fn without_filter() -> Result<Vec<Outcome>, ReproduceError> {
+    Ok(vec![
+        number(
+            "R14",
+            "2 Gbit/s of 64-byte frames without a filter",
+            22_650.0,
+            dmips(packets(LINE, SHORTEST), 0)?,
+            "DMIPS",
+        ),
+        number(
+            "R14",
+            "the same, by the 2.8 million packets a second that are stated",
+            22_650.0,
+            dmips(STATED, 0)?,
+            "DMIPS",
+        )
+        .contradictory()
+        .note(TWO_RATES),
+    ])
+}
+
+fn with_rules() -> Result<Vec<Outcome>, ReproduceError> {
+    Ok(vec![
+        number("R15", "2.8 million packets a second with 256 rules", 125_000.0, dmips(STATED, 256)?, "DMIPS"),
+        number(
+            "R15",
+            "the same, at the rate of R14",
+            125_000.0,
+            dmips(packets(LINE, SHORTEST), 256)?,
+            "DMIPS",
+        )
+        .contradictory()
+        .note(TWO_RATES),
+    ])
+}
+
+fn improvement() -> Result<Vec<Outcome>, ReproduceError> {
+    let needed = dmips(packets(LINE, SHORTEST), 0)?;
+    let times = [IXP2325, CN3120].map(|processor| needed / processor.dmips);
+    let [soonest, latest] = times.map(|times| years(times, DOUBLING));
+    let period = format!("Speed is taken to double in {DOUBLING} months; the study does not say.");
+    let quality = |statement, published, predicted, holds| {
+        Outcome::quality("R16", statement, published, predicted, holds).not_blind().note(&period)
+    };
+    Ok(vec![
+        number("R16", "improvement that the IXP2325 needs for R14", 9.0, times[0], "times"),
+        number("R16", "improvement that the CN3120 needs for R14", 15.0, times[1], "times"),
+        quality(
+            "years until an IXP2325 has it, by Moore's law",
+            "4 to 5",
+            format!("{soonest:.1}"),
+            (4.0..=5.0).contains(&soonest),
+        ),
+        quality(
+            "years that RENA-CHIP is ahead of both",
+            "4 to 6",
+            format!("{soonest:.1} to {latest:.1}"),
+            4.0 <= soonest && latest <= 6.0,
+        ),
+    ])
+}
+
+fn timer() -> Result<Vec<Outcome>, ReproduceError> {
+    let nanos = 1e9 / packets(BitRate(1_000_000_000), SHORTEST);
+    Ok(vec![number("R20", "precision that a timer needs for 64-byte frames at 1 Gbit/s", 672.0, nanos, "ns")])
+}
+
+fn share_of_ciphers() -> Result<Vec<Outcome>, ReproduceError> {
+    let ciphers = TRIPLE_DES + SHA1;
+    let forwarding = Equation::RENA_CHIP.work(0)?.value / PC4.dmips;
+    let share = ciphers / (ciphers + forwarding) * 100.0;
+    Ok(vec![
+        number("R23", "time of 3DES and SHA-1 together, 1,000-byte frames, PC4", 88.0, ciphers, "us"),
+        Outcome::number("R23", "their share of a packet's time, the rest by equation (1)", 77.0, share, "%").note(
+            "Equation (1) is of Linux that forwards IPv6; the study's IPsec ran on FreeBSD, with a tunnel. Its own numbers leave 26.4 us for the rest.",
+        ),
+    ])
+}
+
+fn aes() -> Result<Vec<Outcome>, ReproduceError> {
+    let times = |bytes| AES * 1e-6 * packets(LINE, bytes);
+    let note = "41 sets the time of a 1,000-byte frame against the time that 2 Gbit/s leave a 66-byte frame.";
+    Ok(vec![
+        number(
+            "R24",
+            "improvement for AES at 2 Gbit/s, frames of 66 bytes",
+            41.0,
+            times(SHORTEST_IPSEC),
+            "times",
+        )
+        .note(note),
+        number(
+            "R24",
+            "the same, frames of 1,000 bytes, as those whose time it is",
+            41.0,
+            times(LONG),
+            "times",
+        )
+        .contradictory()
+        .note(note),
+    ])
+}
+
+fn accelerator() -> Result<Vec<Outcome>, ReproduceError> {
+    // From the port to memory, to the accelerator, back, and to the port.
+    let crossings = 4.0;
+    let (gigabit, width, clock, usage) = (1e9 / 8.0, 4.0, 133e6, 0.5);
+    let double_rate = |clock: f64| width * clock * 2.0;
+    let both = crossings * 2.0 * gigabit;
+    Ok(vec![
+        number(
+            "R25",
+            "memory bandwidth for an accelerator, one direction",
+            500.0,
+            crossings * gigabit / 1e6,
+            "MB/s",
+        ),
+        number("R25", "the same, both directions", 1.0, both / 1e9, "GB/s"),
+        number(
+            "R25",
+            "bandwidth of DDR SDRAM of 32 bits at 133 MHz",
+            1.064,
+            double_rate(clock) / 1e9,
+            "GB/s",
+        ),
+        number(
+            "R25",
+            "clock for both directions at a use of 50 %",
+            266.0,
+            clock * both / usage / double_rate(clock) / 1e6,
+            "MHz",
+        )
+        .note("Memory comes at multiples of 133 MHz."),
+    ])
+}
+
+/// Chip of table 1: its power consumption in watts, and that of the processor it needs, its package's side in millimetres, and whether
+/// the study's figure 5 has it without a heat sink.
+struct Part {
+    name: &'static str,
+    watts: f64,
+    beside: f64,
+    side: f64,
+    is_bare: bool,
+}
+
+const PARTS: [Part; 3] = [
+    Part { name: "RENA-CHIP", watts: 2.0, beside: 0.37, side: 27.0, is_bare: true },
+    Part { name: "IXP2325", watts: 9.5, beside: 0.0, side: 42.5, is_bare: false },
+    Part { name: "CN3120", watts: 7.0, beside: 0.0, side: 40.0, is_bare: false },
+];
+
+fn heat() -> Result<Vec<Outcome>, ReproduceError> {
+    let limit = |watts| Heat { watts, junction: 120.0, ambient: 50.0 }.limit();
+    let row = |part: &Part| {
+        // Packages next in size on both sides, or the one of its size.
+        let below = PACKAGES.iter().rev().find(|package| package.side <= part.side);
+        let above = PACKAGES.iter().find(|package| package.side >= part.side);
+        let ends = below.into_iter().chain(above).flat_map(|package| package.theta);
+        let (least, most) = (ends.clone().fold(f64::INFINITY, f64::min), ends.fold(0.0, f64::max));
+        let whole = limit(part.watts + part.beside);
+        let (is_bare, needs_sink) = (most < whole, least >= limit(part.watts));
+        let with = if part.beside > 0.0 { format!(", {whole:.1} with its CPU") } else { String::new() };
+        let predicted =
+            format!("limit {:.1} K/W{with}; packages of its size {least} to {most}", limit(part.watts));
+        let published = if part.is_bare { "no heat sink" } else { "a heat sink" };
+        let holds = if part.is_bare { is_bare } else { needs_sink };
+        Outcome::quality("R26", &format!("{} needs", part.name), published, predicted, holds).not_blind().note(
+            "The limits are arithmetic, to the air, not to the case as the study writes. Its packages are lines of figure 5, which are not in the \
+             text; these are NEC Electronics' in still air.",
+        )
+    };
+    Ok(PARTS.iter().map(row).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::reproduce;
+    use super::CLAIMS;
+
+    /// Only these may count as predicted: all else follows from the study's own inputs.
+    #[test]
+    fn what_is_arithmetic_is_not_blind() {
+        let outcomes = reproduce(CLAIMS, &|_| ()).unwrap();
+        let blind: Vec<&str> =
+            outcomes.iter().filter(|outcome| outcome.blind).map(|outcome| outcome.id).collect();
+        assert_eq!(blind, ["R23"]);
+        for id in 1..=27 {
+            assert!(CLAIMS.iter().any(|claim| claim.id == format!("R{id}")), "R{id}");
+        }
+    }
+}
