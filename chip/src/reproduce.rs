@@ -21,6 +21,7 @@ mod base;
 mod crypto;
 mod firewall;
 mod known;
+mod shaper;
 mod shipped;
 #[cfg(test)]
 mod tests;
@@ -70,7 +71,7 @@ impl Study {
         match self {
             Study::Base => "Base checks: published measurements of plain code, which what follows stands on",
             Study::Adapter => {
-                "Nishida, Architecture of RENA-CHIP (PCs and catalogue processors, by equations)"
+                "Nishida, Architecture of RENA-CHIP (PCs and catalogue processors, by equations and a shaper)"
             }
             Study::Firewall => {
                 "Vlaeminck et al., Implementation of network systems using network processor technology (IXP2400)"
@@ -174,6 +175,9 @@ pub enum ReproduceError {
     /// An estimate could not be made.
     #[error(transparent)]
     Estimate(#[from] EstimateError),
+    /// A scheduler could not be set up.
+    #[error("{0}")]
+    Scheduler(String),
 }
 
 /// All claims, study by study.
