@@ -19,6 +19,7 @@ pub mod figure;
 mod adapter;
 mod base;
 mod crypto;
+mod diffserv;
 mod firewall;
 mod known;
 mod shaper;
@@ -46,6 +47,8 @@ pub enum Study {
     Base,
     /// Nishida, Architecture of RENA-CHIP, NTT Technical Review 4(9), 2006.
     Adapter,
+    /// Lin et al., DiffServ over Network Processors: Implementation and Evaluation.
+    DiffServ,
     /// Vlaeminck et al., Implementation of network systems using network processor technology, CDES'05.
     Firewall,
     /// Yin, Tan et al., Adding Security to Network via Network Processors.
@@ -54,13 +57,15 @@ pub enum Study {
 
 impl Study {
     /// Every study.
-    pub const ALL: [Study; 4] = [Study::Base, Study::Adapter, Study::Firewall, Study::Crypto];
+    pub const ALL: [Study; 5] =
+        [Study::Base, Study::Adapter, Study::DiffServ, Study::Firewall, Study::Crypto];
 
     /// Returns the name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Study::Base => "base-checks",
             Study::Adapter => "rena-chip",
+            Study::DiffServ => "ixp1200-diffserv",
             Study::Firewall => "ixp2400-firewall",
             Study::Crypto => "ixp2800-ciphers",
         }
@@ -72,6 +77,9 @@ impl Study {
             Study::Base => "Base checks: published measurements of plain code, which what follows stands on",
             Study::Adapter => {
                 "Nishida, Architecture of RENA-CHIP (PCs and catalogue processors, by equations and a shaper)"
+            }
+            Study::DiffServ => {
+                "Lin et al., DiffServ over Network Processors: Implementation and Evaluation (IXP1200)"
             }
             Study::Firewall => {
                 "Vlaeminck et al., Implementation of network systems using network processor technology (IXP2400)"
@@ -185,6 +193,7 @@ pub fn claims() -> Vec<Claim> {
     base::CLAIMS
         .iter()
         .chain(adapter::CLAIMS)
+        .chain(diffserv::CLAIMS)
         .chain(firewall::CLAIMS)
         .chain(crypto::CLAIMS)
         .copied()

@@ -43,7 +43,7 @@ pub(super) fn of(claims: &[Claim], outcomes: &[Outcome], figures: &Figures) -> R
             table(&mut page, study, claims, &its);
         }
         match study {
-            Study::Base | Study::Adapter => {}
+            Study::Base | Study::Adapter | Study::DiffServ => {}
             Study::Firewall => firewall(&mut page, figures)?,
             Study::Crypto => crypto(&mut page, figures)?,
         }
