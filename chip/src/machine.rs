@@ -283,8 +283,8 @@ impl<'a> Machine<'a> {
                 return;
             }
             let receives = |thread: &usize| {
-                let tasks = of.tasks.iter().filter(|task| task.receives());
-                tasks.into_iter().any(|task| self.has_received(*thread, task).is_some())
+                let mut tasks = of.tasks.iter().filter(|task| task.receives());
+                tasks.any(|task| self.has_received(*thread, task).is_some())
             };
             if let Some(place) = self.pools[pool].hungry.iter().position(receives) {
                 let thread = self.pools[pool].hungry.remove(place);
@@ -366,11 +366,15 @@ impl<'a> Machine<'a> {
         let Some(task) = mapping.pools[pool].tasks.get(task) else { return };
         let (mut writer, rings, unit, ends) = self.writer(thread, Holds::Packet);
         let stages = task.stages();
-        if unit.is_none() && !stages.is_empty() {
-            if ends.receive.elements(ends.job.bytes) == 1 {
-                writer.hold_header();
+        match unit {
+            _ if stages.is_empty() => {}
+            Some(unit) => writer.in_unit(unit, ends.job.bytes),
+            None => {
+                if ends.receive.elements(ends.job.bytes) == 1 {
+                    writer.hold_header();
+                }
+                writer.acts(ends.job.acts_of(&stages));
             }
-            writer.acts(ends.job.acts_of(&stages));
         }
         leave(&mut writer, task, ends.job, rings, unit.is_some());
     }
