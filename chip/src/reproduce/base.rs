@@ -74,9 +74,7 @@ fn plain() -> Result<Report, ReproduceError> {
     KNOWN.get((), || {
         let chip = engines_alone()?;
         let mapping = shipped::mapping("ixp1200-pool", &chip)?;
-        let policy = policy::check(POLICY, "plain")
-            .policy
-            .ok_or_else(|| ReproduceError::Shipped("the policy is wrong".to_owned()))?;
+        let policy = shipped::policy(POLICY, "plain")?;
         let stream = Stream {
             rate: Rate::Frames(OFFERED),
             flows: Flows::Fixed(100),

@@ -139,9 +139,7 @@ fn policy(rules: u32, met: Met) -> Result<Policy, ReproduceError> {
             ));
         }
     }
-    let checked = policy::check(&text, "diffserv");
-    let wrong = || checked.diagnostics.first().map(|found| found.message.clone()).unwrap_or_default();
-    checked.policy.clone().ok_or_else(|| ReproduceError::Shipped(format!("the policy is wrong: {}", wrong())))
+    shipped::policy(&text, "diffserv")
 }
 
 /// Ports that traffic comes by.

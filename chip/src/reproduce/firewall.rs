@@ -105,9 +105,7 @@ fn policy(rules: u32, judged: Judged) -> Result<Policy, ReproduceError> {
         ));
     }
     text.push_str("[[rule]]\nname = \"yes\"\naction = \"accept\"\n");
-    let checked = policy::check(&text, "firewall");
-    let wrong = || checked.diagnostics.first().map(|found| found.message.clone()).unwrap_or_default();
-    checked.policy.clone().ok_or_else(|| ReproduceError::Shipped(format!("the policy is wrong: {}", wrong())))
+    shipped::policy(&text, "firewall")
 }
 
 /// One run.

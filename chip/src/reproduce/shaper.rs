@@ -10,7 +10,7 @@ use wire::build;
 use wire::ethernet::Mac;
 use wire::{Nanos, PortId};
 
-use super::ReproduceError;
+use super::{ReproduceError, shipped};
 
 /// Ticks a second.
 const TICKS: u64 = 2_048;
@@ -84,11 +84,7 @@ fn tables(rate: u64) -> Result<Tables, ReproduceError> {
          [default]\n\"lan > wan\" = \"accept\"\n[limit]\nqueue = 16384\n\
          [[queue]]\nname = \"htb\"\non = \"wan\"\nrate = \"{rate} bit/s\"\noverhead = \"ip\"\nlimit = {WAITING}\n"
     );
-    let checked = policy::check(&text, "shaper");
-    let policy = checked.policy.ok_or_else(|| {
-        let first = checked.diagnostics.first().map(|found| found.message.clone());
-        ReproduceError::Scheduler(first.unwrap_or_default())
-    })?;
+    let policy = shipped::policy(&text, "shaper")?;
     Tables::compile(&policy, 1).map_err(|error| ReproduceError::Scheduler(error.to_string()))
 }
 
