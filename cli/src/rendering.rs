@@ -518,7 +518,8 @@ pub(crate) struct LeafAt {
 /// Queues that a packet waits in: of the tree of what comes by its interface, if there is one, and of the port that it leaves by.
 /// `bytes` are the frame's, as it is queued.
 pub(crate) fn leaves(tables: &Tables, meta: &Meta, bytes: &[u8]) -> Vec<LeafAt> {
-    let Meta { ingress, egress, class, network, family, .. } = *meta;
+    let Meta { egress, class, network, family, .. } = *meta;
+    let ingress = tables.queues.ingress(meta);
     let field = match (family, bytes.get(usize::from(network)..).unwrap_or_default()) {
         (Family::V4, [_, field, ..]) => *field,
         (Family::V6, [first, second, ..]) => first << 4 | second >> 4,

@@ -604,7 +604,7 @@ fn lead<T: Tally>(frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
 /// Queues a frame and its further fragments where a port has a tree of queues.
 #[inline(never)]
 fn enter<T: Tally>(frame: Frame, further: u8, cx: &mut Cx<'_, T>) {
-    let (mut ends, mut ingress) = (queue::ends(&frame, cx), queue::ingress(&frame));
+    let (mut ends, mut ingress) = (queue::ends(&frame, cx), queue::ingress(&frame, &cx.tables.queues));
     cx.shard.egress.enter(frame, ingress, &ends, cx.tally);
     for _ in 0..further {
         let Some((part, is_ready)) = next_part(cx) else { return };

@@ -87,6 +87,8 @@ pub struct Meta {
     pub opening: u8,
     /// `decap`, `route`, `answer`, `encap`: bits of their own (in or out of a tunnel).
     pub tunnel: u8,
+    /// `decap`: number of the tree of queues `from` the interface that the outer packet came by, 0 for none.
+    pub outer_tree: u8,
     /// `rewrite`: number of further parts of this packet that follow it.
     pub parts: u8,
     /// Any stage: the verdict, encoded by the dataplane; 0 while none has been given.
@@ -128,6 +130,7 @@ impl Default for Meta {
             flags: 0,
             opening: Meta::NO_OPENING,
             tunnel: 0,
+            outer_tree: 0,
             parts: 0,
             fate: 0,
         }
@@ -173,7 +176,7 @@ impl Fields {
 
     /// [`Meta::colour`].
     pub const COLOUR: Fields = Fields(1 << 14);
-    /// [`Meta::tunnel`].
+    /// [`Meta::tunnel`] and [`Meta::outer_tree`].
     pub const TUNNEL: Fields = Fields(1 << 15);
 
     /// Fields known after `parse`: packet, headers, ingress port and flags.
@@ -232,7 +235,7 @@ impl Meta {
             (self.parts != other.parts, Fields::PARTS),
             (self.opening != other.opening, Fields::OPENING),
             (self.colour != other.colour, Fields::COLOUR),
-            (self.tunnel != other.tunnel, Fields::TUNNEL),
+            ((self.tunnel, self.outer_tree) != (other.tunnel, other.outer_tree), Fields::TUNNEL),
         ]
         .into_iter()
         .filter(|(is_changed, _)| *is_changed)

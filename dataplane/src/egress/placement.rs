@@ -41,7 +41,7 @@ impl Placement {
                 LeafPlace { port, leaf, is_low_latency: tree.is_dual(leaf) && came_low_latency(frame) }
             })
         };
-        let (from, on) = (ingress(frame), frame.meta.egress);
+        let (from, on) = (ingress(frame, trees), frame.meta.egress);
         Placement { from: place(from, trees.from(from)), on: place(on, trees.on(on)) }
     }
 }

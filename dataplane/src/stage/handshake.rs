@@ -265,7 +265,7 @@ fn complete<T: Tally>(
     beside.meta = frame.meta.clone();
     (beside.meta.hop, beside.meta.egress, beside.meta.tunnel) = (onward, way.interface, way.tunnel);
     // The gateway's own, which goes the way of the client's packets, as one of their class.
-    beside.meta.ingress = LOCAL;
+    (beside.meta.ingress, beside.meta.outer_tree) = (LOCAL, 0);
     beside.meta.flags &= !flag::REPLY;
     let kind = cx.tables.classes.kind(Dscp::of_field(0), Priority::DEFAULT);
     let class = cx.shard.flows.classes.get(id).and_then(|of| of.class(Direction::Original, kind));

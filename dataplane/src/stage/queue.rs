@@ -12,7 +12,7 @@ use super::{About, Cx, Stage, Step, header};
 use crate::egress::{Ends, program};
 use crate::flag;
 use crate::flow::FlowId;
-use crate::tables::{Address, LOCAL, Tables};
+use crate::tables::{Address, LOCAL, QueueTrees, Tables};
 use crate::verdict::{Reason, Verdict};
 
 /// The stage.
@@ -23,7 +23,7 @@ impl Stage for Queue {
     const ABOUT: About = About {
         name: "queue",
         asks: "Is there room before its interface?",
-        reads: Fields::EGRESS,
+        reads: Fields::EGRESS.and(Fields::INGRESS).and(Fields::TUNNEL),
         writes: Fields::EGRESS,
     };
 
@@ -48,7 +48,7 @@ impl Stage for Queue {
         let port = root.unwrap_or(frame.meta.egress);
         let refusal = match cx.tables.queues.has_any {
             false => queue.is_full().then_some(Reason::QueueFull),
-            true => cx.shard.egress.refusal(ingress(frame), port),
+            true => cx.shard.egress.refusal(ingress(frame, &cx.tables.queues), port),
         };
         if let Some(reason) = refusal {
             return Step::Drop(reason);
@@ -66,8 +66,8 @@ impl Stage for Queue {
 
 /// Interface that a packet came by, for the tree of such packets; that of the gateway itself for its own answers.
 #[inline(always)]
-pub(crate) fn ingress(frame: &Frame) -> PortId {
-    if frame.meta.fate >> 8 == ANSWERED { LOCAL } else { frame.meta.ingress }
+pub(crate) fn ingress(frame: &Frame, trees: &QueueTrees) -> PortId {
+    if frame.meta.fate >> 8 == ANSWERED { LOCAL } else { trees.ingress(&frame.meta) }
 }
 
 /// Ends of a packet as the rules have seen them, where queues share by them.

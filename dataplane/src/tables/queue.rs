@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use policy::model::{Dropper, Isolation, MeterScope, Overhead, RedThreshold, TreeWorkers};
-use wire::{BitRate, Bytes, Dscp, Nanos, PortId};
+use wire::{BitRate, Bytes, Dscp, Meta, Nanos, PortId};
 
 /// No node.
 pub const NO_NODE: u32 = u32::MAX;
@@ -21,6 +21,8 @@ pub struct QueueTrees {
     pub(crate) needs_ends: bool,
     /// Interfaces with a tree that one worker serves, ascending.
     owned: Vec<PortId>,
+    /// Interfaces with a tree of packets that come by them, by the number of the tree, from 1.
+    numbered: Vec<PortId>,
 }
 
 /// A tree of queues: what to build for one interface.
@@ -147,6 +149,28 @@ impl QueueTrees {
         self.from.get(usize::from(port.0))?.as_ref()
     }
 
+    /// Number of the tree of packets that come by an interface, for [`Meta::outer_tree`](wire::Meta::outer_tree); 0 for none.
+    #[inline]
+    pub(crate) fn number(&self, port: PortId) -> u8 {
+        let place = self.numbered.iter().position(|numbered| *numbered == port);
+        place.and_then(|place| u8::try_from(place + 1).ok()).unwrap_or(0)
+    }
+
+    /// Interface of a tree of that number.
+    #[inline]
+    pub(crate) fn interface(&self, number: u8) -> Option<PortId> {
+        self.numbered.get(usize::from(number).wrapping_sub(1)).copied()
+    }
+
+    /// Interface by whose tree of incoming packets a received packet goes: its ingress; if that is a tunnel without a tree, the one that
+    /// the outer packet came by.
+    #[inline(always)]
+    pub fn ingress(&self, meta: &Meta) -> PortId {
+        let has_outer = meta.outer_tree != 0 && self.from(meta.ingress).is_none();
+        let outer = if has_outer { self.interface(meta.outer_tree) } else { None };
+        outer.unwrap_or(meta.ingress)
+    }
+
     /// Frames that may wait before all of `ports`, of which one without a tree has a queue of `limit`.
     pub fn most_waiting(&self, ports: usize, limit: u32) -> u32 {
         let on = (0..ports).map(|port| match self.on.get(port) {
@@ -168,7 +192,10 @@ impl QueueTrees {
         };
         let owned = (0..).map(PortId).zip(on.iter().zip(&from));
         let owned = owned.filter(|(_, (on, from))| is_owned(on) || is_owned(from)).map(|(port, _)| port);
-        QueueTrees { has_any, needs_ends, owned: owned.collect(), on, from }
+        let owned = owned.collect();
+        let numbered = (0..).map(PortId).zip(&from).filter(|(_, tree)| tree.is_some());
+        let numbered = numbered.map(|(port, _)| port).collect();
+        QueueTrees { has_any, needs_ends, owned, numbered, on, from }
     }
 
     /// Returns the worker, of so many, that serves a tree of an interface: both trees of one interface have the same, and interfaces

@@ -24,6 +24,8 @@ pub(crate) struct Renumbering {
     pub(crate) destinations_become: Vec<Option<u16>>,
     pub(crate) sources_become: Vec<Option<u16>>,
     pub(crate) classes_become: Vec<Option<u16>>,
+    /// Numbers of trees of incoming packets in the new tables, by their numbers in the old ones, from 0 for none.
+    trees_become: Vec<u8>,
     /// Number of source translations in the new tables, plus one.
     width: u16,
     /// New numbers of conntrack zones that are renumbered; `None` if ambiguous.
@@ -37,6 +39,13 @@ impl Renumbering {
         fn classes(tables: &Tables) -> Vec<&str> {
             tables.classes.list.iter().map(|class| class.name.as_str()).collect()
         }
+        let interfaces_become: Vec<Option<u16>> = places(&interfaces(old), &interfaces(new));
+        let tree = |number: u8| {
+            let PortId(place) = old.queues.interface(number)?;
+            let port = interfaces_become.get(usize::from(place)).copied().flatten()?;
+            Some(new.queues.number(PortId(port)))
+        };
+        let trees_become = (0..=u8::MAX).map(|number| tree(number).unwrap_or(0)).collect();
         let destinations = old.nat.destinations.iter().map(|nat| new.destination_numbered(nat.number));
         let sources = old.nat.sources.iter().map(|nat| new.source_numbered(nat.number));
         Renumbering {
@@ -44,10 +53,11 @@ impl Renumbering {
             interfaces_were: places(&interfaces(new), &interfaces(old)),
             pools_were: places(&pools(new), &pools(old)),
             rules_become: places(&rules(old), &rules(new)),
-            interfaces_become: places(&interfaces(old), &interfaces(new)),
+            interfaces_become,
             destinations_become: destinations.collect(),
             sources_become: sources.collect(),
             classes_become: places(&classes(old), &classes(new)),
+            trees_become,
             width: new.nat.sources.len() as u16 + 1,
             ct_zones: ct_zones(old, new),
         }
@@ -78,6 +88,7 @@ impl Renumbering {
     /// [`Reason::InterfaceGone`]
     pub(crate) fn carry(&self, meta: &mut Meta) -> Result<(), Reason> {
         let ingress = self.interface(meta.ingress);
+        meta.outer_tree = self.tree(meta.outer_tree);
         // What Linux sends says which way it is to go.
         let egress = if is_linux(meta.ingress) { self.interface(meta.egress) } else { Some(meta.egress) };
         (meta.ingress, meta.egress) = (ingress.unwrap_or(NOWHERE), egress.unwrap_or(NOWHERE));
@@ -88,11 +99,17 @@ impl Renumbering {
     pub(crate) fn send_on(&self, meta: &mut Meta, egress: PortId) {
         meta.egress = egress;
         meta.ingress = self.interface(meta.ingress).unwrap_or(NOWHERE);
+        meta.outer_tree = self.tree(meta.outer_tree);
         meta.rule = self.rules_become.get(meta.rule as usize).copied().flatten().unwrap_or(u32::MAX);
         meta.nat = self.pair(meta.nat);
         let class =
             usize::from(meta.class).checked_sub(1).and_then(|class| *self.classes_become.get(class)?);
         meta.class = class.map_or(0, |class| class + 1);
+    }
+
+    /// Number of a tree of incoming packets in the new tables; 0 if gone.
+    fn tree(&self, number: u8) -> u8 {
+        self.trees_become.get(usize::from(number)).copied().unwrap_or(0)
     }
 
     /// Conntrack zone of a datagram in the new tables; `None` if ambiguous.

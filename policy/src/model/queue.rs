@@ -223,6 +223,10 @@ impl Queue {
     /// Most queues for flows of all trees together, instances counted: some 1.9 GB.
     pub const MOST_FLOW_QUEUES: u64 = 1 << 24;
 
+    /// Most interfaces with a tree of what comes from them, where there are tunnels: a packet out of one keeps the number of the tree in a
+    /// byte.
+    pub const MOST_FROM_BESIDE_TUNNELS: usize = u8::MAX as usize;
+
     /// Most nodes from the root to a leaf.
     pub const MOST_LEVELS: usize = 8;
 

@@ -43,6 +43,7 @@ impl Validator<'_> {
         self.levels(&trees);
         self.priorities_of(&trees);
         self.interfaces_of(&trees);
+        self.beside_tunnels(&trees);
         self.shapes();
         // What is in the wrong place is missed in the right one.
         let is_placed = self.diagnostics.len() == before && !self.lines.any_broken(Item::Queue(0));
@@ -187,6 +188,22 @@ impl Validator<'_> {
                     self.report(diagnostic);
                 }
             }
+        }
+    }
+
+    /// Reports the first interface too many whose tree packets out of tunnels may belong in.
+    fn beside_tunnels(&mut self, trees: &Trees) {
+        if self.policy.interfaces.iter().all(|interface| interface.esp.is_none()) {
+            return;
+        }
+        let from =
+            trees.nodes.iter().flat_map(|node| (0..node.queue.from.len()).map(|index| (node.item, index)));
+        if let Some((item, index)) = from.clone().nth(Queue::MOST_FROM_BESIDE_TUNNELS) {
+            let most = Queue::MOST_FROM_BESIDE_TUNNELS;
+            let message =
+                format!("beside tunnels {most} interfaces have a tree of what comes from them, at most");
+            let hint = "leave out the trees that are needed least";
+            self.wrong_in(Code::BadQueueTree, In { item, key: "from", index }, message, hint);
         }
     }
 

@@ -26,6 +26,29 @@ fn a_tree_of_ten_thousand_levels_is_one_error() {
     assert_eq!(found(&cycle), [(Code::BadQueueTree, 6 + 3)]);
 }
 
+/// A packet out of a tunnel keeps the tree of the interface that it came by in a byte.
+#[test]
+fn two_hundred_and_fifty_five_trees_of_what_comes_are_beside_tunnels() {
+    let vlans = |count: usize| -> String {
+        (1..=count)
+            .map(|id| {
+                let tree =
+                    format!("[[queue]]\nname = \"from-{id}\"\nfrom = \"v{id}\"\nrate = \"1 Mbit/s\"\n");
+                format!("[interface.v{id}]\nzone = \"lan\"\nvlan = {id}\nparent = \"lan\"\n{tree}")
+            })
+            .collect()
+    };
+    const TUNNEL: &str = "[interface.t]\nzone = \"vpn\"\n[interface.t.esp]\nlocal = \"192.0.2.1\"\nremote = \"192.0.2.2\"\nkeys = \"ike\"\n";
+    // That nothing is routed by the tunnel is no matter here.
+    let trees = |found: Vec<(Code, u32)>| -> Vec<(Code, u32)> {
+        found.into_iter().filter(|(code, _)| *code == Code::BadQueueTree).collect()
+    };
+    let tunnel_and = |count| trees(found(&format!("{TUNNEL}{}", vlans(count))));
+    assert_eq!((found(&vlans(256)), tunnel_and(255)), (vec![], vec![]));
+    // Behind the first tree, of three lines, and the tunnel, of six: eight lines each, the key in the seventh.
+    assert_eq!(tunnel_and(256), [(Code::BadQueueTree, 6 + 6 + 255 * 8 + 7)]);
+}
+
 #[test]
 fn eight_levels_are_none() {
     let chain: String = (1..8).map(|level| queue(level, &format!("in = \"{}\"", level - 1))).collect();
