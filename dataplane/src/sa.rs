@@ -42,7 +42,7 @@ use keepalive::Keepalives;
 pub(crate) use learnt::LAG;
 use learnt::Learnt;
 pub use learnt::PathNews;
-pub use life::{Bound, Used};
+pub use life::{Bound, Usage, Used};
 pub(crate) use life::{Expired, Life};
 use peer::Followed;
 pub(crate) use peer::usual_port;
@@ -121,7 +121,6 @@ pub struct Inbound {
     /// The highest of them, for whoever comes after this shard.
     sequence: Arc<Sequence>,
     life: Life,
-    errors: SaErrors,
     /// Numbers lost before the window was another one.
     lost_before: u64,
     /// Packets refused as received before, up to the last event about them, and its moment.
@@ -165,7 +164,6 @@ pub struct Outbound {
     /// Workers that send by it.
     pub(crate) senders: Senders,
     life: Life,
-    errors: SaErrors,
     /// End of the peer, where packets go to.
     pub(crate) peer: Peer,
     /// Way there, as routed last.
@@ -187,9 +185,8 @@ impl Inbound {
             is_followed: tunnel.follows(spec.udp) && spec.peer.takes(spec.udp),
             esn: spec.esn,
             life: Life::new(spec.soft, spec.hard),
-            errors: SaErrors::default(),
             lost_before: 0,
-            replays_told: (0, None),
+            replays_told: (spec.sequence.used.errors().replayed, None),
             transform: Arc::clone(&spec.transform),
             suite: spec.transform.suite(),
             window,
@@ -254,7 +251,6 @@ impl Inbound {
     /// Counts a packet that did not come in.
     #[cold]
     pub(crate) fn note(&mut self, reason: Reason) {
-        self.errors.note(reason);
         self.sequence.used.refuse(reason);
     }
 }
@@ -266,7 +262,6 @@ impl Outbound {
             tunnel: number,
             senders: spec.senders,
             life: Life::new(spec.soft, spec.hard),
-            errors: SaErrors::default(),
             spi: spec.spi,
             destination: spec.peer.address,
             udp: spec.udp,
@@ -308,7 +303,7 @@ impl Outbound {
                 self.sequence.used.add(1, bytes as u64);
                 self.sequence.note_sent(now);
             }
-            Err(reason) => self.errors.note(reason),
+            Err(reason) => self.sequence.used.refuse(reason),
         }
         number
     }

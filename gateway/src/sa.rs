@@ -200,13 +200,9 @@ impl Overview {
                 let same = |known: &&mut SaView| {
                     (known.tunnel, known.direction, known.spi) == (sa.tunnel, sa.direction, sa.spi)
                 };
-                // Packets that leave are counted by all workers together, and errors by each.
+                // All workers count together what leaves.
                 match all.iter_mut().find(same) {
-                    Some(known) => {
-                        known.errors.expired += sa.errors.expired;
-                        known.errors.sequence += sa.errors.sequence;
-                        known.standing = known.standing.min(sa.standing);
-                    }
+                    Some(known) => known.standing = known.standing.min(sa.standing),
                     None => all.push(sa.clone()),
                 }
             }

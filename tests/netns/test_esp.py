@@ -203,6 +203,7 @@ def test_a_restart_goes_on_with_the_numbers(sites, end):
     assert one.client.ping(CLIENTS[1], "-i", "0.01", count=20)
     last = associations(far, "in")[0x1001]["number"]
     received = associations(gateway, "in")[0x1002]["number"]
+    counted = {way: associations(gateway, way)[spi] for way, spi in [("out", 0x1001), ("in", 0x1002)]}
     with two.gateway.sniff("wan", room=1 << 24) as wire:
         wire.settimeout(0.3)
         if end == "killed":
@@ -228,6 +229,11 @@ def test_a_restart_goes_on_with_the_numbers(sites, end):
     # A gateway that ended in good order says where it was; one that was killed goes on behind all that it may have sent.
     assert (now > last + (1 << 19)) == (end == "killed"), (last, now)
     assert associations(gateway, "in")[0x1002]["number"] > received
+    # Counters are written at the end, and once a minute.
+    for way, counts in counted.items():
+        now = associations(gateway, way)[counts["spi"]]
+        least = counts if end == "in good order" else {"packets": 0, "bytes": 0}
+        assert all(now[name] >= least[name] + 20 for name in ["packets", "bytes"]), (counts, now)
     assert drops(far).get("replayed", 0) == before.get("replayed", 0)
 
 

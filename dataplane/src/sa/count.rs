@@ -7,7 +7,7 @@ use super::{Bound, Inbound, Origin, Outbound, Peer, Sas, Senders};
 use crate::tables::Tables;
 use crate::verdict::Reason;
 
-/// Packets of a security association that did not come in, or did not leave, by reason.
+/// Packets of a security association that did not come in, or did not leave, by reason, of all workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SaErrors {
     /// Received before, or left of the window.
@@ -27,18 +27,41 @@ pub struct SaErrors {
 }
 
 impl SaErrors {
-    pub(super) fn note(&mut self, reason: Reason) {
-        let count = match reason {
-            Reason::Replayed => &mut self.replayed,
-            Reason::IcvWrong => &mut self.icv_wrong,
-            Reason::EspLength => &mut self.length,
-            Reason::EspTrailer => &mut self.trailer,
-            Reason::TunnelSelector => &mut self.selector,
-            Reason::SaExpired => &mut self.expired,
-            Reason::EspSequence => &mut self.sequence,
-            _ => return,
-        };
-        *count += 1;
+    /// Number of counters.
+    pub const COUNT: usize = 7;
+
+    /// The counters, with their names.
+    pub fn named(&self) -> [(&'static str, u64); SaErrors::COUNT] {
+        let SaErrors { replayed, icv_wrong, length, trailer, selector, expired, sequence } = *self;
+        [
+            ("replayed", replayed),
+            ("icv-wrong", icv_wrong),
+            ("length", length),
+            ("trailer", trailer),
+            ("selector", selector),
+            ("expired", expired),
+            ("sequence", sequence),
+        ]
+    }
+
+    /// The counters, from their numbers in the order of [`SaErrors::named`].
+    pub fn of(counts: [u64; SaErrors::COUNT]) -> SaErrors {
+        let [replayed, icv_wrong, length, trailer, selector, expired, sequence] = counts;
+        SaErrors { replayed, icv_wrong, length, trailer, selector, expired, sequence }
+    }
+
+    /// Place of a reason's counter in the order of [`SaErrors::named`].
+    pub(super) fn place(reason: Reason) -> Option<usize> {
+        Some(match reason {
+            Reason::Replayed => 0,
+            Reason::IcvWrong => 1,
+            Reason::EspLength => 2,
+            Reason::EspTrailer => 3,
+            Reason::TunnelSelector => 4,
+            Reason::SaExpired => 5,
+            Reason::EspSequence => 6,
+            _ => return None,
+        })
     }
 }
 
@@ -101,19 +124,19 @@ impl SaView {
 
     /// The counters, with their names.
     pub fn counters(&self) -> [(&'static str, u64); 11] {
-        let SaErrors { replayed, icv_wrong, length, trailer, selector, expired, sequence } = self.errors;
+        let [replayed, icv_wrong, length, trailer, selector, expired, sequence] = self.errors.named();
         [
             ("packets", self.packets),
             ("bytes", self.bytes),
             ("number", self.number),
             ("lost", self.lost),
-            ("replayed", replayed),
-            ("icv-wrong", icv_wrong),
-            ("length", length),
-            ("trailer", trailer),
-            ("selector", selector),
-            ("expired", expired),
-            ("sequence", sequence),
+            replayed,
+            icv_wrong,
+            length,
+            trailer,
+            selector,
+            expired,
+            sequence,
         ]
     }
 }
@@ -156,7 +179,7 @@ impl Outbound {
             number: self.sequence.last(),
             packets: self.sequence.used.packets(),
             bytes: self.sequence.used.bytes(),
-            errors: self.errors,
+            errors: self.sequence.used.errors(),
             lost: 0,
             reached: self.life.reached(&self.sequence.used, now),
         }
@@ -178,7 +201,7 @@ impl Inbound {
             number: self.window.top(),
             packets: self.sequence.used.packets(),
             bytes: self.sequence.used.bytes(),
-            errors: self.errors,
+            errors: self.sequence.used.errors(),
             lost: self.lost_before + self.window.lost(),
             reached: self.life.reached(&self.sequence.used, now),
         }

@@ -166,11 +166,12 @@ impl Inbound {
     /// Packets refused since the last event about them, if that was long enough ago.
     fn replays(&mut self, now: Nanos) -> Option<SaEvent> {
         let (told, at) = self.replays_told;
-        let packets = self.errors.replayed.saturating_sub(told);
+        let replayed = self.sequence.used.errors().replayed;
+        let packets = replayed.saturating_sub(told);
         if packets == 0 || at.is_some_and(|at| at <= now && now.since(at) < REPEATS) {
             return None;
         }
-        self.replays_told = (self.errors.replayed, Some(now));
+        self.replays_told = (replayed, Some(now));
         Some(SaEvent { at: now, tunnel: self.tunnel, news: SaNews::Replayed { spi: self.spi, packets } })
     }
 }

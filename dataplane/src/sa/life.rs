@@ -5,12 +5,13 @@
 //! before and the moment of its receipt alone.
 
 use std::hash::BuildHasher as _;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use foldhash::quality::FixedState;
 use policy::model::Lifetime;
 use wire::Nanos;
 
+use super::SaErrors;
 use crate::verdict::Reason;
 
 /// Use of a key, which all workers count together.
@@ -22,25 +23,49 @@ pub struct Used {
     since: AtomicU64,
     /// Highest bound that a shard has told of, in the two lowest bits, and whose bounds that was.
     told: AtomicU64,
-    refused: Refused,
+    /// Packets refused, in the order of [`SaErrors::named`]. Apart, as what is counted for each packet is on one cache line.
+    refused: Box<[AtomicU64; SaErrors::COUNT]>,
 }
 
-/// Packets refused under a key, since its first use.
-#[derive(Debug, Default)]
-struct Refused {
-    replayed: AtomicU32,
-    forged: AtomicU32,
+/// Use of a key at one moment: what a restart goes on from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Packets protected, or accepted.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Packets refused.
+    pub errors: SaErrors,
+    /// Time since the first use; `None` before.
+    pub age: Option<Nanos>,
 }
 
 impl Default for Used {
     fn default() -> Used {
-        let zero = || AtomicU64::new(0);
-        let since = AtomicU64::new(u64::MAX);
-        Used { packets: zero(), bytes: zero(), since, told: zero(), refused: Refused::default() }
+        Used::going_on(&Usage::default(), Nanos(0))
     }
 }
 
 impl Used {
+    /// Goes on from the use of another process, which is of that age at `now`.
+    pub fn going_on(usage: &Usage, now: Nanos) -> Used {
+        let since = usage.age.map_or(u64::MAX, |age| now.since(age).0);
+        let [packets, bytes, since, told] = [usage.packets, usage.bytes, since, 0].map(AtomicU64::new);
+        let refused = Box::new(usage.errors.named().map(|(_, count)| AtomicU64::new(count)));
+        Used { packets, bytes, since, told, refused }
+    }
+
+    /// Use up to `now`.
+    pub fn usage(&self, now: Nanos) -> Usage {
+        let has_begun = self.since.load(Ordering::Relaxed) != u64::MAX;
+        Usage {
+            packets: self.packets(),
+            bytes: self.bytes(),
+            errors: self.errors(),
+            age: has_begun.then(|| self.age(now)),
+        }
+    }
+
     /// Packets protected, or accepted.
     pub fn packets(&self) -> u64 {
         self.packets.load(Ordering::Relaxed)
@@ -51,25 +76,17 @@ impl Used {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Packets refused, as their numbers had been received or were left of the window.
-    pub fn replayed(&self) -> u32 {
-        self.refused.replayed.load(Ordering::Relaxed)
-    }
-
-    /// Packets refused, as their integrity check failed.
-    pub fn forged(&self) -> u32 {
-        self.refused.forged.load(Ordering::Relaxed)
+    /// Packets refused.
+    pub fn errors(&self) -> SaErrors {
+        SaErrors::of(self.refused.each_ref().map(|count| count.load(Ordering::Relaxed)))
     }
 
     /// Counts a packet that was refused.
     #[cold]
     pub(super) fn refuse(&self, reason: Reason) {
-        let count = match reason {
-            Reason::Replayed => &self.refused.replayed,
-            Reason::IcvWrong => &self.refused.forged,
-            _ => return,
-        };
-        count.fetch_add(1, Ordering::Relaxed);
+        if let Some(count) = SaErrors::place(reason).and_then(|place| self.refused.get(place)) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// Counts packets and their bytes.

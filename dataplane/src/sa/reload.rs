@@ -108,7 +108,6 @@ impl Inbound {
         }
         self.lost_before += old.lost_before;
         self.life.go_on(&old.life);
-        self.errors = old.errors;
         self.replays_told = old.replays_told;
         std::mem::swap(&mut old.sequence, &mut self.sequence);
     }
@@ -122,6 +121,5 @@ impl Outbound {
             self.peer = old.peer;
         }
         self.life.go_on(&old.life);
-        self.errors = old.errors;
     }
 }

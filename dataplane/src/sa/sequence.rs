@@ -34,13 +34,18 @@ pub(crate) struct UsedUp;
 impl Sequence {
     /// Numbers from `last` + 1 on.
     pub fn from(last: u64) -> Sequence {
-        let [last, ceiling, sent] = [last, u64::MAX, 0].map(AtomicU64::new);
-        Sequence { last, ceiling, sent, used: Used::default() }
+        Sequence::going_on(last, u64::MAX, Used::default())
     }
 
     /// The same, none of which may be taken before [`Sequence::reserve`] allows it.
     pub fn unreserved(last: u64) -> Sequence {
-        Sequence { ceiling: AtomicU64::new(last), ..Sequence::from(last) }
+        Sequence::going_on(last, last, Used::default())
+    }
+
+    /// Numbers from `last` + 1 up to `ceiling`, and the use so far.
+    pub fn going_on(last: u64, ceiling: u64, used: Used) -> Sequence {
+        let [last, ceiling, sent] = [last, ceiling, 0].map(AtomicU64::new);
+        Sequence { last, ceiling, sent, used }
     }
 
     /// Takes the next number, `most` at most.

@@ -3,7 +3,7 @@
 //! Workers take numbers up to a ceiling. The file beside the state file has the ceiling of each key, by the key's fingerprint; it is written,
 //! and synced, before the ceiling is raised. So numbers of a gateway that was killed go on behind all that it may have sent. One that ends in
 //! good order leaves the last number itself. Of packets received, the file has the highest number: what came before it is not taken again.
-//! The file has no key.
+//! Beside the numbers stands what the key has been used for, so that counters and lifetimes go on. The file has no key.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -11,19 +11,27 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use dataplane::Tables;
-use dataplane::sa::{Fingerprint, Known, Numbering, Sequence, Sequences};
+use dataplane::sa::{Fingerprint, Known, Numbering, SaErrors, Sequence, Sequences, Usage, Used};
+use wire::Nanos;
 use wire::esp::Direction;
 
+use crate::clock::Clock;
 use crate::store::{self, StoreError};
 
 /// Name of the file.
 const NAME: &str = "sa-numbers";
 
 /// Header line, with the version of the format.
-const HEAD: &str = "wirerate sequence numbers 1";
+const HEAD: &str = "wirerate sequence numbers 2";
+
+/// Header line of the format without the use of keys.
+const HEAD_OF_NUMBERS: &str = "wirerate sequence numbers 1";
+
+/// First word of the line with the time of writing.
+const WRITTEN: &str = "written";
 
 /// Numbers reserved at once, at least. Each unclean end costs an association as many.
 pub(crate) const STEP: u64 = 1 << 20;
@@ -31,13 +39,14 @@ pub(crate) const STEP: u64 = 1 << 20;
 /// Time between two looks at the numbers in use.
 pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 
-/// Time after which the numbers of packets received are written, where nothing else is.
+/// Time after which the numbers of packets received, and counters, are written, where nothing else is.
 const RECEIVED: Duration = Duration::from_secs(60);
 
 /// Reserve of sequence numbers.
 pub(crate) struct Reserve {
     /// File; none where the gateway keeps no state.
     path: Option<PathBuf>,
+    clock: Clock,
     /// Numbers at the last look, by key, to reserve as many as the rate asks for.
     seen: HashMap<Fingerprint, u64>,
     written: Instant,
@@ -87,14 +96,14 @@ impl Reserve {
     ///
     /// # Errors
     /// Unreadable or damaged file.
-    pub(crate) fn open(state: Option<&Path>) -> Result<(Reserve, Sequences), ReserveError> {
+    pub(crate) fn open(state: Option<&Path>, clock: Clock) -> Result<(Reserve, Sequences), ReserveError> {
         let path = state.map(|state| state.with_file_name(NAME));
         let known = match &path {
-            Some(path) => read(path)?,
+            Some(path) => read(path, &Moment::now(clock))?,
             None => Vec::new(),
         };
         let (seen, written, is_logged) = (HashMap::new(), Instant::now(), false);
-        Ok((Reserve { path, seen, written, is_logged }, Sequences::new(known, Numbering::Reserved)))
+        Ok((Reserve { path, clock, seen, written, is_logged }, Sequences::new(known, Numbering::Reserved)))
     }
 
     /// Reserves numbers for the associations of these tables, and for those added since, where fewer than half as many as are to be reserved are left. To be called before the
@@ -147,7 +156,7 @@ impl Reserve {
 
     fn write(&mut self, tables: &Tables, number: impl Fn(&Known) -> u64) -> Result<(), ReserveError> {
         let path = self.path.as_ref().ok_or(ReserveError::NoState)?;
-        let text = text(&tables.tunnels.sequences().all(), number);
+        let text = text(&tables.tunnels.sequences().all(), number, &Moment::now(self.clock));
         let system = |error| StoreError::System { operation: "write", error };
         store::replace(path, |file| file.write_all(text.as_bytes()).map_err(system))
             .map_err(|error| ReserveError::Write { path: path.clone(), error })?;
@@ -156,59 +165,125 @@ impl Reserve {
     }
 }
 
-fn text(sequences: &[Known], number: impl Fn(&Known) -> u64) -> String {
-    let mut text = format!("{HEAD}\n");
+/// A moment by both clocks.
+struct Moment {
+    /// By the gateway's clock.
+    now: Nanos,
+    /// Milliseconds since 1970, by the wall clock: the only one that outlives the machine.
+    wall: u64,
+}
+
+impl Moment {
+    fn now(clock: Clock) -> Moment {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Moment { now: clock.now(), wall: u64::try_from(wall.as_millis()).unwrap_or(u64::MAX) }
+    }
+}
+
+fn text(sequences: &[Known], number: impl Fn(&Known) -> u64, moment: &Moment) -> String {
+    let mut text = format!("{HEAD}\n{WRITTEN} {}\n", moment.wall);
     for known in sequences {
         let _ = write!(text, "{} ", known.direction.name());
         for byte in known.fingerprint.to_bytes() {
             let _ = write!(text, "{byte:02x}");
         }
-        let _ = writeln!(text, " {}", number(known));
+        let _ = write!(text, " {}", number(known));
+        let usage = known.sequence.used.usage(moment.now);
+        let _ = match usage.age {
+            Some(age) => write!(text, " {}", age.0 / NANOS_OF_MILLI),
+            None => write!(text, " {UNUSED}"),
+        };
+        let _ = write!(text, " {} {}", usage.packets, usage.bytes);
+        for (_, count) in usage.errors.named() {
+            let _ = write!(text, " {count}");
+        }
+        text.push('\n');
     }
     let sum = crc32fast::hash(text.as_bytes());
     let _ = writeln!(text, "end {sum:08x}");
     text
 }
 
-fn read(path: &Path) -> Result<Vec<Known>, ReserveError> {
+fn read(path: &Path, moment: &Moment) -> Result<Vec<Known>, ReserveError> {
     let text = match fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(ReserveError::Read { path: path.to_owned(), error }),
     };
-    parse(&text).map_err(|line| ReserveError::Damaged { path: path.to_owned(), line })
+    parse(&text, moment).map_err(|line| ReserveError::Damaged { path: path.to_owned(), line })
 }
 
 /// Reads the text of a file.
 ///
 /// # Errors
 /// The number of a damaged line.
-fn parse(text: &str) -> Result<Vec<Known>, usize> {
+fn parse(text: &str, moment: &Moment) -> Result<Vec<Known>, usize> {
     let lines = text.lines().count().max(1);
     let body = text.trim_end_matches('\n').rfind('\n').map_or("", |end| &text[..=end]);
     let end = format!("end {:08x}\n", crc32fast::hash(body.as_bytes()));
-    if text.strip_prefix(body) != Some(end.as_str()) || body.lines().next() != Some(HEAD) {
+    if text.strip_prefix(body) != Some(end.as_str()) {
         return Err(lines);
     }
-    let known = |line: &str| {
-        let mut words = line.split(' ');
-        let direction = Direction::named(words.next()?)?;
-        let digits =
-            words.next().filter(|digits| digits.len() == 2 * Fingerprint::LEN && digits.is_ascii())?;
-        let mut bytes = [0; Fingerprint::LEN];
-        for (place, byte) in bytes.iter_mut().enumerate() {
-            *byte = u8::from_str_radix(&digits[2 * place..2 * place + 2], 16).ok()?;
+    let mut body = body.lines().zip(1..);
+    // Time since the file was written; none where the wall clock has been set back.
+    let since = match body.next() {
+        Some((HEAD, _)) => {
+            let (line, number) = body.next().ok_or(lines)?;
+            let written = line.strip_prefix(WRITTEN).and_then(|wall| wall.trim_start().parse().ok());
+            Some(Nanos::from_millis(moment.wall.saturating_sub(written.ok_or(number)?)))
         }
-        let number = words.next()?.parse().ok()?;
-        let sequence = match direction {
-            Direction::In => Sequence::from(number),
-            Direction::Out => Sequence::unreserved(number),
-        };
-        let fingerprint = Fingerprint::from_bytes(bytes);
-        words.next().is_none().then(|| Known { fingerprint, direction, sequence: Arc::new(sequence) })
+        Some((HEAD_OF_NUMBERS, _)) => None,
+        _ => return Err(lines),
     };
-    body.lines().enumerate().skip(1).map(|(place, line)| known(line).ok_or(place + 1)).collect()
+    body.map(|(line, number)| known(line, since, moment.now).ok_or(number)).collect()
 }
+
+/// Reads the line of a key. `since`: time since the line was written; `None` in the format without the use of keys.
+fn known(line: &str, since: Option<Nanos>, now: Nanos) -> Option<Known> {
+    let mut words = line.split(' ');
+    let direction = Direction::named(words.next()?)?;
+    let digits = words.next().filter(|digits| digits.len() == 2 * Fingerprint::LEN && digits.is_ascii())?;
+    let mut bytes = [0; Fingerprint::LEN];
+    for (place, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&digits[2 * place..2 * place + 2], 16).ok()?;
+    }
+    let number = words.next()?.parse().ok()?;
+    let usage = match since {
+        Some(since) => usage(&mut words, since)?,
+        None => Usage::default(),
+    };
+    let ceiling = match direction {
+        Direction::In => u64::MAX,
+        Direction::Out => number,
+    };
+    let sequence = Arc::new(Sequence::going_on(number, ceiling, Used::going_on(&usage, now)));
+    let fingerprint = Fingerprint::from_bytes(bytes);
+    words.next().is_none().then_some(Known { fingerprint, direction, sequence })
+}
+
+/// Reads the use of a key, whose time has gone on.
+fn usage<'a>(words: &mut impl Iterator<Item = &'a str>, since: Nanos) -> Option<Usage> {
+    let age = match words.next()? {
+        UNUSED => None,
+        millis => {
+            let age = Nanos(millis.parse::<u64>().ok()?.saturating_mul(NANOS_OF_MILLI));
+            Some(Nanos(age.0.saturating_add(since.0)))
+        }
+    };
+    let mut count = || words.next()?.parse().ok();
+    let (packets, bytes) = (count()?, count()?);
+    let mut errors = [0; SaErrors::COUNT];
+    for error in &mut errors {
+        *error = count()?;
+    }
+    Some(Usage { packets, bytes, errors: SaErrors::of(errors), age })
+}
+
+/// Nanoseconds of a millisecond.
+const NANOS_OF_MILLI: u64 = 1_000_000;
+
+/// Age of a key that has not been used.
+const UNUSED: &str = "-";
 
 #[cfg(test)]
 mod tests;

@@ -95,8 +95,8 @@ impl Supervisor {
         let kernel = Kernel::follow(sender.clone())?;
         let first = Arc::new(effective(&policy, &kernel.state));
         let directory = directory_of(&options.file);
-        let (mut reserve, sequences) =
-            Reserve::open(options.state.as_deref()).map_err(|error| StartError::Compile(error.into()))?;
+        let (mut reserve, sequences) = Reserve::open(options.state.as_deref(), clock)
+            .map_err(|error| StartError::Compile(error.into()))?;
         let tables =
             compile(&first.policy, &directory, None).map_err(StartError::Compile)?.going_on(sequences);
         let tables = Arc::new(tables);

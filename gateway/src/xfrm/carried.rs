@@ -96,19 +96,20 @@ pub struct Counts {
 pub struct Count {
     packets: u64,
     bytes: u64,
-    replayed: u32,
-    forged: u32,
+    replayed: u64,
+    forged: u64,
 }
 
 impl Count {
     /// Counts under a key.
     pub fn of(sequence: &Sequence) -> Count {
         let used = &sequence.used;
+        let errors = used.errors();
         Count {
             packets: used.packets(),
             bytes: used.bytes(),
-            replayed: used.replayed(),
-            forged: used.forged(),
+            replayed: errors.replayed,
+            forged: errors.icv_wrong,
         }
     }
 }
@@ -224,10 +225,11 @@ impl Use {
                 Direction::In => Numbers { sent: 0, received: last },
                 Direction::Out => Numbers { sent: last, received: 0 },
             },
+            // Counters of 32 bits, as Linux has them.
             failures: [
                 0,
-                count.replayed.wrapping_sub(before.replayed),
-                count.forged.wrapping_sub(before.forged),
+                count.replayed.wrapping_sub(before.replayed) as u32,
+                count.forged.wrapping_sub(before.forged) as u32,
             ],
         }
     }
