@@ -1,7 +1,5 @@
-//! Modelled time, and the event queue.
+//! Modelled time.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 
@@ -115,72 +113,6 @@ impl fmt::Display for Ticks {
     }
 }
 
-/// Event queue, in the order of time; at one moment, in the order in which events were noted.
-#[derive(Clone, Debug)]
-pub struct Agenda<E> {
-    heap: BinaryHeap<Reverse<Entry<E>>>,
-    noted: u64,
-    now: Ticks,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Entry<E> {
-    at: Ticks,
-    number: u64,
-    event: E,
-}
-
-impl<E> PartialEq for Entry<E> {
-    fn eq(&self, other: &Entry<E>) -> bool {
-        self.number == other.number
-    }
-}
-
-impl<E> Eq for Entry<E> {}
-
-impl<E> PartialOrd for Entry<E> {
-    fn partial_cmp(&self, other: &Entry<E>) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<E> Ord for Entry<E> {
-    fn cmp(&self, other: &Entry<E>) -> std::cmp::Ordering {
-        (self.at, self.number).cmp(&(other.at, other.number))
-    }
-}
-
-impl<E> Agenda<E> {
-    /// Returns an empty queue, at time zero.
-    pub fn new() -> Agenda<E> {
-        Agenda { heap: BinaryHeap::new(), noted: 0, now: Ticks::ZERO }
-    }
-
-    /// The moment of the event that was taken last.
-    pub fn now(&self) -> Ticks {
-        self.now
-    }
-
-    /// Notes that `event` will happen at `at`; now, if that is past.
-    pub fn note(&mut self, at: Ticks, event: E) {
-        self.noted += 1;
-        self.heap.push(Reverse(Entry { at: at.max(self.now), number: self.noted, event }));
-    }
-
-    /// The next event; it is its moment now.
-    pub fn take(&mut self) -> Option<E> {
-        let Reverse(entry) = self.heap.pop()?;
-        self.now = entry.at;
-        Some(entry.event)
-    }
-}
-
-impl<E> Default for Agenda<E> {
-    fn default() -> Agenda<E> {
-        Agenda::new()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -196,19 +128,6 @@ mod tests {
         assert_eq!(time.of_nanos(time.longest() + 1), Ticks::LATEST);
         assert!(time.longest() > years(65) && time.longest() < years(76), "{}", time.longest());
         assert_eq!(Timebase::new(1).longest(), u64::MAX);
-    }
-
-    #[test]
-    fn events_come_in_the_order_of_time_then_of_noting() {
-        let mut agenda = Agenda::new();
-        for (at, event) in [(5, 'c'), (3, 'a'), (5, 'd'), (3, 'b')] {
-            agenda.note(Ticks(at), event);
-        }
-        assert_eq!(agenda.take(), Some('a'));
-        agenda.note(Ticks(1), 'x');
-        let rest: Vec<char> = std::iter::from_fn(|| agenda.take()).collect();
-        assert_eq!(rest, ['b', 'x', 'c', 'd'], "what is past happens now, after what was noted for now");
-        assert_eq!(agenda.now(), Ticks(5));
     }
 
     #[test]

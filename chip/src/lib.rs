@@ -4,6 +4,7 @@
 //! its engines and regions to its memories. A machine made of both processes frames, and reports throughput and
 //! bottleneck.
 
+pub mod agenda;
 pub mod builtin;
 pub mod cipher;
 pub mod clock;

@@ -10,8 +10,9 @@
 
 use std::collections::VecDeque;
 
+use crate::agenda::Agenda;
 use crate::description::Chip;
-use crate::kernel::{Agenda, Ticks, Timebase};
+use crate::kernel::{Ticks, Timebase};
 use crate::load::{Job, Load, Standing};
 use crate::mapping::{Mapping, Task, Who, Work};
 use crate::trace::{Access, Wait};

@@ -8,8 +8,9 @@ use super::script::{Remembered, View};
 use super::seen::Tallies;
 use super::watch::{Track, Watch};
 use super::{Cluster, Crew, Engine, Machine, Ring, Thread, Unit, Waits, program};
+use crate::agenda::Agenda;
 use crate::description::{Carries, Chip, EngineKind, PortKind};
-use crate::kernel::{Agenda, Ticks, Timebase};
+use crate::kernel::{Ticks, Timebase};
 use crate::mapping::{Mapping, PoolPlace};
 
 /// Resource made infinitely fast, to measure how far it limits the machine.
