@@ -5,7 +5,7 @@ WIRERATE := $(or $(CARGO_TARGET_DIR),target)/release/wirerate
 OUT := out
 
 .DEFAULT_GOAL := help
-.PHONY: help run replay build test bench fuzz clean
+.PHONY: help run replay build test reproduce bench fuzz clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -25,6 +25,11 @@ build: ## the wirerate command, optimised
 test: ## all the checks and tests
 	./setup test
 	./check
+
+reproduce: build ## papers' numbers beside the model's, with ranges and figures, as a page
+	mkdir -p $(OUT)
+	$(WIRERATE) reproduce --markdown --html $(OUT)/reproduce.html > $(OUT)/reproduce.md
+	@echo "Written to $(OUT)/reproduce.html and $(OUT)/reproduce.md."
 
 bench: build ## packets a second on one core
 	$(WIRERATE) bench forward

@@ -1,9 +1,9 @@
-//! Published results of three studies, beside the model's predictions, and checks of the ground that they stand on.
+//! Published results of four studies, beside the model's predictions, and checks of the ground that they stand on.
 //!
 //! Every number that a study states has an identifier and stands here beside its prediction, the misses too. Predictions
-//! are measured on the described chips on request; only the published values are stored. One number was used to settle a
-//! parameter without a source ([`Outcome::blind`] says which); all others are predicted blind. `docs/fidelity.md`
-//! explains the misses.
+//! are measured on the described chips on request; only the published values are stored. Some numbers were used to settle
+//! what has no source ([`Outcome::blind`] says which); all others are predicted blind. `docs/fidelity.md` explains the
+//! misses.
 
 use std::fmt;
 
@@ -17,15 +17,22 @@ use crate::run::RunError;
 pub mod figure;
 
 mod adapter;
+mod assumption;
 mod base;
 mod crypto;
 mod diffserv;
 mod firewall;
 mod known;
+mod model;
+mod range;
 mod shaper;
 mod shipped;
 #[cfg(test)]
 mod tests;
+
+pub use assumption::{Assumption, SPREAD};
+pub use model::{Model, RunLength, Setting};
+pub use range::{Plan, Weight};
 
 /// A published statement, and how it is put to the test.
 #[derive(Clone, Copy)]
@@ -36,8 +43,10 @@ pub struct Claim {
     pub study: Study,
     /// Reason that it cannot be tested; empty where it can.
     pub untested: &'static str,
+    /// Shipped chips that the prediction rests on.
+    pub chips: &'static [&'static str],
     /// Test of the claim: returns a row for each number or order in it.
-    test: fn() -> Result<Vec<Outcome>, ReproduceError>,
+    test: fn(&Model) -> Result<Vec<Outcome>, ReproduceError>,
 }
 
 /// A study.
@@ -106,6 +115,8 @@ pub struct Outcome {
     pub error: Option<f64>,
     /// True if it was predicted without settling anything by it, and is no input of the model either.
     pub blind: bool,
+    /// Lowest and highest value that the prediction could have, by the parameters that are assumed: of a number, once ranges are known.
+    pub range: Option<[f64; 2]>,
     /// Verdict on the prediction.
     pub verdict: Verdict,
     /// Note for the reader, such as a contradiction within the study.
@@ -201,9 +212,13 @@ pub fn claims() -> Vec<Claim> {
 }
 
 /// Puts claims to the test, on all cores; their outcomes come in the order of the claims. `done` is told of each.
-pub fn reproduce(claims: &[Claim], done: &(dyn Fn(&Claim) + Sync)) -> Result<Vec<Outcome>, ReproduceError> {
+pub fn reproduce(
+    model: &Model,
+    claims: &[Claim],
+    done: &(dyn Fn(&Claim) + Sync),
+) -> Result<Vec<Outcome>, ReproduceError> {
     let test = |claim: &Claim| {
-        let outcomes = (claim.test)();
+        let outcomes = (claim.test)(model);
         done(claim);
         outcomes
     };
@@ -234,6 +249,7 @@ impl Outcome {
             unit,
             error,
             blind: true,
+            range: None,
             verdict: if within { Verdict::Within } else { Verdict::Miss },
             note: String::new(),
         }
@@ -243,6 +259,15 @@ impl Outcome {
     fn within(self, tolerance: f64) -> Outcome {
         let holds = self.error.is_some_and(|error| error.abs() <= tolerance + 1e-9);
         Outcome { verdict: if holds { Verdict::Within } else { Verdict::Miss }, ..self }
+    }
+
+    /// Widens the range of a predicted number to a relative change.
+    fn widen(&mut self, change: f64) {
+        if let Value::Number(value) = self.predicted {
+            let other = value * (1.0 + change);
+            let [low, high] = self.range.unwrap_or([value, value]);
+            self.range = Some([low.min(other), high.max(other)]);
+        }
     }
 
     /// True for a base check: of an identifier that begins with B.
@@ -266,6 +291,7 @@ impl Outcome {
             unit: "",
             error: None,
             blind: true,
+            range: None,
             verdict: if holds { Verdict::QualitativeRight } else { Verdict::QualitativeWrong },
             note: String::new(),
         }

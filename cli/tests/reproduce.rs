@@ -10,12 +10,14 @@ use serde_json::Value;
 
 #[test]
 fn claims_are_printed_as_objects_with_numbers() {
-    let json = wirerate(&["reproduce", "F1", "F2", "C3", "--json"]).exits(0).json();
+    let json = wirerate(&["reproduce", "F1", "F2", "C3", "--json", "--quick"]).exits(0).json();
     let outcomes = json.as_array().unwrap();
-    let keys = ["id", "statement", "published", "predicted", "unit", "error", "blind", "verdict", "note"];
+    let keys =
+        ["id", "statement", "published", "predicted", "unit", "error", "blind", "range", "verdict", "note"];
     for outcome in outcomes {
         assert_eq!(outcome.as_object().unwrap().keys().collect::<Vec<_>>(), keys);
     }
+    assert!(outcomes.iter().all(|outcome| outcome["range"].is_null()));
     let of = |id: &str| outcomes.iter().filter(|outcome| outcome["id"] == id).collect::<Vec<_>>();
     assert_eq!((of("F1").len(), of("F2").len(), of("C3").len()), (2, 1, 10));
     // The study has a misprint; 672 ns a packet are what they are.
@@ -25,6 +27,26 @@ fn claims_are_printed_as_objects_with_numbers() {
     let aes =
         of("C3").into_iter().find(|outcome| outcome["statement"].as_str().unwrap().ends_with("aes")).unwrap();
     assert_eq!((&aes["error"], &aes["verdict"]), (&Value::from(0.0), &Value::from("within")));
+}
+
+/// A prediction stands between the ends of its range; arithmetic rests on no assumption, and an order has none.
+#[test]
+fn predicted_numbers_have_ranges_over_what_is_assumed() {
+    let json = wirerate(&["reproduce", "C7", "C9", "R9", "--json"]).exits(0).json();
+    for outcome in json.as_array().unwrap() {
+        let Some(predicted) = outcome["predicted"].as_f64() else {
+            assert!(outcome["range"].is_null(), "{outcome}");
+            continue;
+        };
+        let [low, high] = [0, 1].map(|end| outcome["range"][end].as_f64().unwrap());
+        assert!(low <= predicted && predicted <= high, "{outcome}");
+        assert_eq!(low < high, outcome["id"] == "C7", "{outcome}");
+    }
+    let told = wirerate(&["reproduce", "C7"]).exits(0).out;
+    assert!(
+        told.contains("Assumptions that move a blind prediction most") && told.contains("ixp2800 "),
+        "{told}"
+    );
 }
 
 /// The study's sums, those of its numbers that contradict one another among them, and the rates of its shaper.
@@ -87,7 +109,7 @@ fn unknown_claims_are_refused_with_the_nearest() {
 fn the_page_on_fidelity_has_every_claim_and_those_that_take_no_time_as_printed() {
     let page = fs::read_to_string(root().join("docs/fidelity.md")).unwrap();
     let fast = ["rena-chip", "F1", "F2", "F3", "F11", "F12", "C1", "C2", "C3"];
-    let printed = wirerate(&[&["reproduce", "--markdown"], &fast[..]].concat()).exits(0).out;
+    let printed = wirerate(&[&["reproduce", "--markdown", "--quick"], &fast[..]].concat()).exits(0).out;
     let is_row = |line: &&str| ["| R", "| F", "| C"].iter().any(|begin| line.starts_with(begin));
     let rows: Vec<&str> = printed.lines().filter(is_row).collect();
     assert_eq!(rows.len(), 38 + 30);

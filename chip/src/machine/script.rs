@@ -6,7 +6,7 @@ use crate::description::{Chip, EngineKind, UnitWork};
 use crate::kernel::{Ticks, Timebase};
 use crate::mapping::{Mapping, Place};
 use crate::trace::{Access, Act, Referral, Wait};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 use tally::{Address, Region};
 
@@ -94,7 +94,7 @@ pub(super) struct Remembered {
     /// Thousandths of a hit that are due.
     hits: u32,
     /// Tickets of references to shared memories, in the script that is being written.
-    issued: Vec<u32>,
+    issued: HashSet<u32>,
     /// Entries that the script has read or written last.
     held: VecDeque<Entry>,
 }
@@ -373,7 +373,9 @@ impl Writer<'_> {
         }
         match wait {
             Wait::Now => self.wait(),
-            Wait::Later(ticket) => self.remembered.issued.push(ticket),
+            Wait::Later(ticket) => {
+                self.remembered.issued.insert(ticket);
+            }
         }
         self.moves.push(Move::Refer(command, wait));
     }

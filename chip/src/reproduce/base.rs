@@ -9,7 +9,7 @@ use dataplane::{Replay, Tables};
 use wire::Nanos;
 
 use super::known::Known;
-use super::{Claim, Outcome, ReproduceError, Study, crypto, shipped};
+use super::{Claim, Model, Outcome, ReproduceError, Study, crypto, shipped};
 use crate::description::Chip;
 use crate::host::Wiring;
 use crate::machine::Ideal;
@@ -18,8 +18,8 @@ use crate::run::{Setup, Source, SourceError};
 use crate::traffic::{Flows, Generator, Lines, Rate, Stream};
 
 pub(super) const CLAIMS: &[Claim] = &[
-    claim("B1", forwarding),
-    claim("B2", cycles),
+    claim("B1", &["ixp1200"], forwarding),
+    claim("B2", &["ixp1200"], cycles),
     untested(
         "B3",
         "Headroom at 8 x 100 Mbit/s, 240 register operations and 96 bytes of state: what a packet's idle time is by engines and by memory \
@@ -34,19 +34,29 @@ pub(super) const CLAIMS: &[Claim] = &[
         "B6",
         "Idle shares of an IXP1240 with 4 x OC-3 and 8 x 100M: the model has no ports of ATM yet.",
     ),
-    claim("B7", slots),
-    claim("B8", optimisation),
+    claim("B7", &[], slots),
+    claim("B8", &["ixp2800"], optimisation),
 ];
+
+/// Runs that checks share.
+#[derive(Default)]
+pub(super) struct Measured {
+    plain: Known<(), Report>,
+}
 
 /// Tolerance of a base check, as a share of the published number.
 const TOLERANCE: f64 = 0.20;
 
-const fn claim(id: &'static str, test: fn() -> Result<Vec<Outcome>, ReproduceError>) -> Claim {
-    Claim { id, study: Study::Base, untested: "", test }
+const fn claim(
+    id: &'static str,
+    chips: &'static [&'static str],
+    test: fn(&Model) -> Result<Vec<Outcome>, ReproduceError>,
+) -> Claim {
+    Claim { id, study: Study::Base, untested: "", chips, test }
 }
 
 const fn untested(id: &'static str, why: &'static str) -> Claim {
-    Claim { id, study: Study::Base, untested: why, test: || Ok(Vec::new()) }
+    Claim { id, study: Study::Base, untested: why, chips: &[], test: |_| Ok(Vec::new()) }
 }
 
 /// Forwarding without rules, connections and translation.
@@ -63,22 +73,21 @@ const WARM: u64 = 5_000;
 const OFFERED: f64 = 10e6;
 
 /// An IXP1200 whose ports and bus limit nothing.
-fn engines_alone() -> Result<Chip, ReproduceError> {
+fn engines_alone(model: &Model) -> Result<Chip, ReproduceError> {
     let wide =
         [("port.fast.rate", "10 Gbit/s"), ("port.gigabit.rate", "10 Gbit/s"), ("bus.ix.width", "64 B")];
-    shipped::chip_with("ixp1200", &wide)
+    model.chip_with("ixp1200", &wide)
 }
 
-fn plain() -> Result<Report, ReproduceError> {
-    static KNOWN: Known<(), Report> = Known::new();
-    KNOWN.get((), || {
-        let chip = engines_alone()?;
+fn plain(model: &Model) -> Result<Report, ReproduceError> {
+    model.base.plain.get((), || {
+        let chip = engines_alone(model)?;
         let mapping = shipped::mapping("ixp1200-pool", &chip)?;
         let policy = shipped::policy(POLICY, "plain")?;
         let stream = Stream {
             rate: Rate::Frames(OFFERED),
             flows: Flows::Fixed(100),
-            frames: FRAMES,
+            frames: model.frames(FRAMES),
             ..Stream::new("lan", "wan")
         };
         let start = Nanos::from_secs(1);
@@ -90,13 +99,13 @@ fn plain() -> Result<Report, ReproduceError> {
             let replay = Replay::new(tables, Nanos(0), Way::Step).map_err(SourceError::Replay)?;
             Ok(Source { replay, traffic: Box::new(traffic), start, wiring })
         };
-        let setup = Setup { chip: &chip, mapping: &mapping, source: &source, warm: WARM };
+        let setup = Setup { chip: &chip, mapping: &mapping, source: &source, warm: model.frames(WARM) };
         Ok(setup.run(Ideal::Nothing, &mut ())?)
     })
 }
 
-fn forwarding() -> Result<Vec<Outcome>, ReproduceError> {
-    let rate = plain()?.dealt_mpps();
+fn forwarding(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+    let rate = plain(model)?.dealt_mpps();
     let row = Outcome::number("B1", "minimum-size packets that six engines forward", 3.47, rate, "Mpps");
     Ok(vec![row.within(TOLERANCE).note(
         "Spalink, Karlin, Peterson and Gottlieb, Building a Robust Software-Based Router Using Network Processors, SOSP 2001: IXP1200 at 200 MHz, \
@@ -104,9 +113,9 @@ fn forwarding() -> Result<Vec<Outcome>, ReproduceError> {
     )])
 }
 
-fn cycles() -> Result<Vec<Outcome>, ReproduceError> {
-    let report = plain()?;
-    let chip = engines_alone()?;
+fn cycles(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+    let report = plain(model)?;
+    let chip = engines_alone(model)?;
     let each = chip.clock.0 as f64 / (report.dealt_mpps() * 1e6);
     let all = each * report.engines.len() as f64;
     let busy: f64 = report.engines.iter().map(|engine| engine.executing + engine.aborted).sum();
@@ -117,7 +126,7 @@ fn cycles() -> Result<Vec<Outcome>, ReproduceError> {
     ])
 }
 
-fn slots() -> Result<Vec<Outcome>, ReproduceError> {
+fn slots(_: &Model) -> Result<Vec<Outcome>, ReproduceError> {
     let cycles = |bytes: f64, rate: f64| bytes * 8.0 / rate * 232e6;
     let row = |statement, published, value| {
         let row = Outcome::number("B7", statement, published, value, "cycles").within(TOLERANCE);
@@ -129,11 +138,11 @@ fn slots() -> Result<Vec<Outcome>, ReproduceError> {
     ])
 }
 
-fn optimisation() -> Result<Vec<Outcome>, ReproduceError> {
+fn optimisation(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
     let mut gains = Vec::new();
     for cipher in ALL {
-        let raw = crypto::measure(cipher, Optimisation::Raw, 1, 1)?;
-        let best = crypto::measure(cipher, Optimisation::Overlap, 1, 1)?;
+        let raw = crypto::measure(model, cipher, Optimisation::Raw, 1, 1)?;
+        let best = crypto::measure(model, cipher, Optimisation::Overlap, 1, 1)?;
         gains.push(best.mbps / raw.mbps);
     }
     let mean = gains.iter().sum::<f64>() / gains.len().max(1) as f64;

@@ -6,7 +6,7 @@
 use ciphers::{ALL, Cipher, Kind, Optimisation};
 
 use super::known::Known;
-use super::{Claim, Outcome, ReproduceError, Study, TOLERANCE, shipped};
+use super::{Claim, Model, Outcome, ReproduceError, Study, TOLERANCE};
 use crate::cipher::{By, CipherReport, CipherRun};
 use crate::description::Chip;
 
@@ -17,8 +17,8 @@ pub(super) const CLAIMS: &[Claim] = &[
     claim("C4", code_sizes),
     claim("C5", mix),
     claim("C6", memory_shares),
-    claim("C7", || optimised("C7", "MD5, one thread, optimised", "md5", 1219.0)),
-    claim("C8", || optimised("C8", "DES, one thread, optimised", "des", 32.2)),
+    claim("C7", |model| optimised(model, "C7", "MD5, one thread, optimised", "md5", 1219.0)),
+    claim("C8", |model| optimised(model, "C8", "DES, one thread, optimised", "des", 32.2)),
     claim("C9", order),
     claim("C10", seal),
     claim("C11", steps),
@@ -29,42 +29,53 @@ pub(super) const CLAIMS: &[Claim] = &[
         study: Study::Crypto,
         untested: "How the study measured: on Intel's simulator, Workbench 3.1, in code that MicroC 3.1 compiled with -O2. \
                    It states nothing that could be held against a prediction.",
-        test: || Ok(Vec::new()),
+        chips: &[],
+        test: |_| Ok(Vec::new()),
     },
 ];
 
-const fn claim(id: &'static str, test: fn() -> Result<Vec<Outcome>, ReproduceError>) -> Claim {
-    Claim { id, study: Study::Crypto, untested: "", test }
+const fn claim(id: &'static str, test: fn(&Model) -> Result<Vec<Outcome>, ReproduceError>) -> Claim {
+    Claim { id, study: Study::Crypto, untested: "", chips: &["ixp2800"], test }
 }
 
 /// Bytes of a message.
 const MESSAGE: u32 = 1_024;
 
-fn chip() -> Result<Chip, ReproduceError> {
-    shipped::chip("ixp2800")
+fn chip(model: &Model) -> Result<Chip, ReproduceError> {
+    model.chip("ixp2800")
 }
 
 /// Key of a measurement: cipher, step of optimisation, engines, threads.
 type Key = (&'static str, &'static str, u32, u32);
 
+/// Runs that claims share.
+#[derive(Default)]
+pub(super) struct Measured {
+    runs: Known<Key, CipherReport>,
+}
+
 /// Makes one measurement, or takes it from the cache: several claims need the same.
 pub(super) fn measure(
+    model: &Model,
     cipher: &'static Cipher,
     optimisation: Optimisation,
     engines: u32,
     threads: u32,
 ) -> Result<CipherReport, ReproduceError> {
-    static KNOWN: Known<Key, CipherReport> = Known::new();
-    KNOWN.get((cipher.about.name, optimisation.name(), engines, threads), || {
-        let chip = chip()?;
+    model.crypto.runs.get((cipher.about.name, optimisation.name(), engines, threads), || {
+        let chip = chip(model)?;
         let run =
             CipherRun { chip: &chip, cipher, optimisation, engines, threads, message: MESSAGE, by: By::Code };
         Ok(run.measure()?)
     })
 }
 
-fn one_thread(cipher: &'static Cipher, optimisation: Optimisation) -> Result<CipherReport, ReproduceError> {
-    measure(cipher, optimisation, 1, 1)
+fn one_thread(
+    model: &Model,
+    cipher: &'static Cipher,
+    optimisation: Optimisation,
+) -> Result<CipherReport, ReproduceError> {
+    measure(model, cipher, optimisation, 1, 1)
 }
 
 fn by_name(name: &str) -> Result<&'static Cipher, ReproduceError> {
@@ -82,8 +93,11 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
 }
 
 /// Measures every cipher at one step of optimisation, on one thread of one engine.
-fn all(optimisation: Optimisation) -> Result<Vec<(&'static Cipher, CipherReport)>, ReproduceError> {
-    ALL.into_iter().map(|cipher| Ok((cipher, one_thread(cipher, optimisation)?))).collect()
+fn all(
+    model: &Model,
+    optimisation: Optimisation,
+) -> Result<Vec<(&'static Cipher, CipherReport)>, ReproduceError> {
+    ALL.into_iter().map(|cipher| Ok((cipher, one_thread(model, cipher, optimisation)?))).collect()
 }
 
 /// Names in a list.
@@ -92,8 +106,8 @@ fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
-fn chip_parameters() -> Result<Vec<Outcome>, ReproduceError> {
-    let chip = chip()?;
+fn chip_parameters(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+    let chip = chip(model)?;
     let engine = chip.engines.first();
     let memory = |name: &str| chip.memories.iter().find(|memory| memory.name == name);
     let mhz = |name: &str| memory(name).map_or(0.0, |memory| memory.clock.0 as f64 / 1e6);
@@ -115,8 +129,8 @@ fn chip_parameters() -> Result<Vec<Outcome>, ReproduceError> {
     ])
 }
 
-fn bursts() -> Result<Vec<Outcome>, ReproduceError> {
-    let chip = chip()?;
+fn bursts(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+    let chip = chip(model)?;
     let burst = |name: &str| {
         chip.memories.iter().find(|memory| memory.name == name).map_or(0.0, |memory| memory.burst.0 as f64)
     };
@@ -130,7 +144,7 @@ fn bursts() -> Result<Vec<Outcome>, ReproduceError> {
     ])
 }
 
-fn tables() -> Result<Vec<Outcome>, ReproduceError> {
+fn tables(_: &Model) -> Result<Vec<Outcome>, ReproduceError> {
     const PUBLISHED: [(&str, f64); 9] = [
         ("des", 256.0),
         ("aes", 5120.0),
@@ -159,8 +173,8 @@ fn tables() -> Result<Vec<Outcome>, ReproduceError> {
     Ok(outcomes.into_iter().map(|outcome| outcome.not_blind().note("By construction.")).collect())
 }
 
-fn code_sizes() -> Result<Vec<Outcome>, ReproduceError> {
-    let raw = all(Optimisation::Raw)?;
+fn code_sizes(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+    let raw = all(model, Optimisation::Raw)?;
     // Hash functions are the next row's business.
     let large: Vec<&str> = raw
         .iter()
@@ -195,8 +209,8 @@ fn code_sizes() -> Result<Vec<Outcome>, ReproduceError> {
     ])
 }
 
-fn mix() -> Result<Vec<Outcome>, ReproduceError> {
-    let raw = all(Optimisation::Raw)?;
+fn mix(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+    let raw = all(model, Optimisation::Raw)?;
     let average = |kinds: &[&str]| {
         100.0 * mean(raw.iter().map(|(_, report)| kinds.iter().map(|kind| share(report, kind)).sum::<f64>()))
     };
@@ -207,15 +221,16 @@ fn mix() -> Result<Vec<Outcome>, ReproduceError> {
     ])
 }
 
-fn memory_shares() -> Result<Vec<Outcome>, ReproduceError> {
-    let raw = all(Optimisation::Raw)?;
+fn memory_shares(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+    let raw = all(model, Optimisation::Raw)?;
     let names = |holds: &dyn Fn(&CipherReport) -> bool| {
         list(raw.iter().filter(|(_, report)| holds(report)).map(|(cipher, _)| cipher.about.name))
     };
     let heavy = names(&|report| share(report, "memory") > 0.15);
     let average = 100.0 * mean(raw.iter().map(|(_, report)| share(report, "memory")));
     let of_hashes = |optimisation| {
-        let shares = all(optimisation)?.into_iter().filter(|(cipher, _)| cipher.about.kind == Kind::Hash);
+        let shares =
+            all(model, optimisation)?.into_iter().filter(|(cipher, _)| cipher.about.kind == Kind::Hash);
         Ok::<_, ReproduceError>(
             100.0 * shares.map(|(_, report)| share(&report, "memory")).fold(0.0, f64::max),
         )
@@ -244,17 +259,18 @@ fn memory_shares() -> Result<Vec<Outcome>, ReproduceError> {
 }
 
 fn optimised(
+    model: &Model,
     id: &'static str,
     statement: &str,
     name: &str,
     published: f64,
 ) -> Result<Vec<Outcome>, ReproduceError> {
-    let report = one_thread(by_name(name)?, Optimisation::Overlap)?;
+    let report = one_thread(model, by_name(name)?, Optimisation::Overlap)?;
     Ok(vec![Outcome::number(id, statement, published, report.mbps, "Mbit/s")])
 }
 
-fn order() -> Result<Vec<Outcome>, ReproduceError> {
-    let best = all(Optimisation::Overlap)?;
+fn order(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+    let best = all(model, Optimisation::Overlap)?;
     let of = |kind: Kind| {
         mean(best.iter().filter(|(cipher, _)| cipher.about.kind == kind).map(|(_, report)| report.mbps))
     };
@@ -280,10 +296,10 @@ fn order() -> Result<Vec<Outcome>, ReproduceError> {
     ])
 }
 
-fn seal() -> Result<Vec<Outcome>, ReproduceError> {
+fn seal(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
     let seal = by_name("seal")?;
-    let before = one_thread(seal, Optimisation::Generic)?.mbps;
-    let after = one_thread(seal, Optimisation::Overlap)?.mbps;
+    let before = one_thread(model, seal, Optimisation::Generic)?.mbps;
+    let after = one_thread(model, seal, Optimisation::Overlap)?.mbps;
     Ok(vec![
         Outcome::number("C10", "SEAL by memory optimisation, times", 4.38, after / before, "times")
             .contradictory()
@@ -291,8 +307,9 @@ fn seal() -> Result<Vec<Outcome>, ReproduceError> {
     ])
 }
 
-fn steps() -> Result<Vec<Outcome>, ReproduceError> {
-    let [raw, generic, overlap] = [Optimisation::Raw, Optimisation::Generic, Optimisation::Overlap].map(all);
+fn steps(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+    let [raw, generic, overlap] =
+        [Optimisation::Raw, Optimisation::Generic, Optimisation::Overlap].map(|step| all(model, step));
     let (raw, generic, overlap) = (raw?, generic?, overlap?);
     let gains: Vec<(&str, f64, f64)> = raw
         .iter()
@@ -326,8 +343,8 @@ fn steps() -> Result<Vec<Outcome>, ReproduceError> {
 /// Ciphers whose bottleneck is not the engine, by the study.
 const WAITING: [&str; 3] = ["aes", "blowfish", "seal"];
 
-fn utilisation() -> Result<Vec<Outcome>, ReproduceError> {
-    let best = all(Optimisation::Overlap)?;
+fn utilisation(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+    let best = all(model, Optimisation::Overlap)?;
     let busy = |report: &CipherReport| {
         report.engines.first().map_or(0.0, |engine| engine.executing + engine.aborted)
     };
@@ -361,12 +378,12 @@ fn utilisation() -> Result<Vec<Outcome>, ReproduceError> {
     ])
 }
 
-fn scaling() -> Result<Vec<Outcome>, ReproduceError> {
+fn scaling(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
     let mut text = Vec::new();
     let mut scales = true;
     for cipher in ALL.into_iter().filter(|cipher| !WAITING.contains(&cipher.about.name)) {
-        let alone = measure(cipher, Optimisation::Overlap, 1, 8)?.mbps;
-        let together = measure(cipher, Optimisation::Overlap, 8, 8)?.mbps;
+        let alone = measure(model, cipher, Optimisation::Overlap, 1, 8)?.mbps;
+        let together = measure(model, cipher, Optimisation::Overlap, 8, 8)?.mbps;
         let times = together / alone;
         scales &= (times / 8.0 - 1.0).abs() <= TOLERANCE;
         text.push(format!("{} {times:.1}", cipher.about.name));

@@ -11,7 +11,7 @@ use policy::Policy;
 use wire::Nanos;
 
 use super::known::Known;
-use super::{Claim, Outcome, ReproduceError, Study, shipped};
+use super::{Claim, Model, Outcome, ReproduceError, Study, shipped};
 use crate::description::Chip;
 use crate::host::{Traffic, Wiring};
 use crate::machine::{Ideal, PROGRAMS};
@@ -47,12 +47,12 @@ pub(super) const CLAIMS: &[Claim] = &[
     ),
 ];
 
-const fn claim(id: &'static str, test: fn() -> Result<Vec<Outcome>, ReproduceError>) -> Claim {
-    Claim { id, study: Study::DiffServ, untested: "", test }
+const fn claim(id: &'static str, test: fn(&Model) -> Result<Vec<Outcome>, ReproduceError>) -> Claim {
+    Claim { id, study: Study::DiffServ, untested: "", chips: &["ixp1200"], test }
 }
 
 const fn untested(id: &'static str, why: &'static str) -> Claim {
-    Claim { id, study: Study::DiffServ, untested: why, test: || Ok(Vec::new()) }
+    Claim { id, study: Study::DiffServ, untested: why, chips: &[], test: |_| Ok(Vec::new()) }
 }
 
 /// Ports of 100 Mbit/s; the one behind them has a gigabit.
@@ -62,7 +62,7 @@ const FAST: u16 = 8;
 const LINE: f64 = 100e6 / (84.0 * 8.0);
 
 /// Numbers of rules between the study's 290 Mbit/s and its 180; a vector of its has 512 bits.
-const RULES: [u32; 6] = [1, 4, 16, 64, 256, 512];
+pub(super) const RULES: [u32; 6] = [1, 4, 16, 64, 256, 512];
 
 /// Destination port of the first flow that has a rule of its own.
 const OWN: u16 = 20_000;
@@ -71,8 +71,8 @@ const OWN: u16 = 20_000;
 const FRAMES: u64 = 3_000;
 const WARM: u64 = 1_000;
 
-fn chip() -> Result<Chip, ReproduceError> {
-    shipped::chip("ixp1200")
+fn chip(model: &Model) -> Result<Chip, ReproduceError> {
+    model.chip("ixp1200")
 }
 
 fn mapping(chip: &Chip) -> Result<Mapping, ReproduceError> {
@@ -223,7 +223,7 @@ impl Run {
         Run { rules, algorithm: RANGE_MATCH, from, load: 1_000, bytes: 64 }
     }
 
-    fn streams(self) -> Vec<Stream> {
+    fn streams(self, model: &Model) -> Vec<Stream> {
         let rate = LINE * f64::from(self.load) / 1e3 * 84.0 / (f64::from(self.bytes) + 20.0);
         let stream = |from: u16, to: u16, rate: f64, frames: u64| Stream {
             rate: Rate::Frames(rate),
@@ -232,31 +232,38 @@ impl Run {
             size: Size::Fixed(self.bytes),
             ..Stream::new(&format!("p{from}"), &format!("p{to}"))
         };
+        let frames = model.frames(FRAMES);
         let mut streams: Vec<Stream> =
-            self.from.ports().iter().map(|port| stream(*port, FAST, rate, FRAMES)).collect();
+            self.from.ports().iter().map(|port| stream(*port, FAST, rate, frames)).collect();
         if self.from == From::All {
-            let (share, frames) = (rate * 10.0 / 8.0, FRAMES * 10 / 8);
+            let (share, frames) = (rate * 10.0 / 8.0, frames * 10 / 8);
             streams.extend((0..FAST).map(|port| stream(FAST, port, share, frames)));
         }
         streams
     }
 
-    fn report(self, ideal: Ideal) -> Result<Report, ReproduceError> {
+    fn report(self, model: &Model, ideal: Ideal) -> Result<Report, ReproduceError> {
         // Lines that can carry it.
         let chip = match self.load {
-            0..=1_000 => chip()?,
-            _ => shipped::chip_with("ixp1200", &[("port.fast.rate", "1 Gbit/s")])?,
+            0..=1_000 => chip(model)?,
+            _ => model.chip_with("ixp1200", &[("port.fast.rate", "1 Gbit/s")])?,
         };
-        let streams = self.streams().into_iter().map(|stream| (stream, Nanos(0))).collect::<Vec<_>>();
+        let streams = self.streams(model).into_iter().map(|stream| (stream, Nanos(0))).collect::<Vec<_>>();
         let router =
             Router { chip: &chip, policy: &policy(self.rules, Met::Last)?, algorithm: self.algorithm };
-        router.run(&streams, WARM * streams.len() as u64, ideal)
+        router.run(&streams, model.frames(WARM) * streams.len() as u64, ideal)
     }
 
-    fn measured(self) -> Result<Report, ReproduceError> {
-        static KNOWN: Known<Run, Report> = Known::new();
-        KNOWN.get(self, || self.report(Ideal::Nothing))
+    fn measured(self, model: &Model) -> Result<Report, ReproduceError> {
+        model.diffserv.runs.get(self, || self.report(model, Ideal::Nothing))
     }
+}
+
+/// Runs that claims share, and what was found by several.
+#[derive(Default)]
+pub(super) struct Measured {
+    runs: Known<Run, Report>,
+    no_loss: Known<(), u32>,
 }
 
 /// Bits a second of frames of 64 bytes, as the study counts: without preamble and gap.
@@ -264,8 +271,8 @@ fn mbps(report: &Report) -> f64 {
     report.dealt_mpps() * 512.0
 }
 
-fn processor() -> Result<Vec<Outcome>, ReproduceError> {
-    let chip = chip()?;
+fn processor(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+    let chip = chip(model)?;
     let engine = chip.engines.first();
     let input = |statement, published, value, unit| {
         Outcome::number("D1", statement, published, value, unit).not_blind().note("An input.")
@@ -283,8 +290,8 @@ fn processor() -> Result<Vec<Outcome>, ReproduceError> {
     ])
 }
 
-fn bus() -> Result<Vec<Outcome>, ReproduceError> {
-    let chip = chip()?;
+fn bus(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+    let chip = chip(model)?;
     let gbps = chip.buses.first().map_or(0.0, |bus| bus.clock.0 as f64 * bus.width.0 as f64 * 8.0 / 1e9);
     let row = Outcome::number("D2", "IX bus", 4.2, gbps, "Gbit/s");
     Ok(vec![row.not_blind().note("Arithmetic on inputs: 64 bits at 66 MHz.")])
@@ -297,7 +304,7 @@ fn tables(rules: u32) -> Result<Tables, ReproduceError> {
 }
 
 /// Instructions of the study's three programs, which have what its figure 3 has: all up to the queue is the receiver's.
-fn programs() -> Result<Vec<Outcome>, ReproduceError> {
+fn programs(_: &Model) -> Result<Vec<Outcome>, ReproduceError> {
     let tables = tables(64)?;
     let end = |name| PROGRAMS.iter().find(|program| program.0 == name).map_or(0, |program| program.1);
     let stages: u32 = extent::programs(&tables).iter().map(|(_, size)| size).sum();
@@ -323,8 +330,8 @@ fn programs() -> Result<Vec<Outcome>, ReproduceError> {
     ])
 }
 
-fn threads() -> Result<Vec<Outcome>, ReproduceError> {
-    let mapping = mapping(&chip()?)?;
+fn threads(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+    let mapping = mapping(&chip(model)?)?;
     let count = |has: fn(&Work) -> bool| {
         let pools = mapping.pools.iter().filter(|pool| pool.tasks.iter().any(|task| has(&task.work)));
         let threads = pools.map(|pool| match &pool.place {
@@ -345,8 +352,8 @@ fn threads() -> Result<Vec<Outcome>, ReproduceError> {
     ])
 }
 
-fn forwarding() -> Result<Vec<Outcome>, ReproduceError> {
-    let plain = |bytes| Run { bytes, ..Run::of(0, From::All) }.measured();
+fn forwarding(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+    let plain = |bytes| Run { bytes, ..Run::of(0, From::All) }.measured(model);
     let report = plain(64)?;
     let gbps = 1.8 * (report.dealt_mpps() / report.offered_mpps).min(1.0);
     let mut shortest = None;
@@ -370,10 +377,15 @@ fn forwarding() -> Result<Vec<Outcome>, ReproduceError> {
     ])
 }
 
-fn curve() -> Result<Vec<Outcome>, ReproduceError> {
+/// Aggregate throughput of all ports with so many rules, in Mbit/s.
+pub(super) fn aggregate_mbps(model: &Model, rules: u32) -> Result<f64, ReproduceError> {
+    Ok(mbps(&Run::of(rules, From::All).measured(model)?))
+}
+
+fn curve(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
     let mut found = Vec::new();
     for rules in RULES {
-        found.push(mbps(&Run::of(rules, From::All).measured()?));
+        found.push(aggregate_mbps(model, rules)?);
     }
     let falls = found.windows(2).all(|pair| pair[1] <= pair[0] * 1.005) && found.last() < found.first();
     let below = |limit: f64| {
@@ -392,20 +404,19 @@ fn curve() -> Result<Vec<Outcome>, ReproduceError> {
     ])
 }
 
-fn aggregate() -> Result<Vec<Outcome>, ReproduceError> {
-    let kpps = Run::of(1, From::All).measured()?.dealt_mpps() * 1e3;
+fn aggregate(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+    let kpps = Run::of(1, From::All).measured(model)?.dealt_mpps() * 1e3;
     let row = Outcome::number("D7", "aggregate throughput", 568.0, kpps, "kpps");
     Ok(vec![row.note("290 Mbit/s, the upper end of the study's range: with the fewest rules.")])
 }
 
 /// The highest share of a line, in thousandths, at which one flow by one port loses nothing.
-fn no_loss() -> Result<u32, ReproduceError> {
-    static KNOWN: Known<(), u32> = Known::new();
-    KNOWN.get((), || {
+fn no_loss(model: &Model) -> Result<u32, ReproduceError> {
+    model.diffserv.no_loss.get((), || {
         let (mut good, mut bad) = (0, 1_001);
         while bad - good > 5 {
             let load = u32::midpoint(good, bad);
-            if (Run { load, ..Run::of(500, From::One) }).report(Ideal::Nothing)?.lost == 0 {
+            if (Run { load, ..Run::of(500, From::One) }).report(model, Ideal::Nothing)?.lost == 0 {
                 good = load;
             } else {
                 bad = load;
@@ -415,12 +426,12 @@ fn no_loss() -> Result<u32, ReproduceError> {
     })
 }
 
-fn one_flow() -> Result<Vec<Outcome>, ReproduceError> {
+fn one_flow(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
     let row = Outcome::number(
         "D8",
         "the most that one flow sends without a loss",
         58.0,
-        f64::from(no_loss()?) / 10.0,
+        f64::from(no_loss(model)?) / 10.0,
         "% of 100 Mbit/s",
     );
     Ok(vec![row.note("With 500 rules, as in the test of fairness that follows on it.")])
@@ -433,24 +444,24 @@ const FLOWS: u16 = 500;
 const FILL: u64 = 40;
 
 /// Runs flows by one port, in turn, each of which meets a rule of its own, at a share of the line.
-fn flows(load: f64) -> Result<Report, ReproduceError> {
-    let rate = LINE * load;
+fn flows(model: &Model, load: f64) -> Result<Report, ReproduceError> {
+    let (rate, fill) = (LINE * load, model.frames(FILL));
     let stream = |flow: u16| Stream {
         rate: Rate::Frames(rate / f64::from(FLOWS)),
         flows: Flows::Fixed(1),
-        frames: 2 * FILL,
+        frames: 2 * fill,
         dport: OWN + flow,
         ..Stream::new("p0", &format!("p{FAST}"))
     };
     let streams: Vec<(Stream, Nanos)> =
         (0..FLOWS).map(|flow| (stream(flow), Nanos((f64::from(flow) * 1e9 / rate) as u64))).collect();
     let policy = policy(FLOWS.into(), Met::Own(149))?;
-    let router = Router { chip: &chip()?, policy: &policy, algorithm: RANGE_MATCH };
-    router.run(&streams, FILL * u64::from(FLOWS), Ideal::Nothing)
+    let router = Router { chip: &chip(model)?, policy: &policy, algorithm: RANGE_MATCH };
+    router.run(&streams, fill * u64::from(FLOWS), Ideal::Nothing)
 }
 
-fn fairness() -> Result<Vec<Outcome>, ReproduceError> {
-    let (half, overloaded) = (flows(0.5)?, flows(1.0)?);
+fn fairness(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+    let (half, overloaded) = (flows(model, 0.5)?, flows(model, 1.0)?);
     let each = half.delivered_mpps * 1e6 / f64::from(FLOWS);
     Ok(vec![
         Outcome::number("D9", "packets of each of 500 flows at half a line", 148.0, each, "packets/s")
@@ -477,8 +488,8 @@ fn fairness() -> Result<Vec<Outcome>, ReproduceError> {
     ])
 }
 
-fn scaling() -> Result<Vec<Outcome>, ReproduceError> {
-    let of = |from| Ok::<_, ReproduceError>(Run::of(64, from).measured()?.dealt_mpps() * 1e3);
+fn scaling(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+    let of = |from| Ok::<_, ReproduceError>(Run::of(64, from).measured(model)?.dealt_mpps() * 1e3);
     let (one, two, four, eight) = (of(From::One)?, of(From::Two)?, of(From::Four)?, of(From::Eight)?);
     let row = |statement, published: &str, times: f64, holds| {
         Outcome::quality("D10", statement, published, format!("{times:.2} times"), holds)
@@ -506,15 +517,15 @@ fn scaling() -> Result<Vec<Outcome>, ReproduceError> {
 }
 
 /// Resource that brings most, of the engines that receive and of SRAM. Lines of 100 Mbit/s would hide what one port's thread could do.
-fn brings_most(from: From) -> Result<String, ReproduceError> {
+fn brings_most(model: &Model, from: From) -> Result<String, ReproduceError> {
     let load = if from == From::All { 1_000 } else { 5_000 };
     let run = Run { load, ..Run::of(64, from) };
-    let chip = chip()?;
+    let chip = chip(model)?;
     let mapping = mapping(&chip)?;
     let sram = chip.memories.iter().position(|memory| memory.name == "sram").unwrap_or(0);
     let pool = mapping.pools.iter().position(|pool| pool.name == "fast").unwrap_or(0);
-    let now = run.measured()?.dealt_mpps();
-    let gain = |ideal| Ok::<_, ReproduceError>(run.report(ideal)?.dealt_mpps() / now);
+    let now = run.measured(model)?.dealt_mpps();
+    let gain = |ideal| Ok::<_, ReproduceError>(run.report(model, ideal)?.dealt_mpps() / now);
     let (engines, memory) = (gain(Ideal::Pool(pool))?, gain(Ideal::Memory(sram))?);
     Ok(format!(
         "{}: SRAM would bring {memory:.2} times, engines {engines:.2}",
@@ -522,9 +533,9 @@ fn brings_most(from: From) -> Result<String, ReproduceError> {
     ))
 }
 
-fn bottlenecks() -> Result<Vec<Outcome>, ReproduceError> {
+fn bottlenecks(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
     let row = |statement, from, published: &str| {
-        let found = brings_most(from)?;
+        let found = brings_most(model, from)?;
         let holds = found.starts_with(published);
         Ok::<_, ReproduceError>(Outcome::quality("D11", statement, published, found, holds))
     };
@@ -551,8 +562,8 @@ fn busy(report: &Report, name: &str) -> f64 {
     memory.map_or(0.0, |memory| memory.utilisation * 100.0)
 }
 
-fn linear() -> Result<Vec<Outcome>, ReproduceError> {
-    let report = Run { algorithm: "linear", ..Run::of(64, From::All) }.measured()?;
+fn linear(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+    let report = Run { algorithm: "linear", ..Run::of(64, From::All) }.measured(model)?;
     let row = |statement, published, found| Outcome::number("D12", statement, published, found, "%");
     Ok(vec![
         row("linear search, 64 rules: receivers' engines busy", 80.0, receivers(&report)),
@@ -567,8 +578,8 @@ fn linear() -> Result<Vec<Outcome>, ReproduceError> {
     ])
 }
 
-fn range_match() -> Result<Vec<Outcome>, ReproduceError> {
-    let report = Run::of(64, From::All).measured()?;
+fn range_match(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+    let report = Run::of(64, From::All).measured(model)?;
     let row = |statement, published, found| Outcome::number("D13", statement, published, found, "%");
     Ok(vec![
         row("range matching, 64 rules: receivers' engines busy", 100.0, receivers(&report)),
@@ -577,7 +588,7 @@ fn range_match() -> Result<Vec<Outcome>, ReproduceError> {
     ])
 }
 
-fn vectors() -> Result<Vec<Outcome>, ReproduceError> {
+fn vectors(_: &Model) -> Result<Vec<Outcome>, ReproduceError> {
     let bytes = tables(512)?.classes.region_bytes();
     Ok(vec![Outcome::quality(
         "D14",
@@ -588,8 +599,8 @@ fn vectors() -> Result<Vec<Outcome>, ReproduceError> {
     )])
 }
 
-fn qdr() -> Result<Vec<Outcome>, ReproduceError> {
-    let chip = chip()?;
+fn qdr(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+    let chip = chip(model)?;
     let sram = chip.memories.iter().find(|memory| memory.name == "sram");
     let times = sram.map_or(0.0, |sram| 1.6e9 / (sram.clock.0 as f64 * sram.width.0 as f64));
     let row = Outcome::number(

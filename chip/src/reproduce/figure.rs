@@ -3,12 +3,19 @@
 use ciphers::{ALL, Cipher, Optimisation};
 use rayon::prelude::{IntoParallelRefIterator, ParallelIterator};
 
-use super::{ReproduceError, crypto, firewall};
+use super::adapter::{self, SHAPED};
+use super::diffserv::{self, RULES};
+use super::shaper::Tick;
+use super::{Model, ReproduceError, crypto, firewall};
 use crate::cipher::CipherReport;
 
 /// Data of all figures.
 #[derive(Clone, Debug)]
 pub struct Figures {
+    /// Rate of a shaper that is driven by a timer, over the rate that it is set to (Nishida, figure 3).
+    pub shaped: Vec<Shaped>,
+    /// The DiffServ router's aggregate throughput in Mbit/s, over rules (Lin et al., section 5).
+    pub aggregate: Vec<(u32, f64)>,
     /// The firewall's throughput over rules (Vlaeminck et al., figures 5 and 6), a curve for each implementation.
     pub throughput: Vec<Curve>,
     /// Ciphers by step of optimisation, one thread (Yin, Tan et al., figures 2 to 4).
@@ -16,6 +23,22 @@ pub struct Figures {
     /// Ciphers by engines and threads (Yin, Tan et al., figure 5).
     pub scaling: Vec<Scaling>,
 }
+
+/// Rates of a shaper, in Mbit/s.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shaped {
+    /// Rate that it is set to.
+    pub set: u64,
+    /// Rate put out, where a tick lets one packet go.
+    pub one: f64,
+    /// Rate put out, where a tick lets go what a token bucket of HTB holds.
+    pub burst: f64,
+    /// Published rate.
+    pub published: Option<f64>,
+}
+
+/// The ends of the DiffServ router's published range, with the fewest rules and with the most, in Mbit/s.
+pub const AGGREGATE: [f64; 2] = [290.0, 180.0];
 
 /// Throughput over rules.
 #[derive(Clone, Debug, PartialEq)]
@@ -118,11 +141,11 @@ pub const COUNTS: [u32; 4] = [1, 2, 4, 8];
 /// Returns the number of runs to the figures, which is the number of calls of `done`.
 pub fn runs() -> usize {
     let points: usize = Implementation::ALL.iter().map(|of| of.rules().len()).sum();
-    points + ALL.len() * (Optimisation::ALL.len() + COUNTS.len() * COUNTS.len())
+    SHAPED.len() + RULES.len() + points + ALL.len() * (Optimisation::ALL.len() + COUNTS.len() * COUNTS.len())
 }
 
-/// Measures the figures on all cores; runs that claims have already made are taken from the cache.
-pub fn figures(done: &(dyn Fn() + Sync)) -> Result<Figures, ReproduceError> {
+/// Measures the figures on all cores; runs that claims have already made on the model are not made again.
+pub fn figures(model: &Model, done: &(dyn Fn() + Sync)) -> Result<Figures, ReproduceError> {
     // Long runs first, so that no core is left with one at the end.
     let wanted: Vec<(Implementation, u32)> = Implementation::ALL
         .into_iter()
@@ -131,7 +154,7 @@ pub fn figures(done: &(dyn Fn() + Sync)) -> Result<Figures, ReproduceError> {
     let points: Vec<(Implementation, u32, f64)> = wanted
         .par_iter()
         .map(|(of, rules)| {
-            let share = firewall::throughput(of.mapping(), *rules)?;
+            let share = firewall::throughput(model, of.mapping(), *rules)?;
             done();
             Ok((*of, *rules, share))
         })
@@ -149,7 +172,7 @@ pub fn figures(done: &(dyn Fn() + Sync)) -> Result<Figures, ReproduceError> {
         })
         .collect();
     let one = |cipher, optimisation, engines, threads| {
-        let report = crypto::measure(cipher, optimisation, engines, threads);
+        let report = crypto::measure(model, cipher, optimisation, engines, threads);
         done();
         report
     };
@@ -172,5 +195,21 @@ pub fn figures(done: &(dyn Fn() + Sync)) -> Result<Figures, ReproduceError> {
             Ok(Scaling { cipher, mbps })
         })
         .collect::<Result<_, ReproduceError>>()?;
-    Ok(Figures { throughput, steps, scaling })
+    let shaped = SHAPED
+        .par_iter()
+        .map(|(set, published)| {
+            let [one, burst] = [Tick::One, Tick::DefaultBurst].map(|tick| adapter::put_out(*set, tick));
+            done();
+            Ok(Shaped { set: *set, one: one?, burst: burst?, published: *published })
+        })
+        .collect::<Result<_, ReproduceError>>()?;
+    let aggregate = RULES
+        .par_iter()
+        .map(|rules| {
+            let mbps = diffserv::aggregate_mbps(model, *rules);
+            done();
+            Ok((*rules, mbps?))
+        })
+        .collect::<Result<_, ReproduceError>>()?;
+    Ok(Figures { shaped, aggregate, throughput, steps, scaling })
 }

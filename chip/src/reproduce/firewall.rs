@@ -10,7 +10,7 @@ use policy::Policy;
 use wire::Nanos;
 
 use super::known::Known;
-use super::{Claim, Outcome, ReproduceError, Study, TOLERANCE, shipped};
+use super::{Claim, Model, Outcome, ReproduceError, Study, TOLERANCE, shipped};
 use crate::clock::Hertz;
 use crate::description::Chip;
 use crate::host::Wiring;
@@ -25,17 +25,29 @@ pub(super) const CLAIMS: &[Claim] = &[
     claim("F1", line_rate),
     claim("F2", local_rules),
     claim("F3", latencies),
-    claim("F4", || {
-        rules_at_gigabit("F4", "rules at a gigabit, in SRAM, one firewall engine", "firewall-1", 5.0)
+    claim("F4", |model| {
+        rules_at_gigabit(model, "F4", "rules at a gigabit, in SRAM, one firewall engine", "firewall-1", 5.0)
     }),
-    claim("F5", || {
-        rules_at_gigabit("F5", "rules at a gigabit, in SRAM, three firewall engines", "firewall", 14.0)
+    claim("F5", |model| {
+        rules_at_gigabit(model, "F5", "rules at a gigabit, in SRAM, three firewall engines", "firewall", 14.0)
     }),
-    claim("F6", || {
-        rules_at_gigabit("F6", "rules at a gigabit, in local memory, three engines", "firewall-local", 23.0)
+    claim("F6", |model| {
+        rules_at_gigabit(
+            model,
+            "F6",
+            "rules at a gigabit, in local memory, three engines",
+            "firewall-local",
+            23.0,
+        )
     }),
-    claim("F7", || {
-        rules_at_gigabit("F7", "rules at a gigabit, coded by hand, three engines", "firewall-coded", 210.0)
+    claim("F7", |model| {
+        rules_at_gigabit(
+            model,
+            "F7",
+            "rules at a gigabit, coded by hand, three engines",
+            "firewall-coded",
+            210.0,
+        )
     }),
     claim("F8", cycles),
     claim("F9", estimates),
@@ -46,8 +58,8 @@ pub(super) const CLAIMS: &[Claim] = &[
     claim("F14", bottleneck),
 ];
 
-const fn claim(id: &'static str, test: fn() -> Result<Vec<Outcome>, ReproduceError>) -> Claim {
-    Claim { id, study: Study::Firewall, untested: "", test }
+const fn claim(id: &'static str, test: fn(&Model) -> Result<Vec<Outcome>, ReproduceError>) -> Claim {
+    Claim { id, study: Study::Firewall, untested: "", chips: &["ixp2400"], test }
 }
 
 /// Packets of 64 bytes a second on a line of a gigabit: with preamble and gap, 84 bytes each.
@@ -62,8 +74,8 @@ const WARM: u64 = 5_000;
 /// The most rules that are tried.
 const MOST_RULES: u32 = 400;
 
-fn chip() -> Result<Chip, ReproduceError> {
-    shipped::chip("ixp2400")
+fn chip(model: &Model) -> Result<Chip, ReproduceError> {
+    model.chip("ixp2400")
 }
 
 /// Packets that the rules are evaluated for.
@@ -125,17 +137,18 @@ impl Run<'_> {
         Run { mapping, rules, judged: Judged::Each, rate, flows: Flows::Fixed(1), frames: FRAMES }
     }
 
-    fn report(&self, explain: bool) -> Result<Report, ReproduceError> {
-        let chip = chip()?;
+    fn report(&self, model: &Model, explain: bool) -> Result<Report, ReproduceError> {
+        let chip = chip(model)?;
         let mapping = shipped::mapping(&format!("ixp2400-{}", self.mapping), &chip)?;
         let policy = policy(self.rules, self.judged)?;
         let algorithm = mapping.classifier.as_deref().and_then(Algorithm::named);
         let algorithm = algorithm.unwrap_or(&lookup::classify::ALGORITHMS[0]);
         let fresh = self.flows == Flows::Each;
+        let frames = model.frames(self.frames);
         let stream = Stream {
             rate: Rate::Frames(if fresh { self.rate } else { self.rate / 2.0 }),
             flows: self.flows,
-            frames: if fresh { self.frames } else { self.frames / 2 },
+            frames: if fresh { frames } else { frames / 2 },
             ways: if fresh { Ways::One } else { Ways::Both },
             begin: if fresh { Begin::Fresh } else { Begin::Established },
             ..Stream::new("lan", "wan")
@@ -153,17 +166,26 @@ impl Run<'_> {
             }
             Ok(Source { replay, traffic: Box::new(traffic), start, wiring })
         };
-        let setup = Setup { chip: &chip, mapping: &mapping, source: &source, warm: WARM };
+        let setup = Setup { chip: &chip, mapping: &mapping, source: &source, warm: model.frames(WARM) };
         Ok(if explain { setup.explain(&mut ())? } else { setup.run(Ideal::Nothing, &mut ())? })
     }
 }
 
+/// Found by several runs.
+#[derive(Default)]
+pub(super) struct Measured {
+    most_rules: Known<&'static str, u32>,
+    throughput: Known<(&'static str, u32), f64>,
+    cycles: Known<&'static str, Cycles>,
+}
+
 /// The most rules that every packet can meet at a gigabit without a loss.
-pub(super) fn most_rules(mapping: &'static str) -> Result<u32, ReproduceError> {
-    static KNOWN: Known<&str, u32> = Known::new();
-    KNOWN.get(mapping, || {
+pub(super) fn most_rules(model: &Model, mapping: &'static str) -> Result<u32, ReproduceError> {
+    model.firewall.most_rules.get(mapping, || {
         let keeps_up = |rules| {
-            Ok::<_, ReproduceError>(Run::every_packet(mapping, rules, GIGABIT).report(false)?.lost == 0)
+            Ok::<_, ReproduceError>(
+                Run::every_packet(mapping, rules, GIGABIT).report(model, false)?.lost == 0,
+            )
         };
         let (mut good, mut bad) = (0, 2);
         while bad < MOST_RULES && keeps_up(bad)? {
@@ -182,17 +204,16 @@ pub(super) fn most_rules(mapping: &'static str) -> Result<u32, ReproduceError> {
 }
 
 /// The share of a gigabit's packets that is dealt with where every packet meets so many rules.
-pub(super) fn throughput(mapping: &'static str, rules: u32) -> Result<f64, ReproduceError> {
-    static KNOWN: Known<(&str, u32), f64> = Known::new();
-    KNOWN.get((mapping, rules), || {
+pub(super) fn throughput(model: &Model, mapping: &'static str, rules: u32) -> Result<f64, ReproduceError> {
+    model.firewall.throughput.get((mapping, rules), || {
         let run = Run { frames: FRAMES / 3, ..Run::every_packet(mapping, rules, GIGABIT) };
-        let report = run.report(false)?;
+        let report = run.report(model, false)?;
         Ok((report.dealt_mpps() / report.offered_mpps).min(1.0))
     })
 }
 
-fn line_rate() -> Result<Vec<Outcome>, ReproduceError> {
-    let chip = chip()?;
+fn line_rate(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+    let chip = chip(model)?;
     let line = Timebase::new(chip.ticks_per_second().unwrap_or(1));
     let port = chip.ports.kind_of(0).map_or(0, |port| port.rate.0);
     let frame = line.of_bits((64 + 20) * 8, port);
@@ -209,8 +230,8 @@ fn line_rate() -> Result<Vec<Outcome>, ReproduceError> {
     ])
 }
 
-fn local_rules() -> Result<Vec<Outcome>, ReproduceError> {
-    let chip = chip()?;
+fn local_rules(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+    let chip = chip(model)?;
     let local = chip.engines.first().and_then(|kind| kind.local).map_or(0, |local| local.bytes.0);
     let takes = |rules| {
         let tables = Tables::compile_for(&policy(rules, Judged::Each)?, 1, &lookup::classify::ALGORITHMS[0])
@@ -228,8 +249,8 @@ fn local_rules() -> Result<Vec<Outcome>, ReproduceError> {
     )])
 }
 
-fn latencies() -> Result<Vec<Outcome>, ReproduceError> {
-    let chip = chip()?;
+fn latencies(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+    let chip = chip(model)?;
     let local = chip.engines.first().and_then(|kind| kind.local).map_or(0, |local| local.latency.0);
     let sram = chip.memories.iter().find(|memory| memory.name == "sram").map_or(0, |memory| memory.latency.0);
     Ok(vec![
@@ -241,12 +262,13 @@ fn latencies() -> Result<Vec<Outcome>, ReproduceError> {
 }
 
 fn rules_at_gigabit(
+    model: &Model,
     id: &'static str,
     statement: &str,
     mapping: &'static str,
     published: f64,
 ) -> Result<Vec<Outcome>, ReproduceError> {
-    let outcome = Outcome::number(id, statement, published, most_rules(mapping)?.into(), "rules");
+    let outcome = Outcome::number(id, statement, published, most_rules(model, mapping)?.into(), "rules");
     Ok(vec![if id == "F4" {
         outcome
             .not_blind()
@@ -270,14 +292,13 @@ impl Cycles {
     }
 }
 
-fn measured_cycles(mapping: &'static str) -> Result<Cycles, ReproduceError> {
-    static KNOWN: Known<&str, Cycles> = Known::new();
-    KNOWN.get(mapping, || {
+fn measured_cycles(model: &Model, mapping: &'static str) -> Result<Cycles, ReproduceError> {
+    model.firewall.cycles.get(mapping, || {
         // Far from full, so that nobody is in anybody's way.
         let of = |rules| {
             let run = Run { frames: FRAMES / 3, ..Run::every_packet(mapping, rules, GIGABIT / 10.0) };
-            let report = run.report(false)?;
-            let Hertz(clock) = chip()?.clock;
+            let report = run.report(model, false)?;
+            let Hertz(clock) = chip(model)?.clock;
             let busy: f64 = report
                 .engines
                 .iter()
@@ -292,8 +313,8 @@ fn measured_cycles(mapping: &'static str) -> Result<Cycles, ReproduceError> {
     })
 }
 
-fn cycles() -> Result<Vec<Outcome>, ReproduceError> {
-    let (sram, local) = (measured_cycles("firewall")?, measured_cycles("firewall-local")?);
+fn cycles(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+    let (sram, local) = (measured_cycles(model, "firewall")?, measured_cycles(model, "firewall-local")?);
     Ok(vec![
         Outcome::number(
             "F8",
@@ -312,16 +333,16 @@ fn cycles() -> Result<Vec<Outcome>, ReproduceError> {
     ])
 }
 
-fn estimates() -> Result<Vec<Outcome>, ReproduceError> {
+fn estimates(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
     // Measured by estimated, less 1: the estimate is three engines' as the paper reckons, from the model's own cycles.
     let off = |mapping| {
-        let estimate = 3.0 * measured_cycles(mapping)?.rules();
-        Ok::<_, ReproduceError>(f64::from(most_rules(mapping)?) / estimate - 1.0)
+        let estimate = 3.0 * measured_cycles(model, mapping)?.rules();
+        Ok::<_, ReproduceError>(f64::from(most_rules(model, mapping)?) / estimate - 1.0)
     };
     let (sram, local) = (off("firewall")?, off("firewall-local")?);
     // How much less gets through with twice the rules.
     let drop = |mapping, rules| {
-        Ok::<_, ReproduceError>(throughput(mapping, rules)? / throughput(mapping, 2 * rules)?)
+        Ok::<_, ReproduceError>(throughput(model, mapping, rules)? / throughput(model, mapping, 2 * rules)?)
     };
     let (sram_drop, local_drop) = (drop("firewall", 40)?, drop("firewall-local", 40)?);
     let is_inverse = |drop: f64| (drop / 2.0 - 1.0).abs() <= TOLERANCE;
@@ -346,7 +367,7 @@ fn estimates() -> Result<Vec<Outcome>, ReproduceError> {
     ])
 }
 
-fn connections() -> Result<Vec<Outcome>, ReproduceError> {
+fn connections(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
     // As many as the line brings: what gets through is the capacity.
     let rate = |mapping| {
         let run = Run {
@@ -357,7 +378,7 @@ fn connections() -> Result<Vec<Outcome>, ReproduceError> {
             flows: Flows::Each,
             frames: FRAMES / 3,
         };
-        run.report(false)
+        run.report(model, false)
     };
     let (core, engines) = (rate("firewall-core")?, rate("firewall")?);
     let note = |report: &Report| {
@@ -391,8 +412,8 @@ pub(super) fn is_up_to_twice(times: f64) -> bool {
     times > 1.0 && times <= 2.0 * (1.0 + TOLERANCE)
 }
 
-fn engines() -> Result<Vec<Outcome>, ReproduceError> {
-    let chip = chip()?;
+fn engines(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+    let chip = chip(model)?;
     let of = shipped::mapping("ixp2400-firewall", &chip)?;
     let used: usize = of
         .pools
@@ -409,8 +430,8 @@ fn engines() -> Result<Vec<Outcome>, ReproduceError> {
     ])
 }
 
-fn board() -> Result<Vec<Outcome>, ReproduceError> {
-    let chip = chip()?;
+fn board(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+    let chip = chip(model)?;
     let engine = chip.engines.first();
     let memory = |name: &str| {
         chip.memories.iter().find(|memory| memory.name == name).map_or(0, |memory| memory.bytes.0) as f64
@@ -434,7 +455,7 @@ fn board() -> Result<Vec<Outcome>, ReproduceError> {
     ])
 }
 
-fn established() -> Result<Vec<Outcome>, ReproduceError> {
+fn established(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
     let at = |rate| {
         let run = Run {
             mapping: "firewall",
@@ -444,7 +465,7 @@ fn established() -> Result<Vec<Outcome>, ReproduceError> {
             flows: Flows::Fixed(1_000),
             frames: FRAMES,
         };
-        run.report(false)
+        run.report(model, false)
     };
     let (once, twice) = (at(GIGABIT)?, at(2.0 * GIGABIT)?);
     Ok(vec![
@@ -468,8 +489,8 @@ fn established() -> Result<Vec<Outcome>, ReproduceError> {
     ])
 }
 
-fn bottleneck() -> Result<Vec<Outcome>, ReproduceError> {
-    let run = |mapping, rules| Run::every_packet(mapping, rules, GIGABIT).report(true);
+fn bottleneck(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+    let run = |mapping, rules| Run::every_packet(mapping, rules, GIGABIT).report(model, true);
     let named = |report: &Report| {
         report
             .bottleneck

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::firewall::is_up_to_twice;
 use super::known::Known;
-use super::{Outcome, Score, Study, Summary, TOLERANCE, Value, Verdict, claims, reproduce};
+use super::{Model, Outcome, Score, Study, Summary, TOLERANCE, Value, Verdict, claims, reproduce};
 
 fn number(published: f64, predicted: f64) -> Outcome {
     Outcome::number("X1", "a number", published, predicted, "units")
@@ -63,7 +63,7 @@ fn what_is_not_blind_or_contradictory_is_apart() {
 fn outcomes_are_written_with_numbers_where_they_are_numbers() {
     let expected = json!({
         "id": "X1", "statement": "a number", "published": 2.0, "predicted": 3.0, "unit": "units", "error": 0.5,
-        "blind": true, "verdict": "miss", "note": "why",
+        "blind": true, "range": null, "verdict": "miss", "note": "why",
     });
     assert_eq!(serde_json::to_value(number(2.0, 3.0).note("why")).unwrap(), expected);
     let words = serde_json::to_value(quality(false)).unwrap();
@@ -95,7 +95,7 @@ fn claims_have_identifiers_of_their_own_and_outcomes_bear_them() {
         .into_iter()
         .filter(|claim| ["B7", "F1", "F3", "F11", "F12", "C1", "C2", "C3"].contains(&claim.id))
         .collect();
-    let outcomes = reproduce(&fast, &|_| ()).unwrap();
+    let outcomes = reproduce(&Model::default(), &fast, &|_| ()).unwrap();
     let found: BTreeSet<&str> = outcomes.iter().map(|outcome| outcome.id).collect();
     assert_eq!(found, fast.iter().map(|claim| claim.id).collect());
     // Inputs of the model can not be predicted blind.
@@ -111,7 +111,7 @@ fn up_to_twice_is_more_than_once_and_not_much_more_than_twice() {
 #[test]
 fn the_row_of_block_and_stream_ciphers_has_no_hash_functions() {
     let claims: Vec<_> = claims().into_iter().filter(|claim| claim.id == "C4").collect();
-    let outcomes = reproduce(&claims, &|_| ()).unwrap();
+    let outcomes = reproduce(&Model::default(), &claims, &|_| ()).unwrap();
     let row = outcomes.iter().find(|outcome| outcome.statement.contains("block and stream")).unwrap();
     let predicted = row.predicted.to_string();
     assert!(predicted.contains("seal") && predicted.contains("des"), "{predicted}");
@@ -120,9 +120,9 @@ fn the_row_of_block_and_stream_ciphers_has_no_hash_functions() {
 
 #[test]
 fn what_is_known_is_not_made_again_and_what_failed_is() {
-    static KNOWN: Known<&str, u32> = Known::new();
-    assert_eq!(KNOWN.get("a", || Err("no")), Err("no"));
-    assert_eq!(KNOWN.get("a", || Ok::<_, ()>(1)), Ok(1));
-    assert_eq!(KNOWN.get("a", || Err("never asked")), Ok(1));
-    assert_eq!(KNOWN.get("b", || Ok::<_, ()>(2)), Ok(2));
+    let known: Known<&str, u32> = Known::default();
+    assert_eq!(known.get("a", || Err("no")), Err("no"));
+    assert_eq!(known.get("a", || Ok::<_, ()>(1)), Ok(1));
+    assert_eq!(known.get("a", || Err("never asked")), Ok(1));
+    assert_eq!(known.get("b", || Ok::<_, ()>(2)), Ok(2));
 }

@@ -4,7 +4,10 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use chip::reproduce::{Claim, Outcome, Study, Summary, TOLERANCE, Verdict, claims, figure, reproduce};
+use chip::reproduce::{
+    Claim, Model, Outcome, Plan, SPREAD, Study, Summary, TOLERANCE, Value, Verdict, Weight, claims, figure,
+    reproduce,
+};
 use clap::Args;
 
 use crate::failure::{ChipError, Exit, Failure, Fault, OutputError, UsageError};
@@ -27,6 +30,10 @@ pub(crate) struct Arguments {
     #[arg(value_name = "ID")]
     ids: Vec<String>,
 
+    /// Leave out the ranges over assumed parameters, which take most of the time
+    #[arg(long)]
+    quick: bool,
+
     /// Print one JSON array
     #[arg(long, conflicts_with = "markdown")]
     json: bool,
@@ -43,7 +50,7 @@ pub(crate) struct Arguments {
 const HELP: &str = "\
 Examples:
   wirerate reproduce
-  wirerate reproduce F5 C7
+  wirerate reproduce F5 C7 --quick
   wirerate reproduce ixp2800-ciphers --json
   wirerate reproduce --html reproduced.html
 
@@ -51,6 +58,8 @@ Examples:
   id statement            what is claimed
   published predicted     numbers in `unit`, or words
   error                   predicted by published, less 1; null where that is no number
+  range                   lowest and highest prediction over the parameters that no document gives: each of them
+                          a quarter lower and higher, alone and at random together; null with --quick, and for words
   blind                   whether it is neither an input of the model nor settled one
   verdict                 within miss qualitative-right qualitative-wrong contradictory
   note                    where the study contradicts itself, or what else to know";
@@ -59,13 +68,16 @@ impl Arguments {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let chosen = choose(&self.ids)?;
         let jobs = Jobs::new("reproduce", chosen.len());
-        let outcomes = reproduce(&chosen, &|claim| jobs.done(claim.id)).map_err(ChipError::Reproduce)?;
+        let model = Model::default();
+        let mut outcomes =
+            reproduce(&model, &chosen, &|claim| jobs.done(claim.id)).map_err(ChipError::Reproduce)?;
         jobs.finish();
+        let weights = if self.quick { Vec::new() } else { ranges(&chosen, &mut outcomes)? };
         if let Some(path) = &self.html {
             let jobs = Jobs::new("figures", figure::runs());
-            let figures = figure::figures(&|| jobs.done("")).map_err(ChipError::Reproduce)?;
+            let figures = figure::figures(&model, &|| jobs.done("")).map_err(ChipError::Reproduce)?;
             jobs.finish();
-            let page = page::of(&chosen, &outcomes, &figures).map_err(Fault::Draw)?;
+            let page = page::of(&chosen, &outcomes, &weights, &figures).map_err(Fault::Draw)?;
             fs::write(path, page).map_err(|error| OutputError::Write { path: path.clone(), error })?;
         }
         let mut out = screen::out();
@@ -73,15 +85,24 @@ impl Arguments {
             let json = serde_json::to_string_pretty(&outcomes).map_err(io::Error::other)?;
             writeln!(out, "{json}")?;
         } else if self.markdown {
-            write!(out, "{}", markdown(&chosen, &outcomes))?;
+            write!(out, "{}", markdown(&chosen, &outcomes, &weights))?;
         } else {
-            print(&mut out, &chosen, &outcomes)?;
+            print(&mut out, &chosen, &outcomes, &weights)?;
             if let Some(path) = &self.html {
                 writeln!(out, "Written to {}.", path.display())?;
             }
         }
         Ok(Exit::Done)
     }
+}
+
+/// Gives predicted numbers their ranges, and returns the assumptions by what they move.
+fn ranges(claims: &[Claim], outcomes: &mut [Outcome]) -> Result<Vec<Weight>, Failure> {
+    let plan = Plan::new(claims, outcomes);
+    let jobs = Jobs::new("ranges", plan.runs());
+    let weights = plan.run(outcomes, &|| jobs.done("")).map_err(ChipError::Reproduce)?;
+    jobs.finish();
+    Ok(weights)
 }
 
 /// The claims of these names, or of studies of these names; all where there are none.
@@ -121,6 +142,38 @@ fn error(outcome: &Outcome) -> String {
     }
 }
 
+/// A prediction's range, where its ends are read as two.
+fn range(outcome: &Outcome) -> String {
+    let ends = outcome.range.map(|ends| ends.map(|end| Value::Number(end).to_string()));
+    match ends {
+        Some([low, high]) if low != high => format!("{low} to {high}"),
+        _ => String::new(),
+    }
+}
+
+/// Assumptions that are listed, at most.
+const LISTED: usize = 20;
+
+/// Columns of an assumption: chip and parameter, its value, the prediction that it moves most, and the changes.
+fn cells(weight: &Weight) -> [String; 4] {
+    let change = |change: f64| format!("{:+.1} %", change * 100.0);
+    let [low, high] = weight.changes;
+    [
+        format!("{} {}", weight.assumption.chip, weight.assumption.path),
+        weight.assumption.shown(),
+        format!("{}, {}", weight.id, weight.statement),
+        format!("{}, {}", change(low), change(high)),
+    ]
+}
+
+/// Heading of the assumptions.
+fn about_weights() -> String {
+    format!(
+        "Assumptions that move a blind prediction most, each {:.0} % lower and higher, or by one",
+        SPREAD * 100.0
+    )
+}
+
 fn verdict(outcome: &Outcome) -> String {
     let blind = if outcome.blind { "" } else { ", not blind" };
     format!("{}{blind}", outcome.verdict.name())
@@ -146,15 +199,15 @@ fn sentences(outcomes: &[Outcome]) -> [String; 4] {
     ]
 }
 
-fn print(out: &mut impl Write, claims: &[Claim], outcomes: &[Outcome]) -> io::Result<()> {
+fn print(out: &mut impl Write, claims: &[Claim], outcomes: &[Outcome], weights: &[Weight]) -> io::Result<()> {
     for study in Study::ALL {
         let its = of_study(study, claims, outcomes);
         if !claims.iter().any(|claim| claim.study == study) {
             continue;
         }
         writeln!(out, "{HEADING}{}{HEADING:#} {DIM}{}{DIM:#}", study.name(), study.title())?;
-        let mut table = Table::new(&[2, 3, 5]);
-        table.row(["", "", "published", "predicted", "", "error", "verdict"].map(str::to_owned));
+        let mut table = Table::new(&[2, 3, 4, 6]);
+        table.row(["", "", "published", "predicted", "range", "", "error", "verdict"].map(str::to_owned));
         for outcome in &its {
             let style = match outcome.verdict {
                 _ if !outcome.blind => DIM,
@@ -167,6 +220,7 @@ fn print(out: &mut impl Write, claims: &[Claim], outcomes: &[Outcome]) -> io::Re
                 outcome.statement.clone(),
                 outcome.published.to_string(),
                 outcome.predicted.to_string(),
+                range(outcome),
                 outcome.unit.to_owned(),
                 error(outcome),
                 // The last column: colours do not count as width there.
@@ -182,6 +236,12 @@ fn print(out: &mut impl Write, claims: &[Claim], outcomes: &[Outcome]) -> io::Re
         for claim in untested(study, claims) {
             writeln!(out, "  {DIM}{}: {}{DIM:#}", claim.id, claim.untested)?;
         }
+    }
+    if !weights.is_empty() {
+        writeln!(out, "{HEADING}{}{HEADING:#}", about_weights())?;
+        let mut table = Table::new(&[1]);
+        weights.iter().take(LISTED).for_each(|weight| table.row(cells(weight)));
+        write!(out, "{table}")?;
     }
     if outcomes.is_empty() {
         return Ok(());
@@ -205,7 +265,7 @@ fn notes<'a>(outcomes: &[&'a Outcome]) -> Vec<(String, &'a str)> {
     notes.into_iter().map(|(ids, note)| (ids.join(", "), note)).collect()
 }
 
-fn markdown(claims: &[Claim], outcomes: &[Outcome]) -> String {
+fn markdown(claims: &[Claim], outcomes: &[Outcome], weights: &[Weight]) -> String {
     let cell = |text: &str| text.replace('|', "\\|");
     let mut text = String::new();
     for study in Study::ALL {
@@ -214,20 +274,31 @@ fn markdown(claims: &[Claim], outcomes: &[Outcome]) -> String {
             continue;
         }
         text.push_str(&format!(
-            "{}\n\n| claim | statement | published | predicted | unit | error | verdict |\n|---|---|--:|--:|---|--:|---|\n",
+            "{}\n\n| claim | statement | published | predicted | range | unit | error | verdict |\n|---|---|--:|--:|--:|---|--:|---|\n",
             study.title()
         ));
         for outcome in &its {
             text.push_str(&format!(
-                "| {} | {} | {} | {} | {} | {} | {} |\n",
+                "| {} | {} | {} | {} | {} | {} | {} | {} |\n",
                 outcome.id,
                 cell(&outcome.statement),
                 cell(&outcome.published.to_string()),
                 cell(&outcome.predicted.to_string()),
+                range(outcome),
                 outcome.unit,
                 error(outcome),
                 verdict(outcome)
             ));
+        }
+        text.push('\n');
+    }
+    if !weights.is_empty() {
+        text.push_str(&format!(
+            "{}:\n\n| assumption | value | moves | by |\n|---|--:|---|--:|\n",
+            about_weights()
+        ));
+        for weight in weights.iter().take(LISTED) {
+            text.push_str(&format!("| {} |\n", cells(weight).map(|text| cell(&text)).join(" | ")));
         }
         text.push('\n');
     }

@@ -2,18 +2,18 @@
 
 use chip::cipher::CipherReport;
 use chip::reproduce::figure::{Figures, Implementation, Steps};
-use chip::reproduce::{Claim, Outcome, Study, Verdict};
+use chip::reproduce::{Claim, Outcome, Study, Verdict, Weight};
 
 use super::plot::{self, PUBLISHED};
-use super::{error, notes, of_study, sentences, untested};
+use super::{LISTED, about_weights, cells, error, notes, of_study, range, sentences, untested};
 use crate::html::{STYLE, escape};
-use crate::plot::{Colour, INK};
+use crate::plot::{BLUE, Colour, INK};
 
 /// Style sheet of this page alone.
 const OWN: &str = "\
 main { max-width: 66rem }
 .claims td:nth-child(n+5), .claims th:nth-child(n+5) { text-align: left }
-.claims td:nth-child(6), .claims th:nth-child(6) { text-align: right; white-space: nowrap }
+.claims td:nth-child(7), .claims th:nth-child(7) { text-align: right; white-space: nowrap }
 .claims td:first-child { font-weight: 600 }
 .badge { padding: .05rem .5rem; border-radius: 9px; white-space: nowrap; font-size: .78rem }
 .yes { background: #c6f6d5 } .no { background: #fed7d7 } .apart { background: #e9eef3; color: var(--dim) }
@@ -25,7 +25,12 @@ h3 { margin: 1.6rem 0 .2rem; font-size: .95rem }
 ";
 
 /// The page; the error is what the plot's library says.
-pub(super) fn of(claims: &[Claim], outcomes: &[Outcome], figures: &Figures) -> Result<String, String> {
+pub(super) fn of(
+    claims: &[Claim],
+    outcomes: &[Outcome],
+    weights: &[Weight],
+    figures: &Figures,
+) -> Result<String, String> {
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
@@ -43,18 +48,37 @@ pub(super) fn of(claims: &[Claim], outcomes: &[Outcome], figures: &Figures) -> R
             table(&mut page, study, claims, &its);
         }
         match study {
-            Study::Base | Study::Adapter | Study::DiffServ => {}
+            Study::Base => {}
+            Study::Adapter => adapter(&mut page, figures)?,
+            Study::DiffServ => router(&mut page, figures)?,
             Study::Firewall => firewall(&mut page, figures)?,
             Study::Crypto => crypto(&mut page, figures)?,
         }
+    }
+    if !weights.is_empty() {
+        assumptions(&mut page, weights);
     }
     page.push_str("</main></body></html>\n");
     Ok(page)
 }
 
+/// The assumptions that move predictions most.
+fn assumptions(page: &mut String, weights: &[Weight]) {
+    page.push_str(&format!(
+        "<h2>What is assumed</h2><p class=\"about\">{}.</p><table class=\"claims\"><tr><th>assumption</th><th>value</th>\
+         <th>moves</th><th>by</th></tr>",
+        escape(&about_weights())
+    ));
+    for weight in weights.iter().take(LISTED) {
+        let cells = cells(weight).map(|cell| format!("<td>{}</td>", escape(&cell)));
+        page.push_str(&format!("<tr>{}</tr>", cells.concat()));
+    }
+    page.push_str("</table>");
+}
+
 fn table(page: &mut String, study: Study, claims: &[Claim], outcomes: &[&Outcome]) {
     page.push_str(&format!(
-        "<h2>{}</h2><table class=\"claims\"><tr><th></th><th></th><th>published</th><th>predicted</th><th></th>\
+        "<h2>{}</h2><table class=\"claims\"><tr><th></th><th></th><th>published</th><th>predicted</th><th>range</th><th></th>\
          <th>error</th><th>verdict</th></tr>",
         escape(study.title())
     ));
@@ -68,12 +92,13 @@ fn table(page: &mut String, study: Study, claims: &[Claim], outcomes: &[&Outcome
             Verdict::QualitativeWrong => ("no", "wrong"),
         };
         page.push_str(&format!(
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>\
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>\
              <td><span class=\"badge {class}\">{word}</span></td></tr>",
             outcome.id,
             escape(&outcome.statement),
             escape(&outcome.published.to_string()),
             escape(&outcome.predicted.to_string()),
+            range(outcome),
             outcome.unit,
             error(outcome)
         ));
@@ -99,6 +124,23 @@ fn figure(page: &mut String, heading: &str, about: &str, key: &[(&str, Colour)])
         ));
     }
     page.push_str("</p>");
+}
+
+fn adapter(page: &mut String, figures: &Figures) -> Result<(), String> {
+    let mut key = plot::TICKS.to_vec();
+    key.push((PUBLISHED, INK));
+    let about =
+        "Frames of 242 bytes, by a shaper that a timer of 2,048 Hz drives. Dashed: what was asked for.";
+    figure(page, "Figure 3: rate put out over the shaping rate", about, &key);
+    page.push_str(&plot::shaped(&figures.shaped)?);
+    Ok(())
+}
+
+fn router(page: &mut String, figures: &Figures) -> Result<(), String> {
+    let about = "Frames of 64 bytes by all ports at their rate. Dashed: the published range, whose numbers of rules the text does not have.";
+    figure(page, "Aggregate throughput over rules", about, &[("range matching", BLUE)]);
+    page.push_str(&plot::aggregate(&figures.aggregate)?);
+    Ok(())
 }
 
 fn firewall(page: &mut String, figures: &Figures) -> Result<(), String> {

@@ -1,6 +1,6 @@
 //! Curves and columns of the figures, as SVG.
 
-use chip::reproduce::figure::{COUNTS, Curve, Implementation, Scaling, Steps};
+use chip::reproduce::figure::{AGGREGATE, COUNTS, Curve, Implementation, Scaling, Shaped, Steps};
 use plotters::chart::ChartContext;
 use plotters::coord::ranged1d::ValueFormatter;
 use plotters::coord::types::RangedCoordf64;
@@ -44,6 +44,82 @@ const HALF: i32 = 6;
 
 /// A diamond where something was published.
 const DIAMOND: [(i32, i32); 4] = [(0, -HALF), (HALF, 0), (0, HALF), (-HALF, 0)];
+
+/// Ways of a tick to let packets go.
+pub(super) const TICKS: [(&str, Colour); 2] = [("a packet a tick", BLUE), ("a token bucket a tick", TEAL)];
+
+/// Rate put out over the rate set, in Mbit/s; dashed, what was asked for.
+pub(super) fn shaped(rates: &[Shaped]) -> Result<String, String> {
+    svg((960, 320), |backend| {
+        let root = backend.into_drawing_area();
+        let mut chart = ChartBuilder::on(&root)
+            .margin(12)
+            .x_label_area_size(44)
+            .y_label_area_size(56)
+            .build_cartesian_2d(0.0..26.0, 0.0..26.0)?;
+        style(&mut chart.configure_mesh(), FONT)
+            .x_desc("shaping rate, Mbit/s")
+            .y_desc("put out, Mbit/s")
+            .x_label_formatter(&|rate| format!("{rate:.0}"))
+            .y_label_formatter(&|rate| format!("{rate:.0}"))
+            .draw()?;
+        let asked = [(0.0, 0.0), (25.0, 25.0)];
+        chart.draw_series(DashedLineSeries::new(
+            asked,
+            7,
+            5,
+            RGBColor::from(INK).mix(0.5).stroke_width(1),
+        ))?;
+        let out: [fn(&Shaped) -> f64; 2] = [|rate| rate.one, |rate| rate.burst];
+        for (out, (_, colour)) in out.into_iter().zip(TICKS) {
+            let colour = RGBColor::from(colour);
+            let points = || rates.iter().map(|rate| (rate.set as f64, out(rate)));
+            chart.draw_series(LineSeries::new(points(), colour.stroke_width(2)))?;
+            chart.draw_series(points().map(|point| Circle::new(point, 3, colour.filled())))?;
+        }
+        for rate in rates {
+            if let Some(published) = rate.published {
+                diamond(&root, chart.backend_coord(&(rate.set as f64, published)), TEAL)?;
+            }
+        }
+        root.present()?;
+        Ok(())
+    })
+}
+
+/// Aggregate throughput in Mbit/s over rules, on a logarithmic axis; dashed, the ends of the published range.
+pub(super) fn aggregate(points: &[(u32, f64)]) -> Result<String, String> {
+    let most = points.iter().map(|(_, mbps)| *mbps).fold(AGGREGATE[0], f64::max) * 1.1;
+    svg((960, 320), |backend| {
+        let root = backend.into_drawing_area();
+        let mut chart = ChartBuilder::on(&root)
+            .margin(12)
+            .x_label_area_size(44)
+            .y_label_area_size(56)
+            .build_cartesian_2d((1.0..600.0).log_scale(), 0.0..most)?;
+        style(&mut chart.configure_mesh(), FONT)
+            .x_desc("rules")
+            .y_desc("Mbit/s")
+            .x_label_formatter(&|rules| format!("{rules:.0}"))
+            .y_label_formatter(&|mbps| format!("{mbps:.0}"))
+            .draw()?;
+        for end in AGGREGATE {
+            let line = [(1.0, end), (600.0, end)];
+            chart.draw_series(DashedLineSeries::new(
+                line,
+                7,
+                5,
+                RGBColor::from(INK).mix(0.7).stroke_width(2),
+            ))?;
+        }
+        let colour = RGBColor::from(BLUE);
+        let points = || points.iter().map(|(rules, mbps)| (f64::from(*rules), *mbps));
+        chart.draw_series(LineSeries::new(points(), colour.stroke_width(2)))?;
+        chart.draw_series(points().map(|point| Circle::new(point, 3, colour.filled())))?;
+        root.present()?;
+        Ok(())
+    })
+}
 
 /// Axes for throughput in % over rules, whatever the scale of the rules.
 fn share_by_rules<X: Ranged<ValueType = f64> + ValueFormatter<f64>>(
