@@ -26,7 +26,7 @@ test: ## all the checks and tests
 	./setup test
 	./check
 
-reproduce: build ## papers' numbers beside the model's, with ranges and figures, as a page
+reproduce: build ## five papers' numbers beside the model's, with ranges and figures, as a page
 	mkdir -p $(OUT)
 	$(WIRERATE) reproduce --markdown --html $(OUT)/reproduce.html > $(OUT)/reproduce.md
 	@echo "Written to $(OUT)/reproduce.html and $(OUT)/reproduce.md."

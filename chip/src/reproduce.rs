@@ -1,4 +1,4 @@
-//! Published results of four studies, beside the model's predictions, and checks of the ground that they stand on.
+//! Published results of five studies, beside the model's predictions, and checks of the ground that they stand on.
 //!
 //! Every number that a study states has an identifier and stands here beside its prediction, the misses too. Predictions
 //! are measured on the described chips on request; only the published values are stored. Some numbers were used to settle
@@ -24,6 +24,7 @@ mod diffserv;
 mod firewall;
 mod known;
 mod model;
+mod protocol;
 mod range;
 mod shaper;
 mod shipped;
@@ -58,6 +59,8 @@ pub enum Study {
     Adapter,
     /// Lin et al., DiffServ over Network Processors: Implementation and Evaluation.
     DiffServ,
+    /// Papaefstathiou, Kornaros and Zervos, Software processing performance in network processors.
+    Protocol,
     /// Vlaeminck et al., Implementation of network systems using network processor technology, CDES'05.
     Firewall,
     /// Yin, Tan et al., Adding Security to Network via Network Processors.
@@ -66,8 +69,8 @@ pub enum Study {
 
 impl Study {
     /// Every study.
-    pub const ALL: [Study; 5] =
-        [Study::Base, Study::Adapter, Study::DiffServ, Study::Firewall, Study::Crypto];
+    pub const ALL: [Study; 6] =
+        [Study::Base, Study::Adapter, Study::DiffServ, Study::Protocol, Study::Firewall, Study::Crypto];
 
     /// Returns the name on the command line.
     pub const fn name(self) -> &'static str {
@@ -75,6 +78,7 @@ impl Study {
             Study::Base => "base-checks",
             Study::Adapter => "rena-chip",
             Study::DiffServ => "ixp1200-diffserv",
+            Study::Protocol => "pro3",
             Study::Firewall => "ixp2400-firewall",
             Study::Crypto => "ixp2800-ciphers",
         }
@@ -89,6 +93,9 @@ impl Study {
             }
             Study::DiffServ => {
                 "Lin et al., DiffServ over Network Processors: Implementation and Evaluation (IXP1200)"
+            }
+            Study::Protocol => {
+                "Papaefstathiou, Kornaros and Zervos, Software processing performance in network processors (PRO3)"
             }
             Study::Firewall => {
                 "Vlaeminck et al., Implementation of network systems using network processor technology (IXP2400)"
@@ -205,6 +212,7 @@ pub fn claims() -> Vec<Claim> {
         .iter()
         .chain(adapter::CLAIMS)
         .chain(diffserv::CLAIMS)
+        .chain(protocol::CLAIMS)
         .chain(firewall::CLAIMS)
         .chain(crypto::CLAIMS)
         .copied()

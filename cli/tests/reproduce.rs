@@ -108,11 +108,11 @@ fn unknown_claims_are_refused_with_the_nearest() {
 #[test]
 fn the_page_on_fidelity_has_every_claim_and_those_that_take_no_time_as_printed() {
     let page = fs::read_to_string(root().join("docs/fidelity.md")).unwrap();
-    let fast = ["rena-chip", "F1", "F2", "F3", "F11", "F12", "C1", "C2", "C3"];
+    let fast = ["rena-chip", "pro3", "F1", "F2", "F3", "F11", "F12", "C1", "C2", "C3"];
     let printed = wirerate(&[&["reproduce", "--markdown", "--quick"], &fast[..]].concat()).exits(0).out;
-    let is_row = |line: &&str| ["| R", "| F", "| C"].iter().any(|begin| line.starts_with(begin));
+    let is_row = |line: &&str| ["| R", "| P", "| F", "| C"].iter().any(|begin| line.starts_with(begin));
     let rows: Vec<&str> = printed.lines().filter(is_row).collect();
-    assert_eq!(rows.len(), 38 + 30);
+    assert_eq!(rows.len(), 38 + 14 + 30);
     for row in rows {
         assert!(
             page.contains(row),

@@ -1,0 +1,345 @@
+//! PRO3, the protocol processor of Papaefstathiou, Kornaros and Zervos: P1 to P14.
+//!
+//! Its units for field extraction, search and field modification always keep up; what the study measures is the RISC core between them, in
+//! instructions for a packet. Here those are the pipeline's own, of the stages from `track` to `snat`, and of a translation, whose new
+//! header fields the core works out for the unit that writes them. How many of ours one of the core's stands for, as the search for a flow is a unit's there
+//! and the core was made for dense code, is settled by one number of the study's.
+
+use std::net::Ipv4Addr;
+
+use dataplane::replay::Way;
+use dataplane::{Replay, Tables};
+use wire::build::{self, Packet, Tcp};
+use wire::ethernet::Mac;
+use wire::tcp::Flags;
+use wire::{Nanos, PortId};
+
+use super::{Claim, Model, Outcome, ReproduceError, Study, shipped};
+
+pub(super) const CLAIMS: &[Claim] = &[
+    claim("P1", bus),
+    untested(
+        "P2",
+        "Rates of its applications, ATM's among them: there is no description of its units to run the pipeline on yet.",
+    ),
+    claim("P3", slot),
+    untested("P4", "The core is the slowest of three stages: as for P2; the other rows take it for granted."),
+    claim("P5", instructions),
+    claim("P6", complex),
+    claim("P7", worst),
+    claim("P8", mean_length),
+    untested("P9", "Instructions of other processors, of which the text has no numbers but a bound."),
+    claim("P10", small),
+    claim("P11", large),
+    claim("P12", protocols),
+    untested("P13", "Shares of real traffic, by measurements of others."),
+    untested("P14", "No statement of the study's: throughput of 40-byte packets follows from P5."),
+];
+
+const fn claim(id: &'static str, test: fn(&Model) -> Result<Vec<Outcome>, ReproduceError>) -> Claim {
+    Claim { id, study: Study::Protocol, untested: "", chips: &[], test }
+}
+
+const fn untested(id: &'static str, why: &'static str) -> Claim {
+    Claim { id, study: Study::Protocol, untested: why, chips: &[], test: |_| Ok(Vec::new()) }
+}
+
+/// Bits a second of its interfaces.
+const LINE: f64 = 2.5e9;
+
+/// Instructions a second of its two cores, of 200 MHz, one each cycle.
+const CORES: f64 = 2.0 * 200e6;
+
+/// Bytes of the shortest IP packet, and means of the study's small and large ones.
+const SHORTEST: f64 = 40.0;
+const SMALL: f64 = 70.0;
+const LARGE: f64 = 170.0;
+
+/// Most instructions of table B for a packet, and of its figure 5.
+const MOST: f64 = 164.0;
+const WORST: f64 = 167.0;
+
+/// Gbit/s at so many instructions for a packet of that mean length; no more than the line brings.
+fn gbps(instructions: f64, bytes: f64) -> f64 {
+    (CORES / instructions * bytes * 8.0).min(LINE) / 1e9
+}
+
+/// Middle of a range of table B.
+const fn middle(low: f64, high: f64) -> f64 {
+    (low + high) / 2.0
+}
+
+/// Fate of a packet in table B.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Case {
+    /// Translated: source NAT.
+    Translated,
+    /// Let pass as it is.
+    Passed,
+    /// Dropped: it is of no connection, and opens none. Whether rules let one be opened is a search, which is hardware.
+    Dropped,
+}
+
+/// Protocol of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Protocol {
+    Tcp,
+    Udp,
+    Icmp,
+}
+
+/// Stages that the core does. `parse` is field extraction; queues and fragments are the data memory manager's.
+const CORE: [&str; 8] = ["track", "dnat", "route", "filter", "classify", "police", "mark", "snat"];
+
+/// Stage of field modification.
+const MODIFICATION: &str = "rewrite";
+
+const INSIDE: Ipv4Addr = Ipv4Addr::new(192, 168, 1, 10);
+const OUTSIDE: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 9);
+const LAN: PortId = PortId(0);
+const WAN: PortId = PortId(1);
+
+/// Any moment but that at which a clock starts.
+const START: Nanos = Nanos::from_secs(1);
+
+/// Instructions of our pipeline for a packet of a connection that is there, or of none if it is dropped.
+#[derive(Clone, Copy, Debug)]
+struct Count {
+    core: f64,
+    modification: f64,
+}
+
+/// Counts our instructions for a packet.
+fn count(protocol: Protocol, case: Case) -> Result<Count, ReproduceError> {
+    let mut text = String::from(
+        "[interface.lan]\nzone = \"lan\"\naddresses = [\"192.168.1.1/24\"]\nmac = \"02:00:00:00:00:01\"\n\
+         [interface.wan]\nzone = \"wan\"\naddresses = [\"203.0.113.2/24\"]\nmac = \"02:00:00:00:00:02\"\n\
+         [[rule]]\nname = \"out\"\nfrom = \"lan\"\nto = \"wan\"\naction = \"accept\"\n",
+    );
+    if case == Case::Translated {
+        text.push_str("[[nat]]\nname = \"napt\"\nkind = \"masquerade\"\nto = \"wan\"\n");
+    }
+    let policy = shipped::policy(&text, "pro3")?;
+    let failed = ReproduceError::Scheduler;
+    let tables = Tables::compile(&policy, 1).map_err(|error| failed(error.to_string()))?;
+    let mut replay = Replay::new(tables, START, Way::Step).map_err(|error| failed(error.to_string()))?;
+    let mut number = 0;
+    let mut pass = |port, bytes: &[u8]| {
+        number += 1;
+        replay.explain(port, START + Nanos::from_millis(number.into()), number, bytes, &mut ())
+    };
+    let (account, expected) = match case {
+        Case::Dropped => (pass(WAN, &packet(OUTSIDE, INSIDE, protocol, Moment::Later)), "dropped"),
+        Case::Passed | Case::Translated => {
+            let opened = pass(LAN, &packet(INSIDE, OUTSIDE, protocol, Moment::First));
+            let sent = opened.sent.first().map(|sent| sent.bytes.as_slice()).unwrap_or_default();
+            // The answer goes to where the first packet came from, as it left.
+            pass(WAN, &answer(sent, protocol));
+            (pass(LAN, &packet(INSIDE, OUTSIDE, protocol, Moment::Later)), "forwarded")
+        }
+    };
+    if account.verdict.name() != expected {
+        return Err(failed(format!("a packet of PRO3's study was {}", account.verdict.name())));
+    }
+    let of = |stages: &[&str]| -> f64 {
+        let visits = account.visits.iter().filter(|visit| stages.contains(&visit.stage));
+        visits.map(|visit| visit.cost.executed_total() as f64).sum()
+    };
+    Ok(Count { core: of(&CORE), modification: of(&[MODIFICATION]) })
+}
+
+/// Instructions of ours that are the core's.
+fn ours(protocol: Protocol, case: Case) -> Result<f64, ReproduceError> {
+    let count_of = count(protocol, case)?;
+    let translation = match case {
+        Case::Translated => count_of.modification - count(protocol, Case::Passed)?.modification,
+        Case::Passed | Case::Dropped => 0.0,
+    };
+    Ok(count_of.core + translation)
+}
+
+/// Time of a packet in its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Moment {
+    First,
+    Answer,
+    Later,
+}
+
+/// Ports of the inside and of the outside host; the former is an echo's identifier, too.
+const PORTS: (u16, u16) = (40_000, 443);
+
+/// A packet of a connection.
+fn packet(from: Ipv4Addr, to: Ipv4Addr, protocol: Protocol, moment: Moment) -> Vec<u8> {
+    between(from, to, PORTS, protocol, moment)
+}
+
+fn between(
+    from: Ipv4Addr,
+    to: Ipv4Addr,
+    (sport, dport): (u16, u16),
+    protocol: Protocol,
+    moment: Moment,
+) -> Vec<u8> {
+    let mac = Mac([2, 0, 0, 0, 0, if from == OUTSIDE { 2 } else { 1 }]);
+    let packet: Packet<'_> = build::ethernet(Mac([2, 0, 0, 0, 0, 9]), mac).ipv4(from, to);
+    let (seq, ack, flags) = match moment {
+        Moment::First => (1_000, 0, Flags::SYN),
+        Moment::Answer => (5_000, 1_001, Flags::SYN_ACK),
+        Moment::Later => (1_001, 5_001, Flags::ACK),
+    };
+    match (protocol, moment) {
+        (Protocol::Tcp, _) => packet.tcp(Tcp { sport, dport, seq, ack, flags, ..Tcp::default() }).to_vec(),
+        (Protocol::Udp, _) => packet.udp(sport, dport).payload(b"pro3").to_vec(),
+        (Protocol::Icmp, Moment::Answer) => packet.echo_reply(dport, 1).to_vec(),
+        (Protocol::Icmp, _) => packet.echo_request(sport, 1).to_vec(),
+    }
+}
+
+/// The outside host's answer to a packet as it has come there.
+fn answer(sent: &[u8], protocol: Protocol) -> Vec<u8> {
+    let byte = |at: usize| sent.get(at).copied().unwrap_or_default();
+    let source = Ipv4Addr::from([26, 27, 28, 29].map(byte));
+    // The source port of TCP and UDP; the identifier of an echo.
+    let at = if protocol == Protocol::Icmp { 38 } else { 34 };
+    between(
+        OUTSIDE,
+        source,
+        (PORTS.1, u16::from_be_bytes([byte(at), byte(at + 1)])),
+        protocol,
+        Moment::Answer,
+    )
+}
+
+/// Instructions of the core for a packet. One of them stands for as many of ours as make a TCP packet that is let pass the middle of what the
+/// study has for it.
+fn found(protocol: Protocol, case: Case) -> Result<f64, ReproduceError> {
+    Ok(ours(protocol, case)? * middle(60.0, 92.0) / ours(Protocol::Tcp, Case::Passed)?)
+}
+
+fn bus(_: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+    let row = Outcome::number("P1", "bus of 64 bits at 200 MHz", 12.8, 64.0 * 200e6 / 1e9, "Gbit/s");
+    Ok(vec![row.not_blind().note("Arithmetic on inputs: each bit of the line can cross it five times.")])
+}
+
+fn slot(_: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+    let nanos = 2.0 * SHORTEST * 8.0 / LINE * 1e9;
+    let row =
+        Outcome::number("P3", "time of one of two modules for a packet of 40 bytes", 256.0, nanos, "ns");
+    Ok(vec![row.not_blind().note("Arithmetic on inputs.")])
+}
+
+fn instructions(_: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+    let row = |statement, low, high, protocol, case| {
+        Ok::<_, ReproduceError>(Outcome::number(
+            "P5",
+            statement,
+            middle(low, high),
+            found(protocol, case)?,
+            "instructions",
+        ))
+    };
+    Ok(vec![
+        row("TCP, let pass", 60.0, 92.0, Protocol::Tcp, Case::Passed)?
+            .not_blind()
+            .note("It settles how many of our instructions one of the core's stands for. Middles of the study's ranges."),
+        row("TCP, translated", 141.0, MOST, Protocol::Tcp, Case::Translated)?,
+        row("TCP, dropped", 42.0, 68.0, Protocol::Tcp, Case::Dropped)?,
+        row("UDP, translated", 95.0, 107.0, Protocol::Udp, Case::Translated)?,
+        row("UDP, let pass", 36.0, 36.0, Protocol::Udp, Case::Passed)?,
+        row("ICMP, let pass", 36.0, 36.0, Protocol::Icmp, Case::Passed)?,
+    ])
+}
+
+fn complex(_: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+    let most = found(Protocol::Tcp, Case::Translated)?;
+    Ok(vec![Outcome::quality(
+        "P6",
+        "state of TCP and translation take less than 170 instructions",
+        "less than 170",
+        format!("{most:.0}"),
+        most < 170.0,
+    )])
+}
+
+fn worst(_: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+    let row =
+        Outcome::number("P7", "instructions in the worst case of figure 5", WORST, MOST, "instructions");
+    Ok(vec![row.not_blind().contradictory().note("Table B has 164 at most.")])
+}
+
+fn mean_length(_: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+    let bytes = LINE * found(Protocol::Tcp, Case::Translated)? / CORES / 8.0;
+    let row = Outcome::number(
+        "P8",
+        "mean length from which two cores keep up with 2.5 Gbit/s",
+        128.0,
+        bytes,
+        "bytes",
+    );
+    Ok(vec![row.note("Of TCP that is translated; by the study's 164 instructions it is 128.1.")])
+}
+
+fn small(_: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+    let mean = 0.9 * SMALL + 0.1 * LARGE;
+    let (least, most) = (
+        gbps(found(Protocol::Tcp, Case::Passed)?, mean),
+        gbps(found(Protocol::Tcp, Case::Translated)?, mean),
+    );
+    Ok(vec![
+        Outcome::quality(
+            "P10",
+            "90 % small packets of the average case reach 2.5 Gbit/s",
+            "2.5 Gbit/s",
+            format!("{least:.2} Gbit/s if all are let pass, {most:.2} if all are translated"),
+            least >= LINE / 1e9,
+        )
+        .note("Of 80 bytes on average. The mix of the average case is not in the text: it must take 102 instructions at most."),
+    ])
+}
+
+fn large(_: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+    let rate = gbps(WORST, middle(SMALL, LARGE));
+    let row = Outcome::number("P11", "half of the packets large, 167 instructions each", 2.5, rate, "Gbit/s");
+    Ok(vec![row.not_blind().contradictory().note(
+        "By the study's own means: 120 bytes on average, so that 60 % must be large. It holds where large ones are of a Gaussian about 170 that is          cut off at 100 bytes, with a deviation of 71: they have 191 on average then.",
+    )])
+}
+
+fn protocols(_: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+    let mean = 0.8 * middle(141.0, MOST) + 0.2 * 36.0;
+    let row = Outcome::number(
+        "P12",
+        "a fifth UDP, 69 bytes on average, TCP translated",
+        2.5,
+        gbps(mean, 69.0),
+        "Gbit/s",
+    );
+    Ok(vec![row.not_blind().contradictory().note(
+        "By the study's own table B: 88 instructions a packet are the most for that, which 80 % TCP of 141 or more exceed, whatever UDP takes. Its          average of TCP must have packets in it that are not translated.",
+    )])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The study's sums.
+    #[test]
+    fn two_cores_keep_up_as_the_study_reckons() {
+        assert!((gbps(MOST, 128.1) - 2.5).abs() < 2e-3 && gbps(MOST, 200.0) == 2.5);
+        assert!((gbps(WORST, 120.0) - 2.30).abs() < 5e-3);
+        assert!((gbps(102.4, 80.0) - 2.5).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_translation_and_the_state_of_tcp_take_instructions() {
+        let ours = |protocol, case| ours(protocol, case).unwrap();
+        for protocol in [Protocol::Tcp, Protocol::Udp, Protocol::Icmp] {
+            assert!(ours(protocol, Case::Translated) > ours(protocol, Case::Passed), "{protocol:?}");
+            assert!(ours(protocol, Case::Dropped) > 0.0, "{protocol:?}");
+        }
+        assert!(ours(Protocol::Tcp, Case::Passed) > ours(Protocol::Udp, Case::Passed));
+        assert_eq!(found(Protocol::Tcp, Case::Passed).unwrap(), 76.0);
+    }
+}
