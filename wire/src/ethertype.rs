@@ -11,6 +11,9 @@ impl EtherType {
     pub const IPV4: EtherType = EtherType(0x0800);
     /// ARP (RFC 826).
     pub const ARP: EtherType = EtherType(0x0806);
+    /// Of the stand-in header in front of an ATM cell ([`crate::atm`]), which no link carries: a number that IEEE 802 sets aside for local
+    /// experiments.
+    pub const CELL: EtherType = EtherType(0x88b5);
     /// A customer VLAN tag (IEEE 802.1Q).
     pub const VLAN: EtherType = EtherType(0x8100);
     /// IPv6 (RFC 2464).

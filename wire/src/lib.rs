@@ -4,7 +4,9 @@
 //! [`Frame`] is one packet in memory, unique owner of its slot in a [`Pool`]; frames travel in [`Batch`]es and enter
 //! and leave by a [`Port`].
 
+pub mod aal5;
 pub mod arp;
+pub mod atm;
 pub mod batch;
 pub mod build;
 pub mod capture;
@@ -27,6 +29,7 @@ pub mod pool;
 pub mod port;
 pub mod prefetch;
 pub mod random;
+pub mod rfc2684;
 pub mod tcp;
 pub mod udp;
 pub mod unit;
