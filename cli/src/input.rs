@@ -12,7 +12,7 @@ use dataplane::replay::{Readdressed, Witness};
 use dataplane::{Replay, Tables};
 use wire::capture::link::{LinkType, to_ethernet};
 use wire::capture::{CaptureError, CutShort, Reader, Record};
-use wire::ethernet::{HeaderMut, Mac};
+use wire::ethernet::{Header, HeaderMut, Mac};
 use wire::{Nanos, PortId};
 
 use crate::failure::{Failure, UsageError};
@@ -316,9 +316,13 @@ impl Source {
                     if record.is_cut() {
                         self.snapped += 1;
                     }
-                    head.link = if record.link == LinkType::ETHERNET { Link::Ethernet } else { Link::Other };
+                    let link = record.link;
                     let Record { at, number, interface, bytes, original_len, .. } =
                         to_ethernet(record, Mac::ZERO, scratch);
+                    // A frame that was bridged has a header and a receiver of its own.
+                    let has_receiver = Header::of(bytes).is_none_or(|header| header.dst() != Mac::ZERO);
+                    head.link =
+                        if link == LinkType::ETHERNET || has_receiver { Link::Ethernet } else { Link::Other };
                     (head.number, head.interface, head.original_len) = (number, interface, original_len);
                     head.bytes.clear();
                     head.bytes.extend_from_slice(bytes);
@@ -371,7 +375,7 @@ impl Source {
         }
         let wanted = readdress == Readdress::Always || how.is_by_address();
         let own = home::receiver(&head.bytes, ingress, tables);
-        let destination = wire::ethernet::Header::of(&head.bytes).map(wire::ethernet::Header::dst);
+        let destination = Header::of(&head.bytes).map(Header::dst);
         if !wanted || destination.is_none_or(|destination| destination.is_multicast() || destination == own) {
             return;
         }

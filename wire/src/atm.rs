@@ -12,8 +12,9 @@ use std::str::FromStr;
 
 use crc::{CRC_8_I_432_1, Crc, Table};
 
+use crate::ethernet::Mac;
 use crate::ethertype::EtherType;
-use crate::link_kind::{FAR, NEAR, STAND_IN};
+use crate::link_kind::{FAR, STAND_IN};
 
 /// Bytes of a cell.
 pub const CELL_LEN: usize = HEADER_LEN + PAYLOAD_LEN;
@@ -142,11 +143,11 @@ pub fn header(vc: Vc, last: Last) -> [u8; HEADER_LEN] {
     [a, b, c, d, hec([a, b, c, d])]
 }
 
-/// Returns the cell, as received, behind the Ethernet header that stands in for none.
+/// Returns the cell, as received, behind the Ethernet header that stands in for none: to whoever is at the end of the link.
 pub fn stand_in(cell: &[u8; CELL_LEN]) -> [u8; FRAME_LEN] {
     let mut frame = [0; FRAME_LEN];
     let [high, low] = EtherType::CELL.0.to_be_bytes();
-    frame[..6].copy_from_slice(&NEAR.0);
+    frame[..6].copy_from_slice(&Mac::BROADCAST.0);
     frame[6..12].copy_from_slice(&FAR.0);
     frame[12..STAND_IN].copy_from_slice(&[high, low]);
     frame[STAND_IN..].copy_from_slice(cell);

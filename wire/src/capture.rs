@@ -242,7 +242,10 @@ impl fmt::Display for CaptureError {
             ),
             Problem::Malformed(block) => write!(f, "the {block} at byte {} contradicts itself", self.offset),
             Problem::UnsupportedLink(link) => {
-                write!(f, "packets of {link} cannot be read; Ethernet, raw IP, Linux cooked and loopback can")
+                write!(
+                    f,
+                    "packets of {link} cannot be read; Ethernet, raw IP, Linux cooked, loopback and ATM (RFC 1483, SunATM, ERF) can"
+                )
             }
             Problem::NoInterface(index) => {
                 write!(

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::atm::{CELL_LEN, PAYLOAD_LEN};
 use crate::link_kind::{LinkKind, STAND_IN};
 use crate::unit::{BitRate, Bytes, Nanos};
 
@@ -33,6 +34,14 @@ enum Users {
     Several,
 }
 
+/// Units in which a link carries bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Units {
+    Bytes,
+    /// ATM cells, the last of each frame padded.
+    Cells,
+}
+
 /// Transmission time of a frame of so many bytes.
 #[derive(Clone, Copy, Debug)]
 struct Span {
@@ -56,6 +65,7 @@ pub struct Link {
     /// Bytes of a frame's stand-in header, which the link does not carry.
     stand_in: usize,
     least: usize,
+    units: Units,
     /// Time at which the last frame has left the link, in whole nanoseconds. Workers that send by one port share it.
     free: Arc<AtomicU64>,
     users: Users,
@@ -85,6 +95,7 @@ impl Link {
             overhead,
             stand_in,
             least,
+            units: Units::Bytes,
             free,
             users: Users::One,
             span: Span::NONE,
@@ -100,6 +111,12 @@ impl Link {
         Link { ahead: DEVICE_AHEAD, ..Link::new(kind, Some(rate), overhead) }
     }
 
+    /// The link, carrying each frame and its overhead in ATM cells of 53 bytes with 48 of payload. Frames are not padded otherwise.
+    #[must_use]
+    pub fn in_cells(self) -> Link {
+        Link { units: Units::Cells, least: 0, ..self }
+    }
+
     /// Another link of the same rate and overhead, free from the beginning of time on.
     #[must_use]
     pub fn another(&self) -> Link {
@@ -109,9 +126,9 @@ impl Link {
     /// The same link for another worker.
     #[must_use]
     pub fn shared(&self) -> Link {
-        let Link { rate, overhead, stand_in, least, ref free, ahead, span, is_paced, .. } = *self;
+        let Link { rate, overhead, stand_in, least, units, ref free, ahead, span, is_paced, .. } = *self;
         let (free, users) = (Arc::clone(free), Users::Several);
-        Link { rate, overhead, stand_in, least, free, users, span, remainder: 0, ahead, is_paced }
+        Link { rate, overhead, stand_in, least, units, free, users, span, remainder: 0, ahead, is_paced }
     }
 
     /// Continues as `other`: shares its free time, and keeps its own rate and overhead.
@@ -208,7 +225,12 @@ impl Link {
     /// Finds the transmission time of frames of one length, which come in a row: it is divided once.
     #[inline(never)]
     fn measure(&mut self, bytes: u64, rate: BitRate) {
-        let bits = bytes.saturating_add(self.overhead.0).saturating_mul(8);
+        let carried = bytes.saturating_add(self.overhead.0);
+        let carried = match self.units {
+            Units::Bytes => carried,
+            Units::Cells => carried.div_ceil(PAYLOAD_LEN as u64).saturating_mul(CELL_LEN as u64),
+        };
+        let bits = carried.saturating_mul(8);
         let total = bits.saturating_mul(SECOND);
         self.span = Span { bytes, whole: total / rate.0, rest: total % rate.0 };
     }

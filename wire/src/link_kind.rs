@@ -38,16 +38,26 @@ pub fn originated(packet: &[u8]) -> Option<[u8; STAND_IN]> {
 
 #[inline(always)]
 fn stand_in(destination: Mac, source: Mac, packet: &[u8]) -> Option<[u8; STAND_IN]> {
-    let EtherType(kind) = match packet.first()? >> 4 {
+    let kind = match packet.first()? >> 4 {
         4 => EtherType::IPV4,
         6 => EtherType::IPV6,
         _ => return None,
     };
+    Some(header(destination, source, kind))
+}
+
+/// Stand-in of a received packet whose link says its protocol.
+pub fn received_as(kind: EtherType) -> [u8; STAND_IN] {
+    header(NEAR, FAR, kind)
+}
+
+#[inline(always)]
+fn header(destination: Mac, source: Mac, EtherType(kind): EtherType) -> [u8; STAND_IN] {
     let mut header = [0; STAND_IN];
     header[..6].copy_from_slice(&destination.0);
     header[6..12].copy_from_slice(&source.0);
     header[12..].copy_from_slice(&kind.to_be_bytes());
-    Some(header)
+    header
 }
 
 /// An IP packet behind its stand-in.

@@ -8,9 +8,13 @@ use std::fmt;
 
 use crc::{CRC_32_ISO_HDLC, Crc, Table};
 
+use crate::aal5::TRAILER_LEN;
+use crate::atm::Vc;
 use crate::ethernet;
 use crate::ethertype::EtherType;
 use crate::link_kind::LinkKind;
+use crate::unit::Bytes;
+use crate::vlan::TAG_LEN;
 
 /// Encapsulation of the packets of a virtual channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -20,6 +24,32 @@ pub enum Encapsulation {
     Llc,
     /// VC multiplexing: the channel carries packets of one kind alone (section 6).
     VcMux,
+}
+
+/// Virtual channel of a link, and the encapsulation of its packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Channel {
+    /// The channel.
+    pub vc: Vc,
+    /// Encapsulation of its packets.
+    pub encapsulation: Encapsulation,
+}
+
+impl Channel {
+    /// Longest payload of a PDU, in bytes: of an IP packet of `mtu` bytes, on a bridged link in a frame with two VLAN tags and a check
+    /// sequence.
+    pub fn longest(self, kind: LinkKind, mtu: u16) -> usize {
+        let frame = match kind {
+            LinkKind::Ip => 0,
+            LinkKind::Ethernet => ethernet::HEADER_LEN + 2 * TAG_LEN + FCS_LEN,
+        };
+        MOST_HEAD + frame + usize::from(mtu)
+    }
+
+    /// Bytes that each packet (on a bridged link, frame) takes in its cells beside its own: encapsulation and AAL5 trailer.
+    pub fn overhead(self, kind: LinkKind) -> Bytes {
+        Bytes((Head::new(self.encapsulation, kind, EtherType::IPV4).bytes().len() + TRAILER_LEN) as u64)
+    }
 }
 
 /// Most bytes in front of a packet: LLC, SNAP, and the padding of a bridged frame.
@@ -55,7 +85,7 @@ const BRIDGED_FCS: [u8; 8] = [0xaa, 0xaa, 0x03, 0x00, 0x80, 0xc2, 0x00, 0x01];
 /// The same without it.
 const BRIDGED: [u8; 8] = [0xaa, 0xaa, 0x03, 0x00, 0x80, 0xc2, 0x00, 0x07];
 /// Bytes that align a bridged frame; their value is ignored.
-const PAD_LEN: usize = 2;
+pub const PAD_LEN: usize = 2;
 
 static FCS: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_ISO_HDLC);
 
@@ -68,7 +98,7 @@ pub struct Head {
 
 impl Head {
     /// Header of packets from a link of a kind: a packet of EtherType `ethertype` on a link of IP, else a bridged frame without its check
-    /// sequence. Never empty but for routed packets with VC multiplexing.
+    /// sequence. Empty for routed packets with VC multiplexing.
     pub fn new(encapsulation: Encapsulation, kind: LinkKind, ethertype: EtherType) -> Head {
         match (encapsulation, kind) {
             (Encapsulation::Llc, LinkKind::Ip) => Head::of(&[&ROUTED, &ethertype.0.to_be_bytes()]),
@@ -98,50 +128,59 @@ impl Head {
 pub fn payload(pdu: &[u8], encapsulation: Encapsulation, kind: LinkKind) -> Result<Payload<'_>, Fault> {
     match (encapsulation, kind) {
         (Encapsulation::VcMux, LinkKind::Ip) => by_version(pdu),
-        (Encapsulation::VcMux, LinkKind::Ethernet) => bridged(pdu),
-        (Encapsulation::Llc, kind) => {
-            let found = behind_llc(pdu)?;
-            let is_of_kind = matches!(found, Payload::Ethernet(_)) == (kind == LinkKind::Ethernet);
-            if is_of_kind { Ok(found) } else { Err(Fault::Encapsulation) }
+        (Encapsulation::VcMux, LinkKind::Ethernet) => {
+            unpadded(pdu).map(Payload::Ethernet).ok_or(Fault::Encapsulation)
         }
+        (Encapsulation::Llc, kind) => match (llc(pdu).ok_or(Fault::Encapsulation)?, kind) {
+            (Llc::Routed(kind @ (EtherType::IPV4 | EtherType::IPV6), packet), LinkKind::Ip) => {
+                Ok(Payload::Ip(kind, packet))
+            }
+            (Llc::Bridged(frame), LinkKind::Ethernet) => Ok(Payload::Ethernet(frame)),
+            (Llc::BridgedFcs(frame), LinkKind::Ethernet) => without_fcs(frame).map(Payload::Ethernet),
+            _ => Err(Fault::Encapsulation),
+        },
     }
 }
 
-/// Finds the packet behind an LLC and SNAP header.
-///
-/// # Errors
-/// As of [`payload`].
-pub fn behind_llc(pdu: &[u8]) -> Result<Payload<'_>, Fault> {
+/// Content of a PDU with an LLC and SNAP header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Llc<'a> {
+    /// Routed packet of that EtherType.
+    Routed(EtherType, &'a [u8]),
+    /// Bridged Ethernet frame without its check sequence.
+    Bridged(&'a [u8]),
+    /// Bridged Ethernet frame with its check sequence behind.
+    BridgedFcs(&'a [u8]),
+}
+
+/// Returns what is behind an LLC and SNAP header; `None` for another header, or a frame shorter than its own.
+pub fn llc(pdu: &[u8]) -> Option<Llc<'_>> {
     if let Some(routed) = pdu.strip_prefix(&ROUTED) {
-        let (ethertype, packet) = routed.split_first_chunk::<2>().ok_or(Fault::Encapsulation)?;
-        return match EtherType(u16::from_be_bytes(*ethertype)) {
-            kind @ (EtherType::IPV4 | EtherType::IPV6) => Ok(Payload::Ip(kind, packet)),
-            _ => Err(Fault::Encapsulation),
-        };
+        let (kind, packet) = routed.split_first_chunk::<2>()?;
+        return Some(Llc::Routed(EtherType(u16::from_be_bytes(*kind)), packet));
     }
     if let Some(padded) = pdu.strip_prefix(&BRIDGED) {
-        return bridged(padded);
+        return unpadded(padded).map(Llc::Bridged);
     }
-    let Payload::Ethernet(frame) = bridged(pdu.strip_prefix(&BRIDGED_FCS).ok_or(Fault::Encapsulation)?)?
-    else {
-        return Err(Fault::Encapsulation);
-    };
+    unpadded(pdu.strip_prefix(&BRIDGED_FCS)?).map(Llc::BridgedFcs)
+}
+
+/// A bridged frame without its check sequence, which has been verified.
+fn without_fcs(frame: &[u8]) -> Result<&[u8], Fault> {
     let (frame, fcs) = frame.split_last_chunk::<FCS_LEN>().ok_or(Fault::Encapsulation)?;
-    if FCS.checksum(frame) == u32::from_le_bytes(*fcs) {
-        Ok(Payload::Ethernet(frame))
-    } else {
-        Err(Fault::Fcs)
+    if frame.len() < ethernet::HEADER_LEN {
+        return Err(Fault::Encapsulation);
     }
+    if FCS.checksum(frame) == u32::from_le_bytes(*fcs) { Ok(frame) } else { Err(Fault::Fcs) }
 }
 
 /// An Ethernet frame behind its padding.
-fn bridged(padded: &[u8]) -> Result<Payload<'_>, Fault> {
-    let frame = padded.get(PAD_LEN..).filter(|frame| frame.len() >= ethernet::HEADER_LEN);
-    frame.map(Payload::Ethernet).ok_or(Fault::Encapsulation)
+fn unpadded(padded: &[u8]) -> Option<&[u8]> {
+    padded.get(PAD_LEN..).filter(|frame| frame.len() >= ethernet::HEADER_LEN)
 }
 
 /// An IP packet with nothing in front, by the version in its header.
-pub fn by_version(pdu: &[u8]) -> Result<Payload<'_>, Fault> {
+fn by_version(pdu: &[u8]) -> Result<Payload<'_>, Fault> {
     match pdu.first().map(|first| first >> 4) {
         Some(4) => Ok(Payload::Ip(EtherType::IPV4, pdu)),
         Some(6) => Ok(Payload::Ip(EtherType::IPV6, pdu)),
@@ -196,7 +235,8 @@ mod tests {
         assert_eq!(payload(&pdu, LLC, LinkKind::Ethernet), Ok(Payload::Ethernet(&frame)));
         pdu[20] ^= 1;
         assert_eq!(payload(&pdu, LLC, LinkKind::Ethernet), Err(Fault::Fcs));
-        assert_eq!(payload(&pdu[..26], LLC, LinkKind::Ethernet), Err(Fault::Fcs));
+        assert_eq!(payload(&pdu[..28], LLC, LinkKind::Ethernet), Err(Fault::Fcs));
+        assert_eq!(payload(&pdu[..27], LLC, LinkKind::Ethernet), Err(Fault::Encapsulation));
         assert_eq!(payload(&pdu[..23], LLC, LinkKind::Ethernet), Err(Fault::Encapsulation));
     }
 

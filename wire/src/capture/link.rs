@@ -6,9 +6,13 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use self::atm::Content;
 use super::Record;
+use crate::atm::{CELL_LEN, FRAME_LEN, PAYLOAD_LEN};
 use crate::ethernet::{EtherType, HEADER_LEN, Mac};
 use crate::{ipv4, ipv6};
+
+pub(crate) mod atm;
 
 /// Source address of packets captured without one: locally administered, assigned to nobody.
 pub const NOBODY: Mac = Mac([0x02, 0, 0, 0, 0, 0x01]);
@@ -31,12 +35,18 @@ impl LinkType {
     pub const RAW_BSD: LinkType = LinkType(12);
     /// Raw IP, as OpenBSD numbers it.
     pub const RAW_OPENBSD: LinkType = LinkType(14);
+    /// PDU of AAL5, from its LLC header on.
+    pub const ATM_RFC1483: LinkType = LinkType(100);
     /// Raw IP: an IPv4 or IPv6 header comes first.
     pub const RAW: LinkType = LinkType(101);
     /// OpenBSD loopback: an address family in network byte order.
     pub const LOOP: LinkType = LinkType(108);
     /// Linux cooked, version 1: captured on "any", or where there is no useful header.
     pub const COOKED: LinkType = LinkType(113);
+    /// PDU of AAL5 behind a header with its virtual channel.
+    pub const SUNATM: LinkType = LinkType(123);
+    /// Record of an Endace card: Ethernet frames and ATM cells are read.
+    pub const ERF: LinkType = LinkType(197);
     /// Raw IPv4.
     pub const IPV4: LinkType = LinkType(228);
     /// Raw IPv6.
@@ -52,6 +62,9 @@ impl LinkType {
                 | LinkType::ETHERNET
                 | LinkType::RAW_BSD
                 | LinkType::RAW_OPENBSD
+                | LinkType::ATM_RFC1483
+                | LinkType::SUNATM
+                | LinkType::ERF
                 | LinkType::RAW
                 | LinkType::LOOP
                 | LinkType::COOKED
@@ -76,7 +89,7 @@ impl fmt::Display for LinkType {
     }
 }
 
-const NAMES: [(u16, &str); 54] = [
+const NAMES: [(u16, &str); 55] = [
     (0, "BSD loopback"),
     (1, "Ethernet"),
     (3, "AX.25"),
@@ -118,6 +131,7 @@ const NAMES: [(u16, &str); 54] = [
     (189, "Linux USB"),
     (192, "PPI"),
     (195, "IEEE 802.15.4"),
+    (197, "Endace ERF"),
     (201, "Bluetooth HCI H4 with direction"),
     (204, "PPP with direction"),
     (220, "Linux USB, memory-mapped"),
@@ -138,7 +152,8 @@ const NAMES: [(u16, &str); 54] = [
 ///
 /// Ethernet passes untouched. Other packets get `receiver` as destination (or the broadcast or multicast address, if a
 /// cooked header says so), [`NOBODY`] as source unless a cooked header has the address, and an Ethernet type from the
-/// cooked header, the address family or the IP version. [`Record::original_len`] changes with the header.
+/// cooked header, the address family or the IP version. Frames bridged over ATM have headers of their own, and cells a
+/// [stand-in](crate::atm::stand_in). [`Record::original_len`] changes with the header.
 pub fn to_ethernet<'a>(record: Record<'a>, receiver: Mac, scratch: &'a mut Vec<u8>) -> Record<'a> {
     let bytes = record.bytes;
     let parts = match record.link {
@@ -151,6 +166,18 @@ pub fn to_ethernet<'a>(record: Record<'a>, receiver: Mac, scratch: &'a mut Vec<u
         LinkType::IPV6 => Some(Parts::of(IPV6, bytes)),
         LinkType::COOKED => cooked(bytes),
         LinkType::COOKED_V2 => cooked_v2(bytes),
+        LinkType::ATM_RFC1483 | LinkType::SUNATM | LinkType::ERF => {
+            let content = match record.link {
+                LinkType::ATM_RFC1483 => atm::rfc1483(bytes),
+                LinkType::SUNATM => atm::sunatm(bytes),
+                _ => atm::erf(bytes),
+            };
+            match content {
+                Content::Packet(parts) => parts,
+                Content::Frame(frame) => return frame_of(record, frame),
+                Content::Cell(header, payload) => return cell_of(record, header, payload, scratch),
+            }
+        }
         _ => return record,
     };
     scratch.clear();
@@ -179,6 +206,31 @@ pub fn to_ethernet<'a>(record: Record<'a>, receiver: Mac, scratch: &'a mut Vec<u
         original_len: u32::try_from(original_len).unwrap_or(u32::MAX),
         ..record
     }
+}
+
+/// The record of an Ethernet frame within another record's bytes.
+fn frame_of<'a>(record: Record<'a>, frame: &'a [u8]) -> Record<'a> {
+    let before = (record.bytes.len() - frame.len()) as u32;
+    let original_len = record.original_len.saturating_sub(before);
+    Record { link: LinkType::ETHERNET, bytes: frame, original_len, ..record }
+}
+
+/// The record of a cell, behind its stand-in.
+fn cell_of<'a>(
+    record: Record<'a>,
+    header: [u8; crate::atm::HEADER_LEN],
+    payload: &[u8],
+    scratch: &'a mut Vec<u8>,
+) -> Record<'a> {
+    let mut cell = [0; CELL_LEN];
+    let (place, behind) = cell.split_at_mut(header.len());
+    place.copy_from_slice(&header);
+    behind.iter_mut().zip(payload).for_each(|(place, byte)| *place = *byte);
+    scratch.clear();
+    scratch.extend_from_slice(&crate::atm::stand_in(&cell));
+    // A cell that a snap length has cut is short.
+    scratch.truncate(FRAME_LEN - PAYLOAD_LEN + payload.len());
+    Record { link: LinkType::ETHERNET, bytes: scratch, original_len: FRAME_LEN as u32, ..record }
 }
 
 /// Fields of a link-layer header.

@@ -286,8 +286,8 @@ fn what_cannot_be_read_is_named() {
     let said = |file: &[u8]| problem(file).to_string();
     assert_eq!(
         said(&order.pcap(0xa1b2_c3d4, 105)),
-        "test: packets of link type 105 (IEEE 802.11) cannot be read; Ethernet, raw IP, Linux cooked and \
-         loopback can"
+        "test: packets of link type 105 (IEEE 802.11) cannot be read; Ethernet, raw IP, Linux cooked, \
+         loopback and ATM (RFC 1483, SunATM, ERF) can"
     );
     assert!(said(&order.pcap(0xa1b2_c3d4, 147 + 10)).contains("link type 157 cannot be read"));
     assert!(said(b"\x1f\x8b\x08\x00 and so on").contains("unpack it first"));

@@ -1,4 +1,4 @@
-//! Writes pcapng: one section, interfaces of Ethernet or of bare IP packets, nanoseconds, comments.
+//! Writes pcapng: one section, interfaces of Ethernet, of bare IP packets or of AAL5 PDUs, nanoseconds, comments.
 //!
 //! The same calls give the same bytes: no clock, host name or operating system gets into the file.
 
@@ -7,11 +7,14 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use super::link::LinkType;
+use super::link::atm::{LLC, RAW, SUNATM_LEN};
 use super::pcapng::{
     BYTE_ORDER, ENHANCED_PACKET, INTERFACE_DESCRIPTION, INTERFACE_STATISTICS, SECTION_HEADER,
 };
 use super::{CaptureError, MAX_CAPTURED, Problem, Record};
-use crate::link_kind::{LinkKind, header_len};
+use crate::ethertype::EtherType;
+use crate::link_kind::{LinkKind, bare, header_len};
+use crate::rfc2684::{Channel, Encapsulation, Head, MOST_HEAD};
 use crate::unit::Nanos;
 
 /// Name of the program that wrote the file, for the section header.
@@ -30,9 +33,17 @@ pub struct PcapngWriter<W: Write = File> {
     file: String,
     /// One block, before it is written.
     block: Vec<u8>,
-    /// Link kind of each interface.
-    interfaces: Vec<LinkKind>,
+    /// Layout of each interface's packets.
+    interfaces: Vec<Layout>,
     written: u64,
+}
+
+/// Layout of an interface's packets in the file.
+#[derive(Clone, Copy, Debug)]
+struct Layout {
+    kind: LinkKind,
+    /// Virtual channel that the packets are in, each in a PDU.
+    channel: Option<Channel>,
 }
 
 impl PcapngWriter<File> {
@@ -76,10 +87,30 @@ impl<W: Write> PcapngWriter<W> {
     /// Describes an interface of a link of that kind; returns its index. Packets of a link without Ethernet are written
     /// as raw IP, without their stand-in header.
     pub fn interface_of(&mut self, name: &str, kind: LinkKind) -> Result<usize, CaptureError> {
-        let LinkType(link) = match kind {
+        let link = match kind {
             LinkKind::Ethernet => LinkType::ETHERNET,
             LinkKind::Ip => LinkType::RAW,
         };
+        self.describe(name, link, Layout { kind, channel: None })
+    }
+
+    /// Describes an interface whose packets are in a virtual channel of ATM; returns its index. Packets are written as SunATM: each in
+    /// an AAL5 PDU that was sent, without padding and trailer.
+    pub fn interface_of_channel(
+        &mut self,
+        name: &str,
+        kind: LinkKind,
+        channel: Channel,
+    ) -> Result<usize, CaptureError> {
+        self.describe(name, LinkType::SUNATM, Layout { kind, channel: Some(channel) })
+    }
+
+    fn describe(
+        &mut self,
+        name: &str,
+        LinkType(link): LinkType,
+        layout: Layout,
+    ) -> Result<usize, CaptureError> {
         self.begin(INTERFACE_DESCRIPTION);
         // Link type, reserved, no snap length.
         self.u32(link.into());
@@ -88,7 +119,7 @@ impl<W: Write> PcapngWriter<W> {
         self.option(IF_TSRESOL, &[9]);
         self.end_of_options();
         self.end()?;
-        self.interfaces.push(kind);
+        self.interfaces.push(layout);
         Ok(self.interfaces.len() - 1)
     }
 
@@ -96,24 +127,28 @@ impl<W: Write> PcapngWriter<W> {
     /// is cut to 65,535 bytes, which is all that the format holds.
     pub fn write(&mut self, record: &Record<'_>) -> Result<(), CaptureError> {
         let interface = u32::try_from(record.interface).unwrap_or(u32::MAX);
-        let Some(kind) = self.interfaces.get(record.interface) else {
+        let Some(Layout { kind, channel }) = self.interfaces.get(record.interface).copied() else {
             return Err(self.error(Problem::NoInterface(interface)));
         };
         let left_out = match kind {
             LinkKind::Ethernet => 0,
             LinkKind::Ip => header_len(record.bytes),
         };
+        let head = channel.map_or(PduHead::default(), |channel| PduHead::of(channel, kind, record.bytes));
         let bytes = record.bytes.get(left_out..).unwrap_or_default();
-        if bytes.len() > MAX_CAPTURED {
-            let (length, limit) = (bytes.len() as u64, MAX_CAPTURED as u64);
+        let captured = head.bytes().len() + bytes.len();
+        if captured > MAX_CAPTURED {
+            let (length, limit) = (captured as u64, MAX_CAPTURED as u64);
             return Err(self.error(Problem::Oversize { length, limit }));
         }
         self.begin(ENHANCED_PACKET);
         self.u32(interface);
         self.u32((record.at.0 >> 32) as u32);
         self.u32(record.at.0 as u32);
-        self.u32(bytes.len() as u32);
-        self.u32(record.original_len.saturating_sub(left_out as u32));
+        self.u32(captured as u32);
+        let original_len = record.original_len.saturating_sub(left_out as u32);
+        self.u32(original_len.saturating_add(head.bytes().len() as u32));
+        self.block.extend_from_slice(head.bytes());
         self.block.extend_from_slice(bytes);
         self.pad();
         if let Some(comment) = &record.comment {
@@ -214,6 +249,36 @@ impl<W: Write> PcapngWriter<W> {
 
     fn error(&self, problem: Problem) -> CaptureError {
         CaptureError { file: self.file.clone(), offset: self.written, problem }
+    }
+}
+
+/// Bytes in front of a packet that is written in a PDU: none for one that is in none.
+#[derive(Default)]
+struct PduHead {
+    bytes: [u8; SUNATM_LEN + MOST_HEAD],
+    len: usize,
+}
+
+impl PduHead {
+    /// SunATM's header and the encapsulation of a frame.
+    fn of(channel: Channel, kind: LinkKind, frame: &[u8]) -> PduHead {
+        const SENT: u8 = 0x80;
+        let traffic = match channel.encapsulation {
+            Encapsulation::Llc => LLC,
+            Encapsulation::VcMux => RAW,
+        };
+        let [high, low] = channel.vc.vci.to_be_bytes();
+        let ethertype = bare(frame).map_or(EtherType::default(), |bare| bare.ethertype);
+        let head = Head::new(channel.encapsulation, kind, ethertype);
+        let mut bytes = [0; SUNATM_LEN + MOST_HEAD];
+        let (front, behind) = bytes.split_at_mut(SUNATM_LEN);
+        front.copy_from_slice(&[SENT | traffic, channel.vc.vpi, high, low]);
+        behind.iter_mut().zip(head.bytes()).for_each(|(place, byte)| *place = *byte);
+        PduHead { bytes, len: SUNATM_LEN + head.bytes().len() }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
     }
 }
 

@@ -102,3 +102,72 @@ fn names() {
     assert!(NAMES.is_sorted_by(|(a, _), (b, _)| a < b));
     assert!((0..300).map(LinkType).filter(|link| link.is_supported()).all(|link| link.name().is_some()));
 }
+
+const ROUTED: [u8; 8] = [0xaa, 0xaa, 3, 0, 0, 0, 8, 0];
+const BRIDGED: [u8; 10] = [0xaa, 0xaa, 3, 0, 0x80, 0xc2, 0, 7, 0, 0];
+const BRIDGED_FCS: [u8; 10] = [0xaa, 0xaa, 3, 0, 0x80, 0xc2, 0, 1, 0, 0];
+
+#[test]
+fn pdus_of_atm_routed_and_bridged() {
+    let ip = [0x45; 20];
+    let bridged = frame(Mac([2; 6]), SENDER, 0x0800, &ip);
+    let pdu = |head: &[u8], packet: &[u8]| [head, packet].concat();
+    let sunatm = |kind: u8, pdu: Vec<u8>| [&[kind, 8, 0, 35][..], &pdu].concat();
+    for (kind, head) in [(2, 4), (0x82, 4), (0, 0)] {
+        let of = |bytes: Vec<u8>| {
+            if head == 0 {
+                converted(LinkType::ATM_RFC1483, &bytes)
+            } else {
+                converted(LinkType::SUNATM, &sunatm(kind, bytes))
+            }
+        };
+        assert_eq!(of(pdu(&ROUTED, &ip)), (frame(RECEIVER, NOBODY, 0x0800, &ip), 1006 - head));
+        assert_eq!(of(pdu(&BRIDGED, &bridged)), (bridged.clone(), 990 - head));
+        // The check sequence stays.
+        let fcs = pdu(&bridged, &[1, 2, 3, 4]);
+        assert_eq!(of(pdu(&BRIDGED_FCS, &fcs)), (fcs, 990 - head));
+        for odd in [&[0xfe, 0xfe, 3, 0xcf, 0, 0x21][..], &[0xaa, 0xaa, 3, 0, 0, 0, 8, 6, 0, 0x13], &[0xaa]] {
+            assert_eq!(of(odd.to_vec()).0, frame(RECEIVER, NOBODY, 0xffff, odd));
+        }
+    }
+    // Virtual channels with VC multiplexing.
+    assert_eq!(
+        converted(LinkType::SUNATM, &sunatm(0, ip.to_vec())),
+        (frame(RECEIVER, NOBODY, 0x0800, &ip), 1010)
+    );
+    assert_eq!(converted(LinkType::SUNATM, &sunatm(0x80, pdu(&[0, 0], &bridged))), (bridged, 994));
+    assert_eq!(
+        converted(LinkType::SUNATM, &sunatm(0, vec![0, 0x21, 0x45])).0,
+        frame(RECEIVER, NOBODY, 0xffff, &[0, 0x21, 0x45])
+    );
+    // LAN emulation is not read.
+    assert_eq!(converted(LinkType::SUNATM, &sunatm(1, ip.to_vec())).0, frame(RECEIVER, NOBODY, 0xffff, &ip));
+    assert_eq!(converted(LinkType::SUNATM, &[0; 3]).0, b"");
+}
+
+#[test]
+fn cells_of_erf() {
+    let cell =
+        crate::aal5::Segmentation::new("8/35".parse().unwrap(), &[], &[7; 40]).unwrap().next().unwrap();
+    let record = |kind: u8, further: &[u8], content: &[u8]| {
+        [&[1, 2, 3, 4, 5, 6, 7, 8, kind, 4, 0, 68, 0, 0, 0, 52][..], further, content].concat()
+    };
+    let bare = [&cell[..4], &cell[5..]].concat();
+    let expected = crate::atm::stand_in(&cell).to_vec();
+    assert_eq!(converted(LinkType::ERF, &record(3, &[], &bare)), (expected.clone(), 67));
+    // Extension headers, of which all but the last say that another follows.
+    let further = [0x83, 0, 0, 0, 0, 0, 0, 0, 0x03, 0, 0, 0, 0, 0, 0, 0];
+    assert_eq!(converted(LinkType::ERF, &record(0x83, &further, &bare)).0, expected);
+    assert_eq!(converted(LinkType::ERF, &record(0x83, &further[..9], &[])).0, b"");
+    // Cut short.
+    assert_eq!(converted(LinkType::ERF, &record(3, &[], &bare[..30])).0, expected[..45]);
+    assert_eq!(converted(LinkType::ERF, &record(3, &[], &bare[..3])).0, b"");
+    assert_eq!(converted(LinkType::ERF, &[0; 8]).0, b"");
+    // Ethernet, behind an offset and padding; and what is not read.
+    let ethernet = frame(RECEIVER, SENDER, 0x0800, b"ip");
+    assert_eq!(converted(LinkType::ERF, &record(2, &[], &[&[0, 0], &ethernet[..]].concat())).0, ethernet);
+    assert_eq!(
+        converted(LinkType::ERF, &record(1, &[], &[0x45])).0,
+        frame(RECEIVER, NOBODY, 0xffff, &[0x45])
+    );
+}

@@ -1,0 +1,83 @@
+//! Link types of ATM: PDUs of AAL5 that the capturing machine reassembled, and cells.
+//!
+//! - RFC 1483 (100): the payload of a PDU, from its LLC header on.
+//! - SunATM (123): a byte of flags (direction; kind of traffic in the lower half), VPI, VCI, and the payload of a PDU.
+//! - ERF (197), the records of Endace's cards: a header, and behind it a cell without its check (type 3) or an Ethernet frame (type 2).
+//!
+//! PDUs are without padding and trailer. A frame check sequence behind a bridged frame stays, as behind any other captured frame.
+
+use super::{NO_TYPE, Parts};
+use crate::atm::{self, PAYLOAD_LEN};
+use crate::ethernet;
+use crate::ethertype::EtherType;
+use crate::rfc2684::{self, Llc, PAD_LEN};
+
+/// Bytes of the header in front of a SunATM PDU.
+pub(crate) const SUNATM_LEN: usize = 4;
+
+/// SunATM's kinds of traffic: a PDU with VC multiplexing, and one with LLC.
+pub(crate) const RAW: u8 = 0;
+pub(crate) const LLC: u8 = 2;
+
+/// Content of a record.
+pub(super) enum Content<'a> {
+    /// A packet, or one cut in its header.
+    Packet(Option<Parts<'a>>),
+    /// An Ethernet frame.
+    Frame(&'a [u8]),
+    /// A cell: its header with the check, and its payload, if it is whole.
+    Cell([u8; atm::HEADER_LEN], &'a [u8]),
+}
+
+/// Content of an RFC 1483 record.
+pub(super) fn rfc1483(pdu: &[u8]) -> Content<'_> {
+    match rfc2684::llc(pdu) {
+        Some(Llc::Routed(EtherType(kind @ (super::IPV4 | super::IPV6)), packet)) => {
+            Content::Packet(Some(Parts::of(kind, packet)))
+        }
+        Some(Llc::Bridged(frame) | Llc::BridgedFcs(frame)) => Content::Frame(frame),
+        _ => Content::Packet(Some(Parts::of(NO_TYPE, pdu))),
+    }
+}
+
+/// Content of a SunATM record. Of VC multiplexing nothing says the kind: what has the version of IP is routed, what has the two bytes that
+/// align a bridged frame is one.
+pub(super) fn sunatm(bytes: &[u8]) -> Content<'_> {
+    let Some(([flags, ..], pdu)) = bytes.split_first_chunk::<SUNATM_LEN>() else {
+        return Content::Packet(None);
+    };
+    match flags & 0x0f {
+        LLC => rfc1483(pdu),
+        RAW if pdu.starts_with(&[0; PAD_LEN]) && pdu.len() >= PAD_LEN + ethernet::HEADER_LEN => {
+            Content::Frame(&pdu[PAD_LEN..])
+        }
+        RAW => Content::Packet(Some(Parts::of(super::by_version(pdu), pdu))),
+        _ => Content::Packet(Some(Parts::of(NO_TYPE, pdu))),
+    }
+}
+
+/// Content of an ERF record. Its header has the type at byte 8, and is 16 bytes long; eight more follow while the first bit of the type, and
+/// then of each eight, says so.
+pub(super) fn erf(bytes: &[u8]) -> Content<'_> {
+    const HEADER: usize = 16;
+    const FURTHER: usize = 8;
+    let Some(kind) = bytes.get(8) else { return Content::Packet(None) };
+    let (mut at, mut more) = (HEADER, kind & 0x80 != 0);
+    while more {
+        more = bytes.get(at).is_some_and(|first| first & 0x80 != 0);
+        at += FURTHER;
+    }
+    let Some(content) = bytes.get(at..) else { return Content::Packet(None) };
+    match kind & 0x7f {
+        // An offset and padding come first.
+        2 => content.get(2..).map_or(Content::Packet(None), Content::Frame),
+        3 => match content.split_first_chunk::<4>() {
+            Some((header, payload)) => {
+                let [a, b, c, d] = *header;
+                Content::Cell([a, b, c, d, atm::hec(*header)], payload.get(..PAYLOAD_LEN).unwrap_or(payload))
+            }
+            None => Content::Packet(None),
+        },
+        _ => Content::Packet(Some(Parts::of(NO_TYPE, content))),
+    }
+}
