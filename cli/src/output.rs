@@ -156,7 +156,10 @@ impl Outputs {
                 logged.interface(&interface.name)?;
             }
             let mut writer = PcapngWriter::create(path)?;
-            writer.interface_of(&interface.name, interface.link)?;
+            match interface.channel {
+                Some(channel) => writer.interface_of_channel(&interface.name, interface.link, channel)?,
+                None => writer.interface_of(&interface.name, interface.link)?,
+            };
             sent.push(Sent { writer, last: Nanos::default() });
         }
         Ok(Outputs {

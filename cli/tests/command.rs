@@ -111,8 +111,22 @@ fn explain_tells_rule_line_and_translation() {
     assert_eq!(
         stages,
         [
-            "parse", "decap", "track", "dnat", "route", "filter", "classify", "police", "mark", "snat",
-            "rewrite", "answer", "encap", "fragment", "queue"
+            "parse",
+            "reassemble",
+            "decap",
+            "track",
+            "dnat",
+            "route",
+            "filter",
+            "classify",
+            "police",
+            "mark",
+            "snat",
+            "rewrite",
+            "answer",
+            "encap",
+            "fragment",
+            "queue"
         ]
     );
     assert!(json["stages"][0]["cost"]["instructions"].as_u64().expect("a count") > 0);

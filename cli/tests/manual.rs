@@ -8,8 +8,11 @@ use std::path::Path;
 use std::process::Command;
 
 use run::{Room, root, wirerate};
-use wire::Family;
+use wire::aal5::Segmentation;
 use wire::esp::{Mode, Suite, Udp};
+use wire::ethernet::{EtherType, Mac};
+use wire::rfc2684::{Encapsulation, Head};
+use wire::{Family, LinkKind, build};
 
 /// Lines longer than this are broken on a terminal of the usual width, and a command with them.
 const WIDTH: usize = 80;
@@ -411,6 +414,50 @@ fn the_page_on_ipsec_can_be_followed() {
         let expected = [mtu(Family::V4, Udp::No), mtu(Family::V4, Udp::Yes), mtu(Family::V6, Udp::No)];
         assert_eq!(cells, expected, "{row}");
     }
+}
+
+/// Its policy is sound, and its commands do what they say with cells that an Endace card might have captured.
+#[test]
+fn the_page_on_atm_can_be_followed() {
+    let page = std::fs::read_to_string(root().join("docs/atm.md")).unwrap();
+    let room = Room::new("manual-atm");
+    for name in ["policies", "tests"] {
+        std::os::unix::fs::symlink(root().join(name), room.0.join(name)).unwrap();
+    }
+    let link = build::ethernet(Mac::ZERO, Mac::ZERO);
+    let packet =
+        link.ipv4([203, 0, 113, 1].into(), [203, 0, 113, 2].into()).udp(53, 5_000).payload(&[7; 100]);
+    let head = Head::new(Encapsulation::Llc, LinkKind::Ip, EtherType::IPV4);
+    let vc = "8/35".parse().unwrap();
+    let mut capture =
+        [&[0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0][..], &[0; 8], &[0, 0, 4, 0, 197, 0, 0, 0]].concat();
+    for cell in Segmentation::new(vc, head.bytes(), &packet.to_vec()[14..]).unwrap() {
+        let erf = [&[0; 8][..], &[3, 4, 0, 68, 0, 0, 0, 52], &cell[..4], &cell[5..]].concat();
+        let length = u32::try_from(erf.len()).unwrap().to_le_bytes();
+        capture.extend([&[0; 8][..], &length, &length, &erf].concat());
+    }
+    room.write("cells.pcap", capture);
+    let (mut policies, mut commands) = (0, 0);
+    for part in parts(&page) {
+        match part {
+            Part::Policy(text) => {
+                policies += 1;
+                let policy = room.write("policy.toml", text);
+                let json = wirerate(&["check", &policy, "--json"]).exits(0).json();
+                assert_eq!((&json["errors"], &json["warnings"]), (&0.into(), &0.into()), "{json:#}");
+            }
+            Part::Command(command) if is_not_pasted(&command).is_some() => {}
+            Part::Command(command) => {
+                commands += 1;
+                paste(&room, &command);
+            }
+        }
+    }
+    assert_eq!((policies, commands), (1, 3));
+    let (policy, cells) = (room.0.join("policy.toml"), room.0.join("cells.pcap"));
+    let dsl = format!("dsl={}", cells.display());
+    let json = wirerate(&["replay", &policy.display().to_string(), &dsl, "--json"]).exits(0).json();
+    assert_eq!(json["reasons"]["aal5-reassembly"], 2, "{json:#}");
 }
 
 /// True for what changes the machine, or asks its daemons.

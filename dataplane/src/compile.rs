@@ -189,6 +189,7 @@ fn interfaces(policy: &Policy, names: &Names, ct_zones: &[u16]) -> Result<Vec<In
             answered: Vec::new(),
             priorities: Priorities::of(interface),
             tunnel: interface.esp.as_ref().and_then(|_| tunnels.next()),
+            channel: interface.atm,
         });
     }
     for (place, interface) in policy.interfaces.iter().enumerate() {
@@ -213,10 +214,11 @@ fn interfaces(policy: &Policy, names: &Names, ct_zones: &[u16]) -> Result<Vec<In
 /// The link of an interface: at the rate of the policy, else at that of the device.
 fn link(interface: &policy::model::Interface) -> Link {
     let overhead = interface.overhead();
-    match (interface.rate, interface.device_rate) {
+    let link = match (interface.rate, interface.device_rate) {
         (None, Some(rate)) => Link::of_device(interface.link, rate, overhead),
         (rate, _) => Link::new(interface.link, rate, overhead),
-    }
+    };
+    if interface.atm.is_some() { link.in_cells() } else { link }
 }
 
 /// The gateway itself, as if it were an interface. No interface shares its conntrack zone: theirs are numbered from 1, and
@@ -245,6 +247,7 @@ fn itself() -> Interface {
         answered: Vec::new(),
         priorities: Priorities::default(),
         tunnel: None,
+        channel: None,
     }
 }
 

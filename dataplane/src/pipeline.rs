@@ -33,6 +33,7 @@ use crate::stage::mark::Mark;
 use crate::stage::parse::Parse;
 use crate::stage::police::Police;
 use crate::stage::queue::{self, ANSWERED, Queue};
+use crate::stage::reassemble::Reassemble;
 use crate::stage::rewrite::Rewrite;
 use crate::stage::route::{Route, awaited};
 use crate::stage::snat::Snat;
@@ -51,6 +52,7 @@ impl<T: Tally + 'static> Stages<T> {
     /// Ingress: from the receipt of a frame until its egress port and its final bytes are known.
     pub const INGRESS: &'static [Entry<T>] = &[
         Entry::of::<Parse>(),
+        Entry::of::<Reassemble>(),
         Entry::of::<Decap>(),
         Entry::of::<Track>(),
         Entry::of::<Dnat>(),

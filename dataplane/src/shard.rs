@@ -10,6 +10,7 @@ use policy::model::{Mode, Scope};
 use tally::{NoTally, Tally};
 use wire::{BATCH, Frame, Nanos, PortId};
 
+use crate::channel::Channels;
 use crate::client::Clients;
 use crate::cookie::Cookies;
 use crate::counter::Counters;
@@ -47,6 +48,8 @@ pub struct Shard {
     pub meters: Meters,
     /// Fragments of datagrams that are not complete.
     pub fragments: Fragments,
+    /// AAL5 PDUs of ATM virtual channels that are not complete.
+    pub channels: Channels,
     /// Makes and opens cookies of SYNs that the gateway answers: the same for all workers.
     pub(crate) cookies: Cookies,
     /// DHCP clients on the gateway itself; workers share it.
@@ -122,6 +125,7 @@ impl Shard {
             meters: Meters::new(tables, setup.share, setup.now),
             fragments: Fragments::new(&tables.limits.fragments, tables.timeouts.fragment, setup.seed)
                 .map_err(ShardError::Memory)?,
+            channels: Channels::new(tables),
             cookies: Cookies::new(setup.seed),
             clients: Arc::default(),
             egress: Egress::new(tables, setup.share, setup.seed).map_err(ShardError::Memory)?,

@@ -31,6 +31,7 @@ pub mod police;
 mod protect;
 pub mod proxy;
 pub mod queue;
+pub mod reassemble;
 mod revalidate;
 pub mod rewrite;
 pub mod route;

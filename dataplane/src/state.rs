@@ -12,7 +12,7 @@
 //! keeps its outside ports, and is revalidated at its next packet. An item that has become impossible is refused, with a
 //! reason, and counted.
 //!
-//! Not exported: fragments, which live for seconds; frames; counters; neighbours, which the host updates.
+//! Not exported: fragments and cells, which live for seconds; frames; counters; neighbours, which the host updates.
 
 use tally::Region;
 use wire::{Frame, Nanos};
@@ -22,6 +22,7 @@ use crate::import::{Imports, Refused};
 use crate::shard::{Setup, Shard, ShardError};
 use crate::tables::{Neighbour, Renumbering, Tables};
 
+mod channel;
 mod counter;
 mod filter;
 mod flow;
@@ -48,7 +49,7 @@ pub use names::{Names, Places};
 ///
 /// Counters come before what ends frames. Queues and fragments come after neighbours, whose frames are released with the
 /// numbers of the new tables.
-pub(crate) const PARTS: [&dyn Part; 10] = [
+pub(crate) const PARTS: [&dyn Part; 11] = [
     &flow::Flows,
     &mapping::Translations,
     &limiter::Limits,
@@ -59,6 +60,7 @@ pub(crate) const PARTS: [&dyn Part; 10] = [
     &fragment::Datagrams,
     &own::Own,
     &sa::Associations,
+    &channel::Pdus,
 ];
 
 /// A part of a shard's state.

@@ -8,6 +8,7 @@ use policy::model::{
 };
 use tally::{Region, Tally};
 use wire::ethernet::Mac;
+use wire::rfc2684::Channel;
 use wire::vlan::Tags;
 use wire::{Family, Link, LinkKind, PortId};
 
@@ -171,9 +172,16 @@ pub struct Interface {
     pub priorities: Priorities,
     /// Number of the tunnel that the interface is.
     pub tunnel: Option<u16>,
+    /// ATM virtual channel that its packets are carried in.
+    pub channel: Option<Channel>,
 }
 
 impl Interface {
+    /// Longest payload of a PDU of its virtual channel, in bytes; 0 without one.
+    pub(crate) fn longest_pdu(&self) -> usize {
+        self.channel.map_or(0, |channel| channel.longest(self.link, self.mtu))
+    }
+
     /// True if frames that leave have VLAN tags.
     pub(crate) fn is_tagged(&self) -> bool {
         self.tags.outer().is_some() || self.priorities.tag == PriorityTag::Yes

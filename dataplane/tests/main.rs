@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
 mod adverse;
+mod atm;
 mod bytes;
 mod captures;
 mod classbench;

@@ -158,6 +158,7 @@ impl Gateway {
 fn places() -> Places {
     let mut places = Places::default();
     office(&mut places);
+    cells(&mut places);
     let mut random = Random::new(11);
     for _ in 0..SCENES {
         let mut seed: [u8; policy::BYTES] = std::array::from_fn(|_| random.next_u64() as u8);
@@ -178,6 +179,15 @@ fn places() -> Places {
 
 /// Scenes: enough that a few more find no further place.
 const SCENES: u32 = 400;
+
+/// Packets in ATM cells.
+fn cells(places: &mut Places) {
+    let (text, arrivals) = crate::atm::corners();
+    let mut gateway = Gateway::new(&text);
+    for arrival in &arrivals {
+        gateway.receive(arrival, places);
+    }
+}
 
 fn office(places: &mut Places) {
     let mut settings = Settings { duration: Nanos::from_secs(20), start: START, ..Settings::default() };
@@ -205,6 +215,7 @@ fn office(places: &mut Places) {
 /// an engine's store but once.
 fn owner(file: &str) -> Option<&'static str> {
     let owners = [
+        ("/stage/parse.rs", "parse"),
         ("/fib/", "route"),
         ("/tables.rs", "route"),
         ("/flow/", "track"),

@@ -186,9 +186,20 @@ fn scenes_reach_the_corners() {
     // Slots are enough, also for what waits, nothing waits for ever, in small tables flows are full first, tables are not
     // swapped here (`reload.rs`), nobody asks for outside addresses (`tests/cases/nat/on-link.case`), and no rule has the
     // gateway answer SYNs (`syn_proxy.rs`, `tests/cases/syn-proxy`), ports have no trees of queues (`schedule.rs`), and a tunnel has numbers
-    // for years, and a security association of the policy's (`ike.rs`).
+    // for years, and a security association of the policy's (`ike.rs`), and no link has cells (`atm.rs`).
     let unmet = [
         Reason::SlotTooSmall,
+        Reason::AtmHec,
+        Reason::AtmIdle,
+        Reason::AtmManagement,
+        Reason::AtmVcUnknown,
+        Reason::Aal5Reassembly,
+        Reason::Aal5TooLong,
+        Reason::Aal5Length,
+        Reason::Aal5Crc,
+        Reason::Aal5Aborted,
+        Reason::AtmEncapsulation,
+        Reason::AtmBridgedFcs,
         Reason::FragmentWaits,
         Reason::NeighbourWaits,
         Reason::NeighbourQueueFull,

@@ -88,6 +88,23 @@ fn play(tables: &Tables, random: &mut Random, seen: &mut Seen) {
     drop(ended);
 }
 
+/// Plays frames one by one, before the eyes of `seen`.
+fn play_arrivals(tables: &Tables, arrivals: &[crate::scene::Arrival], seen: &mut Seen) {
+    let setup = Setup { seed: [7, 11], now: START, resolve: Resolve::Assume, share: Share::WHOLE };
+    let mut shard = Shard::new(tables, setup).unwrap();
+    let mut pool = Pool::new(512, 4_096).unwrap();
+    let (mut pipeline, mut batch, mut ended) = (Pipeline::default(), Batch::new(), Vec::new());
+    for arrival in arrivals {
+        let frame = batch.extend_from(&mut pool).unwrap();
+        assert!(frame.fill(&arrival.bytes));
+        (frame.meta.ingress, frame.meta.received) = (arrival.port, arrival.at);
+        let mut cx = Cx { tables, shard: &mut shard, pool: &mut pool, tally: &mut NoTally };
+        pipeline.step_watched(&mut batch, &mut ended, &mut cx, seen);
+        ended.drain(..).for_each(|frame| pool.put(frame));
+    }
+    drop(shard);
+}
+
 #[test]
 fn stages_write_what_they_say_and_take_what_they_are_there_for() {
     let mut random = Random::new(5);
@@ -111,6 +128,11 @@ fn stages_write_what_they_say_and_take_what_they_are_there_for() {
             *all = all.and(fields.unwrap_or_default());
         }
     }
+    let mut seen = Seen::default();
+    let (text, arrivals) = crate::atm::corners();
+    play_arrivals(&crate::scene::tables(&text), &arrivals, &mut seen);
+    let all = written.entry("reassemble").or_default();
+    *all = all.and(seen.written["reassemble"]);
     for entry in pipeline::stages() {
         let About { name, writes, .. } = entry.about;
         let written = written[name];
@@ -186,8 +208,9 @@ fn a_pipeline_has_what_its_policy_needs() {
         burst = 3000
     "#;
     let without = |names: &[&str]| {
-        // None has a tunnel.
-        let all = pipeline::names().into_iter().filter(|name| !["decap", "encap"].contains(name));
+        // None has a tunnel, or cells.
+        let all =
+            pipeline::names().into_iter().filter(|name| !["reassemble", "decap", "encap"].contains(name));
         all.filter(|name| !names.contains(name)).collect::<Vec<_>>()
     };
     let marked = format!("{INTERFACES}{MASQUERADE}{CLASS}mark = \"af11\"{METER}");
@@ -208,6 +231,7 @@ fn a_pipeline_has_what_its_policy_needs() {
     let tunnel = include_str!("../../tests/cases/esp/site.toml");
     let needed = needed(tunnel);
     assert!(needed.contains(&"decap") && needed.contains(&"encap"), "{needed:?}");
+    assert!(self::needed(&crate::atm::corners().0).contains(&"reassemble"));
     // And it forwards.
     let tables = crate::scene::tables(&format!("mode = \"stateless\"\n{INTERFACES}"));
     assert!(Replay::new(tables, START, Way::Run).is_ok());

@@ -53,6 +53,8 @@ pub enum Code {
     BadMtu,
     /// A rate for an interface without a link of its own, or an overhead without a rate.
     BadLinkRate,
+    /// An ATM virtual channel out of its range, or on an interface that is a VLAN.
+    BadChannel,
     /// A VLAN identifier out of its range, too many of them, or one twice on a parent.
     BadVlan,
     /// A priority for frames without the tag that would say it.
@@ -228,6 +230,7 @@ impl Code {
         (Code::UnusableAddress, "unusable-address", Severity::Error),
         (Code::BadMtu, "bad-mtu", Severity::Error),
         (Code::BadLinkRate, "bad-link-rate", Severity::Error),
+        (Code::BadChannel, "bad-channel", Severity::Error),
         (Code::BadVlan, "bad-vlan", Severity::Error),
         (Code::PcpWithoutTag, "pcp-without-tag", Severity::Warning),
         (Code::ParentCycle, "parent-cycle", Severity::Error),

@@ -26,7 +26,9 @@ pub use class::{
     Class, Colour, ColourAction, ColourMode, Meter, MeterKind, MeterRate, MeterScope, NoInstance, Overhead,
 };
 pub use gateway::{Driver, Gateway, Offload, OnExit, PortDriver, Xfrm};
-pub use interface::{Interface, LinkKind, Mac, MssClamp, PcpMap, PriorityTag, SourceCheck};
+pub use interface::{
+    Channel, Encapsulation, Interface, LinkKind, Mac, MssClamp, PcpMap, PriorityTag, SourceCheck, Vc,
+};
 pub use limit::{Checksum, FragmentLimits, Limits, Pickup, TcpWindow, Timeouts, WhenFull};
 pub use log::{Log, LogEvent, LogOutput, SyslogAddress};
 pub use metrics::MetricsAccess;

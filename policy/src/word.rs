@@ -4,10 +4,10 @@ use wire::Dscp;
 use wire::esp::{self, Direction, EcnUse, Udp};
 
 use crate::model::{
-    Action, Checksum, ColourMode, DfBit, Driver, Dropper, Fairness, FamilyMatch, FragmentWhen, IcmpMatch,
-    Isolation, KeySource, LinkKind, LogEvent, MeterKind, Mode, NoInstance, Offload, OnExit, Pickup, Protocol,
-    RejectWith, RouteTarget, Scheduler, SearchAlgorithm, SourceCheck, State, SynAnswer, TcpWindow, Template,
-    TreeWorkers, WhenFull,
+    Action, Checksum, ColourMode, DfBit, Driver, Dropper, Encapsulation, Fairness, FamilyMatch, FragmentWhen,
+    IcmpMatch, Isolation, KeySource, LinkKind, LogEvent, MeterKind, Mode, NoInstance, Offload, OnExit,
+    Pickup, Protocol, RejectWith, RouteTarget, Scheduler, SearchAlgorithm, SourceCheck, State, SynAnswer,
+    TcpWindow, Template, TreeWorkers, WhenFull,
 };
 
 /// Keywords with their values. Of several for one value, the first is printed.
@@ -45,6 +45,9 @@ pub(crate) const DF: Words<DfBit> = &[("copy", DfBit::Copy), ("set", DfBit::Set)
 pub(crate) const TUNNEL_ECN: Words<EcnUse> = &[("copy", EcnUse::Copy), ("off", EcnUse::Off)];
 
 pub(crate) const LINK: Words<LinkKind> = &[("ethernet", LinkKind::Ethernet), ("ip", LinkKind::Ip)];
+
+pub(crate) const ENCAPSULATION: Words<Encapsulation> =
+    &[("llc", Encapsulation::Llc), ("vc-mux", Encapsulation::VcMux)];
 
 pub(crate) const SOURCE_CHECK: Words<SourceCheck> =
     &[("strict", SourceCheck::Strict), ("loose", SourceCheck::Loose), ("off", SourceCheck::Off)];

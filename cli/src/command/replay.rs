@@ -29,7 +29,7 @@ pub(crate) use observe::{Distribution, Measured, Measurements, QueueKey};
 
 /// Play captures through a policy and say what became of them
 ///
-/// Captures are pcap or pcapng, of Ethernet, raw IP, Linux cooked or loopback. They are merged by time, and time
+/// Captures are pcap or pcapng, of Ethernet, raw IP, Linux cooked, loopback or ATM. They are merged by time, and time
 /// is theirs: the same input gives the same bytes, whenever and wherever it is played. Neighbours that the
 /// policy does not name are assumed to be there.
 ///

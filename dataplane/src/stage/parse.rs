@@ -229,8 +229,17 @@ fn network(
         EtherType::IPV4 => v4(payload, meta),
         EtherType::IPV6 => v6(payload, meta),
         EtherType::ARP => Ok(Carried::LinkControl),
+        EtherType::CELL => cell(interface, meta),
         _ => Err(Reason::EthertypeUnsupported),
     }
+}
+
+/// Lets an ATM cell through to `reassemble`, on a link that has them. Its stand-in header is to everybody, which says nothing of the packet.
+#[cold]
+fn cell(interface: &Interface, meta: &mut Meta) -> Result<Carried, Reason> {
+    interface.channel.ok_or(Reason::EthertypeUnsupported)?;
+    meta.flags &= !flag::GROUP;
+    Ok(Carried::Packet)
 }
 
 /// The interface of a frame's VLAN. A tag with the identifier 0 says a priority and no VLAN (IEEE 802.1Q, table 9-2): a frame

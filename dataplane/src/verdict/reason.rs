@@ -192,6 +192,28 @@ pub enum Reason {
     SaMissing,
     /// The tunnel's peer has no fixed address, and has not been heard yet.
     TunnelPeerUnknown,
+    /// The header error control of an ATM cell is wrong.
+    AtmHec,
+    /// An idle or unassigned ATM cell.
+    AtmIdle,
+    /// An ATM cell of management: OAM or resource management.
+    AtmManagement,
+    /// An ATM cell of a virtual channel that the interface does not have.
+    AtmVcUnknown,
+    /// A cell of an AAL5 PDU whose further cells are still to come: the last one has its bytes.
+    Aal5Reassembly,
+    /// A cell of an AAL5 PDU that is longer than the interface takes.
+    Aal5TooLong,
+    /// The last cell of an AAL5 PDU whose length does not fit the number of cells.
+    Aal5Length,
+    /// The last cell of an AAL5 PDU whose CRC is wrong.
+    Aal5Crc,
+    /// The last cell of an AAL5 PDU that its sender gave up.
+    Aal5Aborted,
+    /// A PDU carries neither IP nor Ethernet as the virtual channel's encapsulation has them.
+    AtmEncapsulation,
+    /// The frame check sequence of an Ethernet frame bridged over ATM is wrong.
+    AtmBridgedFcs,
 }
 
 /// Description of a reason, for operators.
@@ -209,7 +231,7 @@ pub struct Entry {
 
 impl Reason {
     /// Every reason with its name, cause and remedy, in the order of the enum.
-    pub const ALL: [Entry; 92] = [
+    pub const ALL: [Entry; 103] = [
         Entry {
             reason: Reason::LinkTruncated,
             name: "link-truncated",
@@ -761,6 +783,72 @@ impl Reason {
             name: "tunnel-peer-unknown",
             cause: "The packet was to leave by a tunnel with `remote = \"any\"`, whose peer has sent no genuine packet yet that says where it is. Its first one counts an eighth of a second after it came.",
             remedy: "The peer must send first. If it does: `spi-unknown` and `icv-wrong` tell of SPIs and keys that are not the same at both ends.",
+        },
+        Entry {
+            reason: Reason::AtmHec,
+            name: "atm-hec",
+            cause: "The header error control (HEC) of an ATM cell is wrong: nothing in its header can be trusted.",
+            remedy: "Look for errors of the line: noise margin, attenuation, interleaving of the DSL.",
+        },
+        Entry {
+            reason: Reason::AtmIdle,
+            name: "atm-idle",
+            cause: "An idle or unassigned ATM cell (VPI 0, VCI 0), which fills the line and carries nothing.",
+            remedy: "None needed; carriers usually leave them out.",
+        },
+        Entry {
+            reason: Reason::AtmManagement,
+            name: "atm-management",
+            cause: "An ATM cell of management (OAM or resource management) on the interface's virtual channel.",
+            remedy: "None needed; wirerate does not answer OAM loopbacks: switch continuity checks of this channel off at the other end.",
+        },
+        Entry {
+            reason: Reason::AtmVcUnknown,
+            name: "atm-vc-unknown",
+            cause: "An ATM cell of a virtual channel that the interface does not have.",
+            remedy: "Compare `vc` under [interface.NAME.atm] with what the provider says: VPI and VCI.",
+        },
+        Entry {
+            reason: Reason::Aal5Reassembly,
+            name: "aal5-reassembly",
+            cause: "A cell of an AAL5 PDU whose further cells are still to come. Its bytes are kept, and the last cell of the PDU goes on as the whole packet.",
+            remedy: "None needed.",
+        },
+        Entry {
+            reason: Reason::Aal5TooLong,
+            name: "aal5-too-long",
+            cause: "A cell of an AAL5 PDU that is longer than the interface's `mtu` and its headers; or the last cell of the PDU before was lost, again and again.",
+            remedy: "Raise `mtu` of the interface to what the other end sends, or lower it there.",
+        },
+        Entry {
+            reason: Reason::Aal5Length,
+            name: "aal5-length",
+            cause: "The last cell of an AAL5 PDU whose length does not fit the number of cells: cells were lost, or the last one of the PDU before was.",
+            remedy: "Look for loss of cells: errors of the line (`atm-hec`), or a congested or policing switch on the channel's way.",
+        },
+        Entry {
+            reason: Reason::Aal5Crc,
+            name: "aal5-crc",
+            cause: "The last cell of an AAL5 PDU whose CRC-32 is wrong: bits are wrong, or cells were lost and others came in their place.",
+            remedy: "Look for errors of the line; if all PDUs fail, the channel is not AAL5.",
+        },
+        Entry {
+            reason: Reason::Aal5Aborted,
+            name: "aal5-aborted",
+            cause: "The last cell of an AAL5 PDU of length 0: its sender gave it up half-way.",
+            remedy: "Look for a sender that runs out of buffers.",
+        },
+        Entry {
+            reason: Reason::AtmEncapsulation,
+            name: "atm-encapsulation",
+            cause: "A PDU carries neither IP nor Ethernet as the virtual channel's encapsulation has them (RFC 2684).",
+            remedy: "Compare `encapsulation` under [interface.NAME.atm], and `link` (\"ip\" routed, \"ethernet\" bridged), with the other end's; PPP over ATM is not supported.",
+        },
+        Entry {
+            reason: Reason::AtmBridgedFcs,
+            name: "atm-bridged-fcs",
+            cause: "The frame check sequence of an Ethernet frame bridged over ATM is wrong, though the CRC-32 of its PDU is right.",
+            remedy: "Look for a faulty bridge or Ethernet behind the other end of the channel.",
         },
     ];
 

@@ -5,8 +5,8 @@ use wire::vlan::DropEligible;
 
 use super::tunnel::esp;
 use super::{Keys, Table};
-use crate::model::{Interface, LinkKind, PriorityTag};
-use crate::value::address::{INTERFACE_ADDRESS, MAC};
+use crate::model::{Channel, Interface, LinkKind, PriorityTag};
+use crate::value::address::{INTERFACE_ADDRESS, MAC, VC};
 use crate::value::packet::PCP_MAP;
 use crate::value::{BIT_RATE, Flag, MSS, NUMBER16, STRING, key};
 use crate::word;
@@ -33,12 +33,44 @@ pub(super) fn interface(keys: &mut Keys<'_, '_>, interface: &mut Interface) {
     }
     keys.key("source-check", word::SOURCE_CHECK, &mut interface.source_check);
     keys.key("mss", MSS, &mut interface.mss);
+    if !is_tunnel {
+        atm(keys, interface);
+    }
     esp(keys, interface);
 }
 
 /// Keys of an interface that has a link of its own.
-const OF_LINKS: [&str; 9] =
-    ["parent", "vlan", "pcp", "dei", "priority-tag", "link", "rate", "overhead", "mac"];
+const OF_LINKS: [&str; 10] =
+    ["parent", "vlan", "pcp", "dei", "priority-tag", "link", "rate", "overhead", "mac", "atm"];
+
+/// `[interface.NAME.atm]`.
+fn atm(keys: &mut Keys<'_, '_>, interface: &mut Interface) {
+    match keys {
+        Keys::Read(outer) => {
+            let Some(found) = outer.raw("atm") else { return };
+            let Some(mut table) = Table::of(outer.sink(), found, "a virtual channel") else {
+                return outer.note(true);
+            };
+            let mut read = Channel::default();
+            let is_whole = channel(&mut Keys::Read(&mut table), &mut read);
+            let entry = table.finish();
+            outer.absorb(Entry { broken: entry.broken || !is_whole, ..entry });
+            interface.atm = is_whole.then_some(read);
+        }
+        Keys::Print(out) => {
+            let Some(read) = &mut interface.atm else { return };
+            out.header(&format!("[interface.{}.atm]", key(&interface.name)));
+            channel(&mut Keys::Print(out), read);
+        }
+    }
+}
+
+/// Keys of `[interface.NAME.atm]`.
+fn channel(keys: &mut Keys<'_, '_>, channel: &mut Channel) -> bool {
+    let is_whole = keys.required("vc", "\"8/35\"", VC, &mut channel.vc);
+    keys.key("encapsulation", word::ENCAPSULATION, &mut channel.encapsulation);
+    is_whole
+}
 
 /// Keys of an interface's VLAN, and of the tags of its frames.
 fn tags(keys: &mut Keys<'_, '_>, interface: &mut Interface) {

@@ -13,13 +13,14 @@ use wire::vlan::DropEligible;
 use wire::{BitRate, Bytes, Dscp, Nanos, Pcp};
 
 use super::{
-    Action, AddressItem, AddressRange, Addresses, Checksum, Class, ColourAction, ColourMode, Conditions,
-    ConnectionLimit, Driver, FamilyMatch, FragmentLimits, Gateway, Hairpin, IcmpMatch, Interface, Limits,
-    LinkKind, Log, LogEvent, LogOutput, Logging, Mac, MacRange, Macs, Meter, MeterKind, MeterRate,
-    MeterScope, MetricsAccess, Mode, MssClamp, Nat, NatAction, Neighbour, NextHop, NoInstance, Offload,
-    OnExit, Overhead, PcpMap, Pickup, Policy, PortChoice, PortDriver, PortRange, PortUse, PriorityTag,
-    Protocol, Rate, RejectWith, Route, RouteTarget, Rule, Scope, Search, SearchAlgorithm, Set, SourceCheck,
-    State, SynAnswer, SyslogAddress, TcpFlagsMatch, TcpWindow, Timeouts, WhenFull, Xfrm, ZoneDefault,
+    Action, AddressItem, AddressRange, Addresses, Channel, Checksum, Class, ColourAction, ColourMode,
+    Conditions, ConnectionLimit, Driver, Encapsulation, FamilyMatch, FragmentLimits, Gateway, Hairpin,
+    IcmpMatch, Interface, Limits, LinkKind, Log, LogEvent, LogOutput, Logging, Mac, MacRange, Macs, Meter,
+    MeterKind, MeterRate, MeterScope, MetricsAccess, Mode, MssClamp, Nat, NatAction, Neighbour, NextHop,
+    NoInstance, Offload, OnExit, Overhead, PcpMap, Pickup, Policy, PortChoice, PortDriver, PortRange,
+    PortUse, PriorityTag, Protocol, Rate, RejectWith, Route, RouteTarget, Rule, Scope, Search,
+    SearchAlgorithm, Set, SourceCheck, State, SynAnswer, SyslogAddress, TcpFlagsMatch, TcpWindow, Timeouts,
+    Vc, WhenFull, Xfrm, ZoneDefault,
 };
 
 mod queue;
@@ -137,8 +138,8 @@ pub(crate) fn interface() -> impl Strategy<Value = Interface> {
     let second = (option::of(name()), vec(any::<u16>(), 0..3), check, mss, link);
     let rate = (option::of((1..=MOST_RATE.0).prop_map(BitRate)), option::of(any::<u16>()));
     let tag = select(&[PriorityTag::No, PriorityTag::Yes][..]);
-    (first, second, rate, (pcp_map(), eligible(), tag)).prop_map(
-        |(first, second, (rate, overhead), (pcp, dei, priority_tag))| {
+    (first, second, rate, (pcp_map(), eligible(), tag), option::of(channel())).prop_map(
+        |(first, second, (rate, overhead), (pcp, dei, priority_tag), atm)| {
             let (name, zone, addresses, mtu, mac) = first;
             let (parent, vlans, source_check, mss, link) = second;
             Interface {
@@ -159,9 +160,16 @@ pub(crate) fn interface() -> impl Strategy<Value = Interface> {
                 source_check,
                 mss,
                 esp: None,
+                atm,
             }
         },
     )
+}
+
+fn channel() -> impl Strategy<Value = Channel> {
+    let encapsulation = select(&[Encapsulation::Llc, Encapsulation::VcMux][..]);
+    (any::<u8>(), any::<u16>(), encapsulation)
+        .prop_map(|(vpi, vci, encapsulation)| Channel { vc: Vc { vpi, vci }, encapsulation })
 }
 
 /// Any rule.

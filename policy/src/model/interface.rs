@@ -10,7 +10,9 @@ use wire::{BitRate, Bytes, Dscp, Pcp};
 use super::Tunnel;
 
 pub use wire::LinkKind;
+pub use wire::atm::Vc;
 pub use wire::ethernet::Mac;
+pub use wire::rfc2684::{Channel, Encapsulation};
 
 /// An interface of the gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +53,8 @@ pub struct Interface {
     pub mss: MssClamp,
     /// Tunnel that is the interface's link; then the kind of link is [`LinkKind::Ip`].
     pub esp: Option<Box<Tunnel>>,
+    /// ATM virtual channel that the interface's packets are carried in: routed on a link of IP, bridged on one of Ethernet.
+    pub atm: Option<Channel>,
 }
 
 impl Interface {
@@ -77,6 +81,7 @@ impl Interface {
             source_check: SourceCheck::Strict,
             mss: MssClamp::Off,
             esp: None,
+            atm: None,
         }
     }
 
@@ -85,13 +90,14 @@ impl Interface {
         !self.vlans.is_empty() || self.priority_tag == PriorityTag::Yes
     }
 
-    /// Bytes that each frame takes of the rate beside its own: as configured, else 24 on Ethernet (preamble, frame check
-    /// sequence and gap) and none on links that carry bare IP packets.
+    /// Bytes that each frame takes of the rate beside its own: as configured, else those of encapsulation and AAL5 trailer in an ATM
+    /// channel, 24 on Ethernet (preamble, frame check sequence and gap) and none on links that carry bare IP packets.
     pub fn overhead(&self) -> Bytes {
-        match (self.overhead, self.link) {
-            (Some(bytes), _) => Bytes(bytes.into()),
-            (None, LinkKind::Ethernet) => ETHERNET_OVERHEAD,
-            (None, LinkKind::Ip) => Bytes(0),
+        match (self.overhead, self.atm, self.link) {
+            (Some(bytes), _, _) => Bytes(bytes.into()),
+            (None, Some(channel), kind) => channel.overhead(kind),
+            (None, None, LinkKind::Ethernet) => ETHERNET_OVERHEAD,
+            (None, None, LinkKind::Ip) => Bytes(0),
         }
     }
 }

@@ -11,7 +11,7 @@ use super::space::interval;
 use super::{In, Validator};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::lines::Item;
-use crate::model::{Interface, LinkKind, MssClamp, PcpMap, PriorityTag};
+use crate::model::{Interface, LinkKind, MssClamp, PcpMap, PriorityTag, Vc};
 
 impl Validator<'_> {
     pub(super) fn interfaces(&mut self) {
@@ -23,6 +23,7 @@ impl Validator<'_> {
             self.vlans(item, interface);
             self.link(item, interface);
             self.link_rate(item, interface);
+            self.channel(item, interface);
             self.priority(item, interface);
             if interface.mac.is_some_and(|mac| !mac.is_unicast()) {
                 let message = "a group's Ethernet address is no interface's".to_owned();
@@ -139,6 +140,21 @@ impl Validator<'_> {
                 self.wrong(Code::BadLinkRate, item, "overhead", message, "add rate = \"100 Mbit/s\"");
             }
             _ => {}
+        }
+    }
+
+    fn channel(&mut self, item: Item, interface: &Interface) {
+        let Some(channel) = interface.atm else { return };
+        if channel.vc.vci < Vc::LEAST_VCI {
+            let message = format!("virtual channel {} is reserved", channel.vc);
+            let hint =
+                "channels 0 to 31 of each path are for signalling and management (ITU-T I.361): from 32 on";
+            self.wrong(Code::BadChannel, item, "vc", message, hint);
+        }
+        if interface.parent.is_some() {
+            let message = format!("\"{}\" is a VLAN and an ATM channel", interface.name);
+            let hint = "a channel is a link of its own: name its interface as the parent of the VLAN's";
+            self.wrong(Code::BadChannel, item, "parent", message, hint);
         }
     }
 

@@ -6,7 +6,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::{Complaint, Read, Text};
 use crate::diagnostic::Code;
-use crate::model::{AddressItem, AddressRange, Mac, MacRange};
+use crate::model::{AddressItem, AddressRange, Mac, MacRange, Vc};
 
 /// An IP address.
 pub(crate) const ADDRESS: Text<IpAddr> = Text { read: address, print: IpAddr::to_string };
@@ -32,6 +32,18 @@ pub(crate) const TARGET: Text<(IpAddr, Option<u16>)> = Text { read: target, prin
 
 /// An Ethernet address.
 pub(crate) const MAC: Text<Mac> = Text { read: mac, print: Mac::to_string };
+
+/// A virtual channel of ATM: VPI/VCI.
+pub(crate) const VC: Text<Vc> = Text {
+    read: |text| {
+        text.parse().map_err(|_| {
+            let message = format!("\"{text}\" is no virtual channel");
+            let hint = "write VPI/VCI as \"8/35\": 0 to 255, and 32 to 65535";
+            Complaint::new(Code::BadChannel, message).hint(hint)
+        })
+    },
+    print: Vc::to_string,
+};
 
 /// An Ethernet address, or `first-last`.
 pub(crate) const MAC_RANGE: Text<MacRange> = Text { read: mac_range, print: MacRange::to_string };

@@ -1,0 +1,115 @@
+//! `reassemble`: is it the last cell of a PDU, and is the PDU whole?
+//!
+//! Puts the cells of an ATM virtual channel together (AAL5, ITU-T I.363.5), and lets the packet in the PDU (RFC 2684) go on in the frame of
+//! the last cell, as if it had come in by the interface as it is. Each cell is a frame, and has its verdict: the cells before the last one
+//! are dropped as [`Reason::Aal5Reassembly`], their bytes being kept; a PDU that is not whole is dropped with its last cell, for the reason
+//! that it has. Frames of a link without cells, and captured PDUs, pass `parse` and never come here.
+
+use tally::{Op, Region, Tally};
+use wire::atm::{self, CELL_LEN, Cell, PAYLOAD_LEN, PayloadType, Vc};
+use wire::link_kind::{self, STAND_IN};
+use wire::meta::Fields;
+use wire::rfc2684::{self, Payload};
+use wire::{Family, Frame, aal5};
+
+use super::parse::Parse;
+use super::{About, Cx, Packets, Stage, Step};
+use crate::tables::Tables;
+use crate::verdict::Reason;
+
+/// The stage.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reassemble;
+
+impl Stage for Reassemble {
+    const ABOUT: About = About {
+        name: "reassemble",
+        asks: "Is it the last cell of a PDU, and is the PDU whole?",
+        reads: Fields::PACKET.and(Fields::HEADERS).and(Fields::INGRESS),
+        writes: Fields::PACKET.and(Fields::HEADERS).and(Fields::FLAGS).and(Fields::INGRESS),
+    };
+
+    fn packets(tables: &Tables) -> Packets {
+        let has_cells = tables.interfaces.iter().any(|interface| interface.channel.is_some());
+        if has_cells { Packets::Every } else { Packets::None }
+    }
+
+    /// Frames that `parse` lets through are IP, but for cells.
+    #[inline(always)]
+    fn takes(frame: &Frame) -> bool {
+        frame.meta.family == Family::Other && frame.meta.fate == 0
+    }
+
+    #[inline(never)]
+    fn step<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
+        if let Err(reason) = take(frame, cx) {
+            return Step::Drop(reason);
+        }
+        match Parse::step(frame, cx) {
+            // A bridged frame that pretends to be a cell.
+            Step::Next if frame.meta.family == Family::Other => Step::Drop(Reason::EthertypeUnsupported),
+            step => step,
+        }
+    }
+
+    fn program(_: &Tables) -> u32 {
+        // What is told, the loop over a payload once, 91; a PDU too long, 6; other encapsulations, 24; a check sequence, 20; other channels
+        // and management, 8. The packet's headers are read by the program of `parse`.
+        149
+    }
+}
+
+/// Takes a cell, and puts the packet of the PDU that the cell ends in its place.
+///
+/// # Errors
+/// There is no such packet, for this reason.
+fn take<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Reason> {
+    let ingress = frame.meta.ingress;
+    let interface = cx.tables.interface(ingress).ok_or(Reason::InterfaceGone)?;
+    let (Some(channel), Some(reassembly)) = (interface.channel, cx.shard.channels.of(ingress)) else {
+        return Err(Reason::EthertypeUnsupported);
+    };
+    let bytes: &[u8; CELL_LEN] = atm::cell_of(frame.bytes()).ok_or(Reason::LinkTruncated)?;
+    // The header's check by a table: four bytes of four instructions each, and the comparison, 18; channel and payload type, 7; state of
+    // the channel, 4.
+    cx.tally.instructions(29);
+    cx.tally.execute(Op::Branch, 5);
+    let cell = Cell::of(bytes).map_err(|_| Reason::AtmHec)?;
+    if cell.vc() != channel.vc {
+        return Err(if cell.vc() == Vc::NONE { Reason::AtmIdle } else { Reason::AtmVcUnknown });
+    }
+    let PayloadType::User(last) = cell.payload_type() else { return Err(Reason::AtmManagement) };
+    for _ in 0..PAYLOAD_LEN / 4 {
+        // Each word to its place, 2, and into the CRC by a table, four bytes of four instructions each.
+        cx.tally.instructions(18);
+    }
+    cx.tally.write(Region::Frame, reassembly.pending(), PAYLOAD_LEN as u32);
+    let pdu = reassembly.push(cell.payload(), last).map_err(failure)?.ok_or(Reason::Aal5Reassembly)?;
+    // Trailer, 12; encapsulation and stand-in, 20.
+    cx.tally.instructions(32);
+    cx.tally.execute(Op::Branch, 6);
+    let payload =
+        rfc2684::payload(pdu, channel.encapsulation, interface.link).map_err(|fault| match fault {
+            rfc2684::Fault::Encapsulation => Reason::AtmEncapsulation,
+            rfc2684::Fault::Fcs => Reason::AtmBridgedFcs,
+        })?;
+    let is_filled = match payload {
+        Payload::Ethernet(bridged) => frame.fill(bridged),
+        Payload::Ip(ethertype, packet) => frame.prepare(STAND_IN + packet.len()).is_some_and(|bytes| {
+            let (header, behind) = bytes.split_at_mut(STAND_IN);
+            header.copy_from_slice(&link_kind::received_as(ethertype));
+            behind.copy_from_slice(packet);
+            true
+        }),
+    };
+    if is_filled { Ok(()) } else { Err(Reason::SlotTooSmall) }
+}
+
+fn failure(fault: aal5::Fault) -> Reason {
+    match fault {
+        aal5::Fault::TooLong => Reason::Aal5TooLong,
+        aal5::Fault::Length => Reason::Aal5Length,
+        aal5::Fault::Crc => Reason::Aal5Crc,
+        aal5::Fault::Aborted => Reason::Aal5Aborted,
+    }
+}

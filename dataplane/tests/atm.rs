@@ -1,0 +1,401 @@
+//! Links of ATM cells: packets come out of their cells as if they had come in by Ethernet or as bare IP, and whatever happens to cells,
+//! each has its verdict and no packet is forwarded that was not sent.
+
+use std::collections::BTreeMap;
+
+use dataplane::replay::Way;
+use dataplane::{Reason, Verdict};
+use proptest::prelude::*;
+use wire::aal5::Segmentation;
+use wire::atm::{self, CELL_LEN, Vc};
+use wire::ethernet::{EtherType, Mac};
+use wire::link_kind::{self, LinkKind};
+use wire::rfc2684::{Encapsulation, Head};
+use wire::vlan::Tag;
+use wire::{Nanos, PortId, build};
+
+use crate::scene::{Arrival, Gateway, Out, START, check};
+
+/// Interfaces, in their order.
+const LAN: u16 = 0;
+const DSL: u16 = 1;
+const SECOND: u16 = 2;
+
+const VC: Vc = Vc { vpi: 8, vci: 35 };
+const DSL_MAC: Mac = Mac([2, 0, 0, 0, 0, 0x35]);
+
+const FORMS: [(Encapsulation, LinkKind); 4] = [
+    (Encapsulation::Llc, LinkKind::Ip),
+    (Encapsulation::Llc, LinkKind::Ethernet),
+    (Encapsulation::VcMux, LinkKind::Ip),
+    (Encapsulation::VcMux, LinkKind::Ethernet),
+];
+
+fn policy(encapsulation: Encapsulation, link: LinkKind) -> String {
+    let kind = if link == LinkKind::Ip { "link = \"ip\"".into() } else { format!("mac = \"{DSL_MAC}\"") };
+    format!(
+        "[interface.lan]\nzone = \"lan\"\naddresses = [\"192.168.1.1/24\"]\n\
+         [interface.dsl]\nzone = \"wan\"\naddresses = [\"203.0.113.2/24\"]\n{kind}\n\
+         [interface.dsl.atm]\nvc = \"8/35\"\nencapsulation = \"{encapsulation}\"\n\
+         [interface.second]\nzone = \"wan\"\naddresses = [\"198.51.100.2/24\"]\nlink = \"ip\"\nmtu = 300\n\
+         [interface.second.atm]\nvc = \"0/100\"\nencapsulation = \"vc-mux\"\n\
+         [default]\n\"any > any\" = \"accept\"\n"
+    )
+}
+
+/// A packet from a host beyond the DSL line, with this payload, behind an Ethernet header to the gateway.
+fn packet(payload: &[u8]) -> Vec<u8> {
+    let link = build::ethernet(Mac([2, 0, 0, 0, 0, 9]), DSL_MAC);
+    link.ipv4([203, 0, 113, 9].into(), [192, 168, 1, 10].into()).udp(5_000, 53).payload(payload).to_vec()
+}
+
+/// Cells of a frame on a channel, each behind its stand-in.
+fn cells(vc: Vc, (encapsulation, link): (Encapsulation, LinkKind), frame: &[u8]) -> Vec<Vec<u8>> {
+    let packet = if link == LinkKind::Ip { &frame[14..] } else { frame };
+    let head = Head::new(encapsulation, link, EtherType::IPV4);
+    let cells = Segmentation::new(vc, head.bytes(), packet).unwrap();
+    cells.map(|cell| atm::stand_in(&cell).to_vec()).collect()
+}
+
+/// A bridged line with a VLAN on it, and packets in cells aimed at corners.
+pub(crate) fn corners() -> (String, Vec<Arrival>) {
+    let form = FORMS[1];
+    let vlan =
+        "[interface.iptv]\nzone = \"wan\"\nparent = \"dsl\"\nvlan = 7\naddresses = [\"203.0.114.2/24\"]\n";
+    let text = format!("{}{vlan}", policy(form.0, form.1));
+    let link = || build::ethernet(Mac([2, 0, 0, 0, 0, 9]), DSL_MAC);
+    let tagged = link().vlan(Tag::customer(7)).ipv4([203, 0, 114, 9].into(), [192, 168, 1, 10].into());
+    let to_group = [&Mac::BROADCAST.0[..], &packet(&[1; 30])[6..]].concat();
+    let v6 = link().ipv6("2001:db8::9".parse().unwrap(), "2001:db8::10".parse().unwrap()).udp(1, 2).to_vec();
+    let packets = [packet(&[]), packet(&[1; 500]), tagged.udp(5_000, 53).to_vec(), to_group, v6];
+    let mut frames: Vec<Vec<u8>> = packets.iter().flat_map(|packet| cells(VC, form, packet)).collect();
+    frames.extend(cells(VC, form, &packet(&[1; 500])).into_iter().skip(1));
+    frames.extend(cells(Vc { vpi: 8, vci: 36 }, form, &packet(&[])));
+    (text, arrivals(&frames, DSL))
+}
+
+fn arrivals(frames: &[Vec<u8>], port: u16) -> Vec<Arrival> {
+    let arrival = |(number, bytes): (usize, &Vec<u8>)| Arrival {
+        port: PortId(port),
+        at: START,
+        number: number as u32,
+        bytes: bytes.clone(),
+    };
+    frames.iter().enumerate().map(arrival).collect()
+}
+
+fn play(gateway: &mut Gateway, arrivals: &[Arrival]) -> Out {
+    let mut all = Out::default();
+    for batch in arrivals.chunks(64) {
+        gateway.receive(batch);
+        let out = gateway.out(usize::MAX);
+        all.sent.extend(out.sent);
+        all.ended.extend(out.ended);
+    }
+    check::gateway(gateway);
+    assert!(gateway.shard.counters.are_conserved());
+    all
+}
+
+/// Verdicts of cells that come in by the line, in both modes of execution, which must be the same.
+fn verdicts(text: &str, frames: &[Vec<u8>]) -> Vec<Option<Reason>> {
+    let [run, step] = [Way::Run, Way::Step].map(|way| {
+        let out = play(&mut Gateway::new(text, way), &arrivals(frames, DSL));
+        let mut reasons = BTreeMap::new();
+        for (number, verdict) in out.ended {
+            let Verdict::Dropped(reason) = verdict else { panic!("{verdict}") };
+            assert_eq!(reasons.insert(number, reason), None);
+        }
+        for sent in out.sent {
+            assert_eq!((sent.port, sent.verdict), (LAN, Some(Verdict::Forwarded)));
+            assert!(!reasons.contains_key(&sent.number));
+        }
+        (0..frames.len() as u32).map(|number| reasons.get(&number).copied()).collect::<Vec<_>>()
+    });
+    assert_eq!(run, step);
+    run
+}
+
+#[test]
+fn packets_come_out_of_cells_as_they_would_have_come_in_whole() {
+    for form in FORMS {
+        for mode in ["", "mode = \"stateless\"\n"] {
+            let text = format!("{mode}{}", policy(form.0, form.1));
+            for way in [Way::Run, Way::Step] {
+                let (mut by_cells, mut whole) = (Gateway::new(&text, way), Gateway::new(&text, way));
+                for length in [0, 1, 11, 12, 13, 47, 48, 49, 500, 1_472] {
+                    let payload: Vec<u8> = (0..length).map(|place| place as u8).collect();
+                    let frame = packet(&payload);
+                    let frames = cells(VC, form, &frame);
+                    let out = play(&mut by_cells, &arrivals(&frames, DSL));
+                    let frame = match form.1 {
+                        LinkKind::Ethernet => frame,
+                        LinkKind::Ip => {
+                            [&link_kind::received(&frame[14..]).unwrap()[..], &frame[14..]].concat()
+                        }
+                    };
+                    let expected = play(&mut whole, &arrivals(&[frame], DSL));
+                    let bytes =
+                        |out: &Out| out.sent.iter().map(|sent| sent.bytes.clone()).collect::<Vec<_>>();
+                    assert_eq!(bytes(&out).len(), 1, "{form:?} {length} {:?}", out.ended);
+                    assert_eq!(bytes(&out), bytes(&expected));
+                    let kept = Verdict::Dropped(Reason::Aal5Reassembly);
+                    assert_eq!(out.ended.len(), frames.len() - 1);
+                    assert!(out.ended.iter().all(|(_, verdict)| *verdict == kept));
+                }
+                assert_eq!(by_cells.shard.channels.pending(), 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_failure_has_its_reason() {
+    let form = FORMS[0];
+    let text = policy(form.0, form.1);
+    let whole = cells(VC, form, &packet(&[7; 150]));
+    assert_eq!(whole.len(), 5);
+    let kept = Some(Reason::Aal5Reassembly);
+    assert_eq!(verdicts(&text, &whole), [kept, kept, kept, kept, None]);
+    // After each failure the next PDU comes through.
+    let fails = |frames: &[Vec<u8>], expected: &[Reason]| {
+        let mut frames = frames.to_vec();
+        let count = frames.len();
+        frames.extend(whole.iter().cloned());
+        let found = verdicts(&text, &frames);
+        assert_eq!(found[..count], expected.iter().copied().map(Some).collect::<Vec<_>>());
+        assert_eq!(found[count..], [kept, kept, kept, kept, None]);
+    };
+    let kept = Reason::Aal5Reassembly;
+    let with = |place: usize, at: usize, change: u8| {
+        let mut frames = whole.clone();
+        frames[place][14 + at] ^= change;
+        frames
+    };
+    // A bad header: that cell is lost, and its PDU shows it.
+    fails(&with(1, 0, 0x10), &[kept, Reason::AtmHec, kept, kept, Reason::Aal5Length]);
+    fails(&with(1, 4, 0x01), &[kept, Reason::AtmHec, kept, kept, Reason::Aal5Length]);
+    fails(&[&whole[..2], &whole[3..]].concat(), &[kept, kept, kept, Reason::Aal5Length]);
+    fails(&with(2, 20, 0x01), &[kept, kept, kept, kept, Reason::Aal5Crc]);
+    // Cells that are nobody's do not disturb the PDU around them.
+    let other = |header: [u8; 4]| {
+        let mut cell = [0x6a; CELL_LEN];
+        cell[..4].copy_from_slice(&header);
+        cell[4] = atm::hec(header);
+        atm::stand_in(&cell).to_vec()
+    };
+    let idle = other([0, 0, 0, 1]);
+    let oam = other([0x00, 0x80, 0x02, 0x3a]);
+    let unknown = other([0x00, 0x80, 0x02, 0x40]);
+    let between = [&whole[..1], &[idle, oam, unknown], &whole[1..4]].concat();
+    let reasons = [kept, Reason::AtmIdle, Reason::AtmManagement, Reason::AtmVcUnknown, kept, kept, kept];
+    let mut found = verdicts(&text, &[&between[..], &whole[4..]].concat());
+    assert_eq!(found.pop(), Some(None));
+    assert_eq!(found, reasons.map(Some));
+    // PDUs that are whole, and hold no packet of the channel.
+    let pdu = |head: &[u8], payload: &[u8]| -> Vec<Vec<u8>> {
+        Segmentation::new(VC, head, payload).unwrap().map(|cell| atm::stand_in(&cell).to_vec()).collect()
+    };
+    let ppp = [0xfe, 0xfe, 0x03, 0xcf, 0xc0, 0x21];
+    fails(&pdu(&ppp, &[1; 10]), &[Reason::AtmEncapsulation]);
+    let ipv4 = [0xaa, 0xaa, 3, 0, 0, 0, 8, 0];
+    fails(&pdu(&ipv4, &[]), &[Reason::Ipv4Truncated]);
+    fails(&pdu(&ipv4, &[0x60; 30]), &[Reason::Ipv4Version]);
+    // As long as 32 cells, which the MTU of 1,500 bytes and its headers need, and no longer.
+    let long = pdu(&ipv4, &[0; 65_527]);
+    let mut expected = vec![kept; 32];
+    expected.resize(long.len(), Reason::Aal5TooLong);
+    fails(&long, &expected);
+    // A cell that is no whole cell.
+    fails(&[whole[0][..40].to_vec()], &[Reason::LinkTruncated]);
+}
+
+#[test]
+fn a_pdu_that_never_ends_takes_no_memory_and_ends_with_the_next_one() {
+    let form = FORMS[0];
+    let mut gateway = Gateway::new(&policy(form.0, form.1), Way::Run);
+    let memory = gateway.shard.memory_bytes();
+    let endless = cells(VC, form, &packet(&[7; 150]))[0].clone();
+    let out = play(&mut gateway, &arrivals(&vec![endless; 5_000], DSL));
+    let count = |reason| out.ended.iter().filter(|(_, verdict)| *verdict == Verdict::Dropped(reason)).count();
+    assert_eq!((count(Reason::Aal5Reassembly), count(Reason::Aal5TooLong)), (32, 4_968));
+    assert_eq!(gateway.shard.memory_bytes(), memory);
+    let whole = cells(VC, form, &packet(&[7; 150]));
+    let out = play(&mut gateway, &arrivals(&whole, DSL));
+    assert_eq!(out.ended.last(), Some(&(4, Verdict::Dropped(Reason::Aal5TooLong))));
+    assert_eq!(play(&mut gateway, &arrivals(&whole, DSL)).sent.len(), 1);
+}
+
+#[test]
+fn interleaved_channels_do_not_mix() {
+    let form = FORMS[1];
+    let mut gateway = Gateway::new(&policy(form.0, form.1), Way::Run);
+    let second = (Encapsulation::VcMux, LinkKind::Ip);
+    let link = build::ethernet(Mac([2, 0, 0, 0, 0, 9]), DSL_MAC);
+    let other = link.ipv4([198, 51, 100, 9].into(), [192, 168, 1, 10].into()).udp(5_000, 53);
+    let one = arrivals(&cells(VC, form, &packet(&[1; 200])), DSL);
+    let two = arrivals(&cells(Vc { vpi: 0, vci: 100 }, second, &other.payload(&[2; 200]).to_vec()), SECOND);
+    let mixed: Vec<Arrival> =
+        one.iter().zip(&two).flat_map(|(one, two)| [one.clone(), two.clone()]).collect();
+    let rest = one[two.len().min(one.len())..].to_vec();
+    let out = play(&mut gateway, &[mixed, rest].concat());
+    let payloads: Vec<u8> = out.sent.iter().map(|sent| sent.bytes[50]).collect();
+    assert_eq!(payloads, [2, 1]);
+}
+
+#[test]
+fn cells_on_a_link_without_them_are_refused() {
+    let form = FORMS[0];
+    let mut gateway = Gateway::new(&policy(form.0, form.1), Way::Run);
+    let out = play(&mut gateway, &arrivals(&cells(VC, form, &packet(&[])), LAN));
+    assert!(out.ended.iter().all(|(_, verdict)| *verdict == Verdict::Dropped(Reason::EthertypeUnsupported)));
+    // Nor does a bridged frame pretend to be a cell.
+    let form = FORMS[1];
+    let mut gateway = Gateway::new(&policy(form.0, form.1), Way::Run);
+    let inner = cells(VC, form, &packet(&[]))[0].clone();
+    let out = play(&mut gateway, &arrivals(&cells(VC, form, &inner), DSL));
+    assert_eq!(out.ended.last(), Some(&(1, Verdict::Dropped(Reason::EthertypeUnsupported))));
+}
+
+#[test]
+fn a_pdu_under_way_survives_a_reload_that_keeps_its_channel() {
+    let form = FORMS[0];
+    let text = policy(form.0, form.1);
+    let whole = arrivals(&cells(VC, form, &packet(&[7; 150])), DSL);
+    let moved = format!("[interface.first]\nzone = \"dmz\"\naddresses = [\"10.9.0.1/24\"]\n{text}");
+    for (new, port, expected) in [
+        (text.clone(), DSL, Verdict::Forwarded),
+        (moved, DSL + 1, Verdict::Forwarded),
+        (text.replace("8/35", "8/36"), DSL, Verdict::Dropped(Reason::AtmVcUnknown)),
+        (
+            text.replace(
+                "link = \"ip\"\n[interface.dsl.atm]",
+                "link = \"ip\"\nmtu = 1400\n[interface.dsl.atm]",
+            ),
+            DSL,
+            Verdict::Dropped(Reason::Aal5Length),
+        ),
+    ] {
+        let mut gateway = Gateway::new(&text, Way::Run);
+        play(&mut gateway, &whole[..2]);
+        gateway.reload(&new, START);
+        let rest: Vec<_> =
+            whole[2..].iter().cloned().map(|cell| Arrival { port: PortId(port), ..cell }).collect();
+        let out = play(&mut gateway, &rest);
+        let last =
+            out.sent.last().map(|sent| sent.verdict).unwrap_or(out.ended.last().map(|(_, verdict)| *verdict));
+        assert_eq!(last, Some(expected), "{new}");
+    }
+}
+
+/// A link's rate counts cells: 40 bytes of IP over VC multiplexing are one, 41 are two.
+#[test]
+fn a_rate_counts_cells() {
+    use dataplane::Replay;
+    use dataplane::replay::Witness;
+    use wire::Frame;
+
+    #[derive(Default)]
+    struct Times(Vec<Nanos>);
+    impl Witness for Times {
+        fn sent(&mut self, _: PortId, at: Nanos, _: &Frame, _: Option<Verdict>) {
+            self.0.push(at);
+        }
+        fn ended(&mut self, _: &Frame, verdict: Verdict) {
+            panic!("{verdict}");
+        }
+    }
+    // 53 bytes take 424 us at 1 Mbit/s.
+    for (form, payload, cells) in [
+        (FORMS[2], 12, 1),
+        (FORMS[2], 13, 2),
+        (FORMS[0], 4, 1),
+        (FORMS[0], 5, 2),
+        (FORMS[3], 44, 2),
+        (FORMS[1], 36, 2),
+        (FORMS[1], 37, 3),
+    ] {
+        let text =
+            policy(form.0, form.1).replace("[interface.dsl.atm]", "rate = \"1 Mbit/s\"\n[interface.dsl.atm]");
+        let mut replay = Replay::new(crate::scene::tables(&text), START, Way::Run).unwrap();
+        let mut times = Times::default();
+        let link = build::ethernet(Mac([2, 0, 0, 0, 0, 9]), Mac([2, 0x57, 0x52, 0, 0, 0]));
+        let out = link.ipv4([192, 168, 1, 10].into(), [203, 0, 113, 9].into()).udp(53, 5_000);
+        let frame = out.payload(&vec![0; payload]).to_vec();
+        for number in 0..2 {
+            replay.receive(PortId(LAN), START, number, &frame, &mut times);
+        }
+        replay.finish(&mut times);
+        assert_eq!(times.0[1].since(times.0[0]), Nanos(424_000 * cells), "{form:?} {payload}");
+    }
+}
+
+/// Accident of one cell.
+#[derive(Clone, Copy, Debug)]
+enum Accident {
+    None,
+    Lost,
+    Twice,
+    /// One byte of the cell is another.
+    Wrong(u8, u8),
+    /// Changes places with the cell behind.
+    Swapped,
+}
+
+fn accident() -> impl Strategy<Value = Accident> {
+    prop_oneof![
+        20 => Just(Accident::None),
+        1 => Just(Accident::Lost),
+        1 => Just(Accident::Twice),
+        1 => (0..CELL_LEN as u8, 1..=255_u8).prop_map(|(at, change)| Accident::Wrong(at, change)),
+        1 => Just(Accident::Swapped),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// Whatever becomes of cells: both modes of execution agree, each cell has one verdict, and what is forwarded was sent.
+    #[test]
+    fn no_packet_is_forwarded_that_was_not_sent(
+        form in prop::sample::select(&FORMS[..]),
+        lengths in prop::collection::vec(0..400_usize, 1..30),
+        accidents in prop::collection::vec(accident(), 1..300),
+    ) {
+        let text = policy(form.0, form.1);
+        let packets: Vec<Vec<u8>> = lengths
+            .iter()
+            .enumerate()
+            .map(|(number, length)| packet(&(0..*length).map(|place| (place * 7 + number) as u8).collect::<Vec<_>>()))
+            .collect();
+        let mut frames = Vec::new();
+        let mut accidents = accidents.iter().cycle();
+        for cell in packets.iter().flat_map(|packet| cells(VC, form, packet)) {
+            match accidents.next().unwrap() {
+                Accident::None => frames.push(cell),
+                Accident::Lost => {}
+                Accident::Twice => frames.extend([cell.clone(), cell]),
+                Accident::Wrong(at, change) => {
+                    let mut cell = cell;
+                    cell[14 + usize::from(*at)] ^= change;
+                    frames.push(cell);
+                }
+                Accident::Swapped => {
+                    frames.push(cell);
+                    let last = frames.len() - 1;
+                    if last > 0 {
+                        frames.swap(last - 1, last);
+                    }
+                }
+            }
+        }
+        let arrivals = arrivals(&frames, DSL);
+        let [run, step] = [Way::Run, Way::Step].map(|way| play(&mut Gateway::new(&text, way), &arrivals));
+        prop_assert_eq!(&run, &step);
+        prop_assert_eq!(run.sent.len() + run.ended.len(), frames.len());
+        let sent: Vec<&[u8]> = packets.iter().map(|packet| &packet[34..]).collect();
+        for frame in &run.sent {
+            prop_assert!(sent.iter().any(|sent| frame.bytes[34..].starts_with(sent)), "{frame:?}");
+        }
+    }
+}
