@@ -453,7 +453,7 @@ fn the_page_on_atm_can_be_followed() {
             }
         }
     }
-    assert_eq!((policies, commands), (1, 3));
+    assert_eq!((policies, commands), (2, 3));
     let (policy, cells) = (room.0.join("policy.toml"), room.0.join("cells.pcap"));
     let dsl = format!("dsl={}", cells.display());
     let json = wirerate(&["replay", &policy.display().to_string(), &dsl, "--json"]).exits(0).json();

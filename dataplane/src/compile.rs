@@ -189,7 +189,7 @@ fn interfaces(policy: &Policy, names: &Names, ct_zones: &[u16]) -> Result<Vec<In
             answered: Vec::new(),
             priorities: Priorities::of(interface),
             tunnel: interface.esp.as_ref().and_then(|_| tunnels.next()),
-            channel: interface.atm,
+            channel: interface.atm.map(|atm| atm.channel),
         });
     }
     for (place, interface) in policy.interfaces.iter().enumerate() {

@@ -8,6 +8,7 @@
 //! process ends, however it ends: other programs are held by open links, devices by open queues. An interface that is
 //! down or removed shows as an error of its own ([`Gone`]).
 
+mod cell;
 mod guard;
 mod line;
 mod link_kind;
@@ -23,6 +24,7 @@ mod sys;
 mod tap;
 mod xdp;
 
+pub use cell::{CellLine, CellSpec, MOST_CELLS};
 pub use guard::{Guard, GuardError, GuardLock, GuardSet, Shut, Unpinned};
 pub use line::{Gone, Line, Statistics};
 pub use link_kind::kind_of;

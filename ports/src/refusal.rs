@@ -17,7 +17,11 @@ pub struct OpenError {
 impl OpenError {
     /// Error for a TAP device that could not be created.
     pub(crate) fn of_tap(interface: &str, cause: Cause) -> OpenError {
-        OpenError { interface: interface.to_owned(), refused: vec![Refusal { driver: Driver::Tap, cause }] }
+        OpenError::of(Driver::Tap, interface, cause)
+    }
+
+    pub(crate) fn of(driver: Driver, interface: &str, cause: Cause) -> OpenError {
+        OpenError { interface: interface.to_owned(), refused: vec![Refusal { driver, cause }] }
     }
 }
 

@@ -69,6 +69,8 @@ pub enum Driver {
     Packet,
     /// A TAP device created by wirerate.
     Tap,
+    /// ATM cells over UDP.
+    Cells,
 }
 
 impl fmt::Display for Driver {
@@ -77,6 +79,7 @@ impl fmt::Display for Driver {
             Driver::Xdp => "AF_XDP",
             Driver::Packet => "AF_PACKET",
             Driver::Tap => "TAP",
+            Driver::Cells => "ATM over UDP",
         })
     }
 }

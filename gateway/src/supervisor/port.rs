@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use policy::Policy;
-use policy::model::{Driver, Interface, LinkKind, Offload};
-use ports::{OpenError, Tagged};
+use policy::model::{Atm, Driver, Interface, LinkKind, Offload};
+use ports::{CellSpec, OpenError, Tagged};
 use tracing::{info, warn};
 
 use super::worker::Workers;
@@ -29,14 +29,23 @@ pub(super) struct Ports {
     logged: Vec<PortState>,
 }
 
+/// Properties of a port that a policy asks for. Others mean another port.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Asked {
+    driver: Driver,
+    offload: Offload,
+    /// ATM link, the kind of link in its cells, and MTU in bytes, where the gateway carries the cells itself.
+    cells: Option<(Atm, LinkKind, u16)>,
+}
+
 /// Port that was opened, or failed to open.
 struct Attached {
     /// Interface of Linux: index, since another interface may get its name, and MTU, in bytes. None where the gateway has
     /// created the interface, whose removal is then up to the gateway.
     on: Option<(LinkIndex, u32)>,
     state: PortState,
-    /// Driver and offload of the policy at the time of opening.
-    asked: (Driver, Offload),
+    /// Properties that the policy asked for at the time of opening.
+    asked: Asked,
     /// Tags of frames received.
     tagged: Tagged,
     _kept: Kept,
@@ -136,16 +145,18 @@ impl Ports {
         let name = &interface.name;
         let (is_vlan, is_tunnel) = (interface.parent.is_some(), interface.esp.is_some());
         let asked = asked_for(name, reload);
-        let (wish, _) = asked;
+        let wish = asked.driver;
+        let cells = cells_of(interface);
         let opener = Opener::new(reload, linux, workers);
         let link = linux.link_named(name).map(|(index, link)| (index, link.mtu, link.condition));
         let opened = match link {
-            None if is_vlan || is_tunnel || wish == Driver::Tap => {
+            None if is_vlan || is_tunnel || cells.is_some() || wish == Driver::Tap => {
                 self.guards.make(name);
-                let made = match interface.esp {
-                    Some(_) => opener.tunnel(interface, mtu_of(name, reload)),
-                    None if is_vlan => opener.vlan(interface),
-                    None => opener.tap(interface),
+                let made = match (&interface.esp, &cells) {
+                    (Some(_), _) => opener.tunnel(interface, mtu_of(name, reload)),
+                    (None, Some(cells)) => opener.cells(interface, cells),
+                    (None, None) if is_vlan => opener.vlan(interface),
+                    (None, None) => opener.tap(interface),
                 };
                 match made {
                     Ok(_) => self.guards.made(name),
@@ -154,7 +165,7 @@ impl Ports {
                 made
             }
             None | Some((_, _, Condition::Down)) => return,
-            Some(_) if is_tunnel => {
+            Some(_) if is_tunnel || cells.is_some() => {
                 let cause = ports::Cause::NameTaken;
                 let refused = vec![ports::Refusal { driver: ports::Driver::Tap, cause }];
                 Err(OpenError { interface: name.clone(), refused })
@@ -229,14 +240,24 @@ impl Ports {
     }
 }
 
-/// Returns the driver and offload that the policy requests for an interface.
-fn asked_for(name: &str, reload: &Reload) -> (Driver, Offload) {
+/// Returns what the policy requests for the port of an interface.
+fn asked_for(name: &str, reload: &Reload) -> Asked {
     let gateway = &reload.policy.gateway;
     let is_named = gateway.drivers.iter().any(|own| own.interface == name);
     let bare = reload.effective.policy.interface(name).is_some_and(|own| own.link == LinkKind::Ip);
     // What is said of all interfaces is meant of those that can have it.
     let driver = if bare && !is_named { Driver::Packet } else { gateway.driver_of(name) };
-    (driver, gateway.offload)
+    let own = reload.policy.interface(name);
+    let cells = own.and_then(|own| Some((own.atm?, own.link, own.mtu)));
+    let cells = cells.filter(|(atm, ..)| atm.local.is_some());
+    Asked { driver, offload: gateway.offload, cells }
+}
+
+/// Returns the line of cells that the gateway carries itself for an interface.
+fn cells_of(interface: &Interface) -> Option<CellSpec> {
+    let Atm { channel, local, remote } = interface.atm?;
+    let (name, kind) = (interface.name.clone(), interface.link);
+    Some(CellSpec { name, local: local?, remote: remote?, channel, kind })
 }
 
 /// Largest packet of a tunnel, by the tables in force.

@@ -5,8 +5,8 @@ use wire::vlan::DropEligible;
 
 use super::tunnel::esp;
 use super::{Keys, Table};
-use crate::model::{Channel, Interface, LinkKind, PriorityTag};
-use crate::value::address::{INTERFACE_ADDRESS, MAC, VC};
+use crate::model::{Atm, Interface, LinkKind, PriorityTag};
+use crate::value::address::{INTERFACE_ADDRESS, MAC, SOCKET_ADDRESS, VC};
 use crate::value::packet::PCP_MAP;
 use crate::value::{BIT_RATE, Flag, MSS, NUMBER16, STRING, key};
 use crate::word;
@@ -51,7 +51,7 @@ fn atm(keys: &mut Keys<'_, '_>, interface: &mut Interface) {
             let Some(mut table) = Table::of(outer.sink(), found, "a virtual channel") else {
                 return outer.note(true);
             };
-            let mut read = Channel::default();
+            let mut read = Atm::default();
             let is_whole = channel(&mut Keys::Read(&mut table), &mut read);
             let entry = table.finish();
             outer.absorb(Entry { broken: entry.broken || !is_whole, ..entry });
@@ -66,9 +66,11 @@ fn atm(keys: &mut Keys<'_, '_>, interface: &mut Interface) {
 }
 
 /// Keys of `[interface.NAME.atm]`.
-fn channel(keys: &mut Keys<'_, '_>, channel: &mut Channel) -> bool {
-    let is_whole = keys.required("vc", "\"8/35\"", VC, &mut channel.vc);
-    keys.key("encapsulation", word::ENCAPSULATION, &mut channel.encapsulation);
+fn channel(keys: &mut Keys<'_, '_>, atm: &mut Atm) -> bool {
+    let is_whole = keys.required("vc", "\"8/35\"", VC, &mut atm.channel.vc);
+    keys.key("encapsulation", word::ENCAPSULATION, &mut atm.channel.encapsulation);
+    keys.optional("local", SOCKET_ADDRESS, &mut atm.local);
+    keys.optional("remote", SOCKET_ADDRESS, &mut atm.remote);
     is_whole
 }
 

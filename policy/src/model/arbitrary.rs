@@ -13,7 +13,7 @@ use wire::vlan::DropEligible;
 use wire::{BitRate, Bytes, Dscp, Nanos, Pcp};
 
 use super::{
-    Action, AddressItem, AddressRange, Addresses, Channel, Checksum, Class, ColourAction, ColourMode,
+    Action, AddressItem, AddressRange, Addresses, Atm, Channel, Checksum, Class, ColourAction, ColourMode,
     Conditions, ConnectionLimit, Driver, Encapsulation, FamilyMatch, FragmentLimits, Gateway, Hairpin,
     IcmpMatch, Interface, Limits, LinkKind, Log, LogEvent, LogOutput, Logging, Mac, MacRange, Macs, Meter,
     MeterKind, MeterRate, MeterScope, MetricsAccess, Mode, MssClamp, Nat, NatAction, Neighbour, NextHop,
@@ -138,7 +138,7 @@ pub(crate) fn interface() -> impl Strategy<Value = Interface> {
     let second = (option::of(name()), vec(any::<u16>(), 0..3), check, mss, link);
     let rate = (option::of((1..=MOST_RATE.0).prop_map(BitRate)), option::of(any::<u16>()));
     let tag = select(&[PriorityTag::No, PriorityTag::Yes][..]);
-    (first, second, rate, (pcp_map(), eligible(), tag), option::of(channel())).prop_map(
+    (first, second, rate, (pcp_map(), eligible(), tag), option::of(atm())).prop_map(
         |(first, second, (rate, overhead), (pcp, dei, priority_tag), atm)| {
             let (name, zone, addresses, mtu, mac) = first;
             let (parent, vlans, source_check, mss, link) = second;
@@ -166,10 +166,16 @@ pub(crate) fn interface() -> impl Strategy<Value = Interface> {
     )
 }
 
-fn channel() -> impl Strategy<Value = Channel> {
+fn atm() -> impl Strategy<Value = Atm> {
     let encapsulation = select(&[Encapsulation::Llc, Encapsulation::VcMux][..]);
-    (any::<u8>(), any::<u16>(), encapsulation)
-        .prop_map(|(vpi, vci, encapsulation)| Channel { vc: Vc { vpi, vci }, encapsulation })
+    let end = || option::of((address(), any::<u16>()).prop_map(SocketAddr::from));
+    (any::<u8>(), any::<u16>(), encapsulation, end(), end()).prop_map(
+        |(vpi, vci, encapsulation, local, remote)| Atm {
+            channel: Channel { vc: Vc { vpi, vci }, encapsulation },
+            local,
+            remote,
+        },
+    )
 }
 
 /// Any rule.

@@ -1,6 +1,7 @@
 //! Interfaces.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use ipnet::IpNet;
 use wire::link::ETHERNET_OVERHEAD;
@@ -54,7 +55,7 @@ pub struct Interface {
     /// Tunnel that is the interface's link; then the kind of link is [`LinkKind::Ip`].
     pub esp: Option<Box<Tunnel>>,
     /// ATM virtual channel that the interface's packets are carried in: routed on a link of IP, bridged on one of Ethernet.
-    pub atm: Option<Channel>,
+    pub atm: Option<Atm>,
 }
 
 impl Interface {
@@ -95,11 +96,22 @@ impl Interface {
     pub fn overhead(&self) -> Bytes {
         match (self.overhead, self.atm, self.link) {
             (Some(bytes), _, _) => Bytes(bytes.into()),
-            (None, Some(channel), kind) => channel.overhead(kind),
+            (None, Some(atm), kind) => atm.channel.overhead(kind),
             (None, None, LinkKind::Ethernet) => ETHERNET_OVERHEAD,
             (None, None, LinkKind::Ip) => Bytes(0),
         }
     }
+}
+
+/// ATM link of an interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Atm {
+    /// Virtual channel, and encapsulation of its packets.
+    pub channel: Channel,
+    /// Own address and port of UDP that a live gateway carries the cells in; none where Linux has the link.
+    pub local: Option<SocketAddr>,
+    /// Address and port of the other end of UDP.
+    pub remote: Option<SocketAddr>,
 }
 
 /// Priority code points of frames sent (IEEE 802.1Q), by the DiffServ code points that their packets leave with.

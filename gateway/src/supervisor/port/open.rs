@@ -1,8 +1,8 @@
-//! Opening of ports on the five kinds of interfaces: port, VLAN of Linux, VLAN of the gateway, tunnel, TAP.
+//! Opening of ports on the six kinds of interfaces: port, VLAN of Linux, VLAN of the gateway, tunnel, TAP, cells over UDP.
 
 use policy::Policy;
-use policy::model::{Driver, Interface, Offload};
-use ports::{Copying, Held, OpenError, Opened, Punt, PuntHeld, Spec, Tagged, Tap, TapHeld, Wish};
+use policy::model::{Driver, Interface, LinkKind, Offload};
+use ports::{CellSpec, Copying, Held, OpenError, Opened, Punt, PuntHeld, Spec, Tagged, Tap, TapHeld, Wish};
 use tracing::warn;
 use wire::PoolMemory;
 
@@ -111,6 +111,24 @@ impl Opener<'_> {
         warn_unmarked(&interface.name, &tun);
         let kept = Kept { _made: tun.held, ..Kept::default() };
         Ok(Ends { kept, ..alone(tun.lines, "tunnel") })
+    }
+
+    /// Creates a TUN or TAP interface for Linux, by the kind of link, and carries what it has at its other end in ATM cells over UDP.
+    pub(super) fn cells(&self, interface: &Interface, spec: &CellSpec) -> Result<Ends, OpenError> {
+        let lines = spec.open(self.memories.len())?;
+        let near = match spec.kind {
+            LinkKind::Ip => Tap::bare(&interface.name, interface.mtu, self.memories.len())?,
+            LinkKind::Ethernet => {
+                Tap::open(&interface.name, interface.mtu, interface.mac, self.memories.len())?
+            }
+        };
+        warn_unmarked(&interface.name, &near);
+        let kept = Kept { _made: near.held, ..Kept::default() };
+        let mut ends = Ends { kept, ..alone(near.lines, &ports::Driver::Cells.to_string()) };
+        for (ends, line) in ends.ends.iter_mut().zip(lines) {
+            ends.line = Some(Box::new(line));
+        }
+        Ok(ends)
     }
 
     /// Creates a TAP interface for Linux, and a second one, linked to it, for a bridge, a guest or a namespace.

@@ -1,0 +1,347 @@
+//! A line of ATM cells over UDP: each datagram has one cell of 53 bytes or more, end to end, with their headers as on any line.
+//!
+//! Cells are received as frames, each behind its stand-in ([`wire::atm::stand_in`]); the pipeline puts them together. Packets to send are
+//! put into cells here. Cells of one virtual channel must stay in order, so that one worker receives all, and each sends by itself: cells of
+//! one packet leave together, in as few datagrams as [`MOST_CELLS`] allows.
+//!
+//! A datagram that is lost is as many cells lost, which the pipeline notices. An error that the other end's machine reports, such as nobody
+//! listening there, is no error of the line.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixDatagram;
+
+use wire::aal5::Segmentation;
+use wire::atm::{CELL_LEN, stand_in};
+use wire::ethernet::EtherType;
+use wire::rfc2684::{Channel, Head};
+use wire::{Batch, Frame, LinkKind, Pool, Port, PortError, Received, link_kind};
+
+use crate::line::{Line, Statistics, is_busy};
+use crate::refusal::{Cause, OpenError};
+use crate::spec::Driver;
+use crate::sys::clock;
+
+/// Most cells of a datagram: with the headers of IPv6 and UDP they fit an Ethernet frame of 1500 bytes.
+pub const MOST_CELLS: usize = 27;
+
+/// Specification of a line of cells.
+#[derive(Clone, Debug)]
+pub struct CellSpec {
+    /// Name of the interface.
+    pub name: String,
+    /// Own address and port.
+    pub local: SocketAddr,
+    /// Address and port of the other end, the only one that cells are taken from.
+    pub remote: SocketAddr,
+    /// Virtual channel, and encapsulation of packets sent.
+    pub channel: Channel,
+    /// Link kind of the interface: IP routed, Ethernet bridged.
+    pub kind: LinkKind,
+}
+
+/// One worker's end of a line of cells.
+#[derive(Debug)]
+pub struct CellLine {
+    name: String,
+    channel: Channel,
+    kind: LinkKind,
+    socket: UdpSocket,
+    /// Of a worker that receives no cells: a descriptor that is never readable.
+    idle: Option<UnixDatagram>,
+    /// A datagram, and how much of it has been taken.
+    datagram: Box<[u8]>,
+    taken: usize,
+    filled: usize,
+    statistics: Statistics,
+}
+
+impl CellSpec {
+    /// Opens a line for each of `workers`, of which the first receives.
+    ///
+    /// # Errors
+    /// The address is not the machine's own, or in use.
+    pub fn open(&self, workers: usize) -> Result<Vec<CellLine>, OpenError> {
+        self.make(workers).map_err(|cause| OpenError::of(Driver::Cells, &self.name, cause))
+    }
+
+    fn make(&self, workers: usize) -> Result<Vec<CellLine>, Cause> {
+        let socket = UdpSocket::bind(self.local).map_err(Cause::step("bind the socket of the cells"))?;
+        socket.connect(self.remote).map_err(Cause::step("connect the socket of the cells"))?;
+        socket.set_nonblocking(true).map_err(Cause::step("set up the socket of the cells"))?;
+        let line = |place: usize| {
+            Ok(CellLine {
+                name: self.name.clone(),
+                channel: self.channel,
+                kind: self.kind,
+                socket: socket.try_clone()?,
+                idle: if place == 0 { None } else { Some(UnixDatagram::unbound()?) },
+                datagram: vec![0; LONGEST].into(),
+                taken: 0,
+                filled: 0,
+                statistics: Statistics::default(),
+            })
+        };
+        (0..workers)
+            .map(line)
+            .collect::<io::Result<_>>()
+            .map_err(Cause::step("share the socket of the cells"))
+    }
+}
+
+/// Longest datagram of UDP.
+const LONGEST: usize = 65_535;
+
+impl CellLine {
+    /// The next cell; `None` if there is none now.
+    fn next(&mut self) -> io::Result<Option<[u8; CELL_LEN]>> {
+        loop {
+            let rest = self.datagram.get(self.taken..self.filled).unwrap_or_default();
+            if let Some(cell) = rest.first_chunk() {
+                self.taken += CELL_LEN;
+                return Ok(Some(*cell));
+            }
+            if !rest.is_empty() {
+                // No whole number of cells.
+                self.statistics.unusable += 1;
+            }
+            (self.taken, self.filled) = (0, 0);
+            match self.socket.recv(&mut self.datagram) {
+                Ok(filled) => self.filled = filled,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted || is_of_peer(&error) => {}
+                Err(error) if is_busy(&error) => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Sends a frame's packet in its cells.
+    fn send(&mut self, frame: &Frame) -> io::Result<()> {
+        let bare = link_kind::bare(frame.bytes());
+        let packet = match (self.kind, bare) {
+            (LinkKind::Ethernet, _) => frame.bytes(),
+            (LinkKind::Ip, Some(bare)) => bare.packet,
+            (LinkKind::Ip, None) => return Err(io::ErrorKind::InvalidInput.into()),
+        };
+        let head = Head::new(
+            self.channel.encapsulation,
+            self.kind,
+            bare.map_or(EtherType::default(), |bare| bare.ethertype),
+        );
+        let Some(mut cells) = Segmentation::new(self.channel.vc, head.bytes(), packet) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let mut datagram = [0; MOST_CELLS * CELL_LEN];
+        while cells.len() > 0 {
+            let mut filled = 0;
+            for (place, cell) in datagram.chunks_exact_mut(CELL_LEN).zip(cells.by_ref()) {
+                place.copy_from_slice(&cell);
+                filled += CELL_LEN;
+            }
+            self.socket.send(datagram.get(..filled).unwrap_or_default())?;
+        }
+        Ok(())
+    }
+}
+
+/// True for what the machine of the other end has answered to an earlier datagram.
+fn is_of_peer(error: &io::Error) -> bool {
+    let answers = [
+        libc::ECONNREFUSED,
+        libc::EHOSTUNREACH,
+        libc::ENETUNREACH,
+        libc::EHOSTDOWN,
+        libc::EPROTO,
+        libc::EMSGSIZE,
+    ];
+    error.raw_os_error().is_some_and(|error| answers.contains(&error))
+}
+
+impl CellLine {
+    fn failed(&self, operation: &'static str, error: io::Error) -> PortError {
+        PortError { port: self.name.clone(), operation, cause: Box::new(error) }
+    }
+}
+
+impl Port for CellLine {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn receive(&mut self, batch: &mut Batch, pool: &mut Pool) -> Result<Received, PortError> {
+        if self.idle.is_some() {
+            return Ok(Received::Nothing);
+        }
+        let (now, before) = (clock::now(), batch.len());
+        while !batch.is_full() {
+            let Some(mut frame) = pool.take() else { break };
+            let cell = match self.next() {
+                Ok(Some(cell)) => cell,
+                Ok(None) => {
+                    pool.put(frame);
+                    break;
+                }
+                Err(error) => {
+                    pool.put(frame);
+                    return Err(self.failed("receive", error));
+                }
+            };
+            frame.meta.received = now;
+            let back = if frame.fill(&stand_in(&cell)) { batch.push(frame).err() } else { Some(frame) };
+            if let Some(frame) = back {
+                pool.put(frame);
+            }
+        }
+        self.statistics.receive(&batch[before..]);
+        match batch.len() - before {
+            0 => Ok(Received::Nothing),
+            frames => Ok(Received::Frames(frames)),
+        }
+    }
+
+    fn transmit(&mut self, batch: &mut Batch, pool: &mut Pool) -> Result<(), PortError> {
+        while let Some(frame) = batch.first() {
+            match self.send(frame) {
+                Ok(()) => {
+                    self.statistics.sent += 1;
+                    self.statistics.sent_bytes += frame.len() as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => self.statistics.unsendable += 1,
+                Err(error) if is_busy(&error) => {
+                    self.statistics.refused += 1;
+                    return Ok(());
+                }
+                Err(error) if is_of_peer(&error) => self.statistics.dropped += 1,
+                Err(error) => return Err(self.failed("send", error)),
+            }
+            batch.drain_front(1).for_each(|frame| pool.put(frame));
+        }
+        Ok(())
+    }
+}
+
+impl Line for CellLine {
+    fn fd(&self) -> BorrowedFd<'_> {
+        match &self.idle {
+            Some(idle) => idle.as_fd(),
+            None => self.socket.as_fd(),
+        }
+    }
+
+    fn statistics(&mut self) -> Statistics {
+        self.statistics
+    }
+
+    fn reclaim(&mut self, _: &mut Pool) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::aal5::Reassembly;
+    use wire::atm::{Cell, PayloadType, cell_of};
+    use wire::rfc2684::Encapsulation;
+    use wire::{Nanos, build, ethernet::Mac};
+
+    use super::*;
+
+    const CHANNEL: &str = "8/35";
+
+    /// Two lines of a worker each to one another, and a second worker of the first.
+    fn lines(kind: LinkKind) -> (Vec<CellLine>, CellLine) {
+        let any = || UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let (here, there) = (any(), any());
+        let channel = Channel { vc: CHANNEL.parse().unwrap(), encapsulation: Encapsulation::Llc };
+        let open = |local, remote, workers| {
+            CellSpec { name: "dsl".into(), local, remote, channel, kind }.open(workers).unwrap()
+        };
+        (open(here, there, 2), open(there, here, 1).remove(0))
+    }
+
+    fn sent(from: &mut CellLine, frame: &[u8]) {
+        let (mut pool, mut batch) = (Pool::new(8, 4_096).unwrap(), Batch::new());
+        assert!(batch.extend_from(&mut pool).unwrap().fill(frame));
+        from.transmit(&mut batch, &mut pool).unwrap();
+        assert!(batch.is_empty());
+    }
+
+    fn received(by: &mut CellLine) -> Vec<[u8; CELL_LEN]> {
+        let (mut pool, mut batch, mut cells) = (Pool::new(256, 2_048).unwrap(), Batch::new(), Vec::new());
+        while let Received::Frames(_) = by.receive(&mut batch, &mut pool).unwrap() {
+            for frame in batch.drain() {
+                assert!(frame.meta.received > Nanos(0));
+                cells.push(*cell_of(frame.bytes()).unwrap());
+                pool.put(frame);
+            }
+        }
+        cells
+    }
+
+    #[test]
+    fn a_packet_comes_out_of_its_cells_at_the_other_end() {
+        for kind in [LinkKind::Ip, LinkKind::Ethernet] {
+            let (mut here, mut there) = lines(kind);
+            let link = || build::ethernet(Mac([2; 6]), Mac([4; 6]));
+            for length in [0, 100, 3_000] {
+                let packet = link().ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into()).udp(1, 2);
+                let frame = packet.payload(&vec![7; length]).to_vec();
+                for line in &mut here {
+                    sent(line, &frame);
+                    let cells = received(&mut there);
+                    let mut reassembly = Reassembly::new(4_000);
+                    let mut pdus = Vec::new();
+                    for cell in &cells {
+                        let cell = Cell::of(cell).unwrap();
+                        assert_eq!(cell.vc(), CHANNEL.parse().unwrap());
+                        let PayloadType::User(last) = cell.payload_type() else { panic!() };
+                        pdus.extend(reassembly.push(cell.payload(), last).unwrap().map(<[u8]>::to_vec));
+                    }
+                    assert_eq!(pdus.len(), 1);
+                    let head = if kind == LinkKind::Ip { 14 } else { 0 };
+                    assert!(pdus[0].ends_with(&frame[head..]));
+                }
+                // Only the first worker receives, and all of it.
+                sent(&mut there, &frame);
+                assert!(received(&mut here[1]).is_empty());
+                assert!(!received(&mut here[0]).is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn datagrams_of_several_cells_and_of_no_whole_number() {
+        let (mut here, there) = lines(LinkKind::Ip);
+        there.socket.send(&[1; 3 * CELL_LEN + 20]).unwrap();
+        there.socket.send(&[]).unwrap();
+        there.socket.send(&[2; CELL_LEN]).unwrap();
+        let cells = received(&mut here[0]);
+        assert_eq!(cells.iter().map(|cell| cell[0]).collect::<Vec<_>>(), [1, 1, 1, 2]);
+        assert_eq!((here[0].statistics().received, here[0].statistics().unusable), (4, 1));
+    }
+
+    #[test]
+    fn nobody_at_the_other_end_is_no_error() {
+        let (mut here, there) = lines(LinkKind::Ip);
+        drop(there);
+        let frame =
+            build::ethernet(Mac([2; 6]), Mac([4; 6])).ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+        let frame = frame.udp(1, 2).to_vec();
+        for _ in 0..3 {
+            sent(&mut here[0], &frame);
+        }
+        let counted = here[0].statistics();
+        assert_eq!(counted.sent + counted.dropped, 3);
+        assert!(received(&mut here[0]).is_empty());
+    }
+
+    #[test]
+    fn what_is_no_ip_does_not_leave_by_a_routed_channel() {
+        let (mut here, mut there) = lines(LinkKind::Ip);
+        let mut arp = [0; 42];
+        arp[12..14].copy_from_slice(&EtherType::ARP.0.to_be_bytes());
+        sent(&mut here[0], &arp);
+        assert_eq!(here[0].statistics().unsendable, 1);
+        assert!(received(&mut there).is_empty());
+    }
+}
