@@ -1,6 +1,6 @@
 //! Shapes: rates of download and upload.
 
-use config::quantity::{bit_rate, bit_rate_text};
+use config::quantity::{self, Quantity, bit_rate_text};
 use toml::de::DeValue;
 use wire::BitRate;
 use wire::link::MOST_RATE;
@@ -19,6 +19,25 @@ pub(crate) const RATES: Text<Rates> = Text { read: rates, print: rates_text };
 
 /// Rate of a direction that is not shaped.
 const UNLIMITED: &str = "unlimited";
+
+/// Rate of one direction, with the units of a link or those of tc.
+const SIDE: Quantity = Quantity {
+    what: "a rate",
+    example: "20 Mbit/s",
+    units: &[
+        ("bit/s", 1),
+        ("kbit/s", 1_000),
+        ("Mbit/s", 1_000_000),
+        ("Gbit/s", 1_000_000_000),
+        ("Tbit/s", 1_000_000_000_000),
+        ("bit", 1),
+        ("kbit", 1_000),
+        ("Mbit", 1_000_000),
+        ("Gbit", 1_000_000_000),
+        ("Tbit", 1_000_000_000_000),
+    ],
+    most: MOST_RATE.0,
+};
 
 fn rates(text: &str) -> Read<Rates> {
     // The slash of a unit is followed by its second.
@@ -45,9 +64,7 @@ fn side(text: &str) -> Read<Option<BitRate>> {
     if text == UNLIMITED {
         return Ok(None);
     }
-    let has_unit = text.ends_with(|last: char| last.is_ascii_alphabetic());
-    let rate = if has_unit { format!("{text}/s") } else { text.to_owned() };
-    bit_rate(&DeValue::String(rate.into()), MOST_RATE.0).map(BitRate).map(Some)
+    quantity::read(&DeValue::String(text.into()), &SIDE, 1).map(BitRate).map(Some)
 }
 
 fn rates_text(rates: &Rates) -> String {
@@ -96,5 +113,13 @@ mod tests {
         ] {
             assert!(rates(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_mistake_is_quoted_as_it_is_written() {
+        let message = |text| rates(text).err().expect("a mistake").message;
+        assert_eq!(message("5Mbps/5mbit"), "\"5Mbps\" is not a rate: unknown unit \"Mbps\"");
+        assert_eq!(message("5mbit/s / 5 mbps"), "\"5 mbps\" is not a rate: unknown unit \"mbps\"");
+        assert_eq!(message("11tbit/1mbit"), "\"11tbit\" is out of range");
     }
 }
