@@ -151,6 +151,12 @@ pub enum Code {
     NoQueue,
     /// Rates or guarantees that what is above them cannot carry.
     OversubscribedQueue,
+    /// Thresholds of RED that a full queue keeps the average below.
+    RedAboveLimit,
+    /// A shape that leaves out the downloads of its interface's VLANs.
+    UnshapedVlans,
+    /// Queues of a stateless policy that share by flows or hosts, before a tunnel whose packets are one flow of one host.
+    OuterFlows,
 
     /// Ends of a tunnel that are no address of this gateway, of two IP versions, or nobody else's.
     TunnelEnds,
@@ -276,6 +282,9 @@ impl Code {
         (Code::AmbiguousQueue, "ambiguous-queue", Severity::Error),
         (Code::NoQueue, "no-queue", Severity::Error),
         (Code::OversubscribedQueue, "oversubscribed-queue", Severity::Error),
+        (Code::RedAboveLimit, "red-above-limit", Severity::Warning),
+        (Code::UnshapedVlans, "unshaped-vlans", Severity::Warning),
+        (Code::OuterFlows, "outer-flows", Severity::Warning),
         (Code::TunnelEnds, "tunnel-ends", Severity::Error),
         (Code::TunnelLoop, "tunnel-loop", Severity::Error),
         (Code::TunnelUnrouted, "tunnel-unrouted", Severity::Warning),

@@ -10,6 +10,7 @@ use crate::expand::{Origin, written};
 use crate::lines::Item;
 use crate::model::{Policy, Queue, Scheduler};
 
+mod effect;
 mod key;
 mod packet;
 mod rate;
@@ -56,6 +57,9 @@ impl Validator<'_> {
         }
         self.rates_of_queues(&trees);
         self.sizes_of_queues(&trees);
+        self.thresholds(&trees);
+        self.vlans_of_shapes(&trees);
+        self.flows_of_tunnels(&trees);
     }
 
     /// Reports nodes that are not at exactly one place, and places that are unknown.
