@@ -21,6 +21,9 @@ pub struct Report {
     pub offered_mpps: f64,
     /// Frames that left, in millions a second.
     pub delivered_mpps: f64,
+    /// Frames among those that left along with another one, in millions a second: fragments, and packets that the gateway sends itself. So
+    /// many more than were offered may have left.
+    pub further_mpps: f64,
     /// Frames ended by the policy inside the chip, in millions a second.
     pub ended_mpps: f64,
     /// Bits of the frames that left, without the line's overhead, in 10^9 a second.
@@ -228,6 +231,7 @@ impl Report {
             seconds,
             offered_mpps: rate(window.offered),
             delivered_mpps: rate(window.delivered),
+            further_mpps: rate(Count { frames: window.further, bytes: 0 }),
             ended_mpps: rate(window.ended),
             gbps: if seconds > 0.0 { window.delivered.bytes as f64 * 8.0 / seconds / 1e9 } else { 0.0 },
             lost: window.lost,

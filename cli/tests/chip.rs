@@ -87,6 +87,22 @@ fn what_was_asked_for_is_offered_and_what_is_offered_is_accounted_for() {
     assert!(json["bottleneck"]["relief"].as_array().unwrap().len() > 5);
 }
 
+/// A tunnel's outer packets that are longer than the link leave as two fragments, which are no two packets delivered.
+#[test]
+fn fragments_deliver_no_more_than_was_offered() {
+    let policy = root().join("policies/rena-adapter.toml").to_string_lossy().into_owned();
+    let words = ["chip", "run", "--chip", "ixp2400", &policy, "home>centre,size=imix,rate=10%,frames=2000"];
+    let text = wirerate(&words).exits(0).out;
+    let line = |name: &str| text.lines().find(|line| line.trim_start().starts_with(name)).unwrap_or_default();
+    let delivered = line("delivered");
+    assert!(delivered.contains(" 2,000 ") && delivered.contains("100.00 %"), "{text}");
+    let json = wirerate(&[&words[..], &["--json"]].concat()).exits(0).json();
+    let frames = |name: &str| (number(&json, name) * number(&json, "seconds") * 1e6).round() as u64;
+    let further = frames("further_mpps");
+    assert!(further > 0 && frames("delivered_mpps") == 2_000 + further, "{json:#}");
+    assert!(delivered.contains(&format!("with {further} more than that")), "{text}");
+}
+
 #[test]
 fn the_same_seed_gives_the_same_report() {
     let room = Room::new("chip-seed");

@@ -17,6 +17,7 @@ pub(super) struct Tallies {
     pub(super) lines: Vec<Ticks>,
     pub(super) offered: Count,
     pub(super) delivered: Count,
+    pub(super) further: u64,
     pub(super) ended: Count,
     pub(super) lost: u64,
     pub(super) lost_by_port: Vec<u64>,
@@ -70,6 +71,7 @@ struct Shot {
     lines: Vec<Ticks>,
     offered: Count,
     delivered: Count,
+    further: u64,
     ended: Count,
     lost: u64,
     lost_by_port: Vec<u64>,
@@ -88,6 +90,8 @@ pub(crate) struct Window {
     pub(crate) lines: Vec<Ticks>,
     pub(crate) offered: Count,
     pub(crate) delivered: Count,
+    /// Frames among those delivered that left along with another one: fragments, and packets that the gateway sends itself.
+    pub(crate) further: u64,
     pub(crate) ended: Count,
     pub(crate) lost: u64,
     pub(crate) lost_by_port: Vec<u64>,
@@ -109,6 +113,7 @@ impl Default for Tallies {
             lines: Vec::new(),
             offered: Count::default(),
             delivered: Count::default(),
+            further: 0,
             ended: Count::default(),
             lost: 0,
             lost_by_port: Vec::new(),
@@ -212,6 +217,7 @@ impl Machine<'_> {
             lines: seen.lines.clone(),
             offered: seen.offered,
             delivered: seen.delivered,
+            further: seen.further,
             ended: seen.ended,
             lost: seen.lost,
             lost_by_port: seen.lost_by_port.clone(),
@@ -241,6 +247,7 @@ impl Machine<'_> {
             lines: difference(&end.lines, &begin.lines),
             offered: end.offered.since(begin.offered),
             delivered: end.delivered.since(begin.delivered),
+            further: end.further - begin.further,
             ended: end.ended.since(begin.ended),
             lost: end.lost - begin.lost,
             lost_by_port: end
@@ -296,7 +303,7 @@ impl Shot {
         }
         (self.offered, self.delivered, self.ended, self.lost) = Default::default();
         self.lost_by_port.fill(0);
-        self.overruns = 0;
+        (self.further, self.overruns) = (0, 0);
         self.memories.iter_mut().for_each(|memory| *memory = Seen::of(memory.busy.len()));
     }
 }

@@ -224,6 +224,8 @@ impl Machine<'_> {
             self.seen.under_way -= 1;
             self.free.push(job);
             self.tell(|watch, now| watch.leaves(now, job));
+        } else {
+            self.seen.further += 1;
         }
     }
 }

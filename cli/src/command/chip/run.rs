@@ -85,6 +85,7 @@ A chip and a mapping of one's own:
         "
 --json prints one object:
   offered_mpps delivered_mpps ended_mpps   millions of frames a second; ended: within, by the policy
+  further_mpps            of the delivered, those beyond one for each that came in: fragments, and the gateway's own
   gbps                    10^9 bits of frames delivered a second, without what only the line has
   lost lost_by_port       frames for whose first bytes the port's MAC had no room
   overruns                frames that were kept, although the MAC had no room for the rest: hardware would lose them

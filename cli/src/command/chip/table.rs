@@ -58,15 +58,18 @@ fn throughput(out: &mut impl Write, report: &Report) -> io::Result<()> {
     let frames = |mpps: f64| number((mpps * 1e6 * report.seconds).round() as u64);
     let rate = |mpps: f64| format!("{mpps:.4} Mpps");
     let lost = report.lost as f64 / report.seconds.max(1e-12) / 1e6;
+    // Frames that had come before the window leave within it.
     let share = |mpps: f64| match report.offered_mpps {
         0.0 => String::new(),
-        all => format!("{:.2} %", mpps * 100.0 / all),
+        all => format!("{:.2} %", (mpps * 100.0 / all).min(100.0)),
     };
+    // Of the frames offered: one that leaves as two fragments has been delivered once.
+    let delivered = report.delivered_mpps - report.further_mpps;
     writeln!(out, "{HEADING}Frames{HEADING:#} {DIM}in {:.6} modelled seconds{DIM:#}", report.seconds)?;
     let mut table = Table::new(&[1, 2, 3]);
     for (name, mpps, note) in [
         ("offered", report.offered_mpps, String::new()),
-        ("delivered", report.delivered_mpps, format!("{:.4} Gbit/s", report.gbps)),
+        ("delivered", delivered, format!("{:.4} Gbit/s{}", report.gbps, further(report))),
         ("ended by the policy", report.ended_mpps, String::new()),
         ("lost to overload", lost, by_port(report)),
     ] {
@@ -82,6 +85,16 @@ fn throughput(out: &mut impl Write, report: &Report) -> io::Result<()> {
         )?;
     }
     Ok(())
+}
+
+/// Note on the frames that left beyond one for each that was delivered.
+fn further(report: &Report) -> String {
+    match (report.further_mpps * 1e6 * report.seconds).round() as u64 {
+        0 => String::new(),
+        frames => {
+            format!(", with {} more than that: fragments, or the gateway's own", number(frames))
+        }
+    }
 }
 
 fn by_port(report: &Report) -> String {
