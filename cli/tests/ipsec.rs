@@ -236,6 +236,22 @@ fn the_second_site_may_do_what_rules_say() {
     assert_eq!((&reset[12..16], reset[9], reset[33] & 4), (&HERE.octets()[..], 6, 4));
 }
 
+/// Who would answer what a tunnel carries is at its far end: traffic is not generated for it, and what is instead is told.
+#[test]
+fn traffic_is_not_generated_by_a_tunnel() {
+    let room = Room::new("ipsec-generate");
+    let (adapter, out) = (example("rena-adapter.toml"), room.path("out"));
+    let words = ["generate", "traffic", "--policy", &adapter, "--out", &out];
+    let refused = wirerate(&words).exits(1);
+    assert!(
+        refused.err.contains("\"centre\": it is a tunnel") && refused.err.contains("chip run"),
+        "{}",
+        refused.err
+    );
+    let refused = wirerate(&[&words[..], &["--wan", "net"]].concat()).exits(1);
+    assert!(refused.err.contains("\"net\": it has no IPv4 address"), "{}", refused.err);
+}
+
 #[test]
 fn an_adapter_and_its_centre() {
     let room = Room::new("ipsec-rena");

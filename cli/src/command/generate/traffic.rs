@@ -159,12 +159,21 @@ impl Traffic {
     fn office(&self, policy: &Policy, tables: &Tables, sides: Sides) -> Result<Settings, Failure> {
         let standard = Settings::default();
         let link = |port: PortId, neighbour| -> Result<Link, Failure> {
-            let lacks = PolicyError::Lacks {
-                what: "IPv4 address on the inside or outside interface",
-                hint: "add one, or choose other interfaces with --lan and --wan",
-            };
             let own = policy.interfaces.get(usize::from(port.0));
-            let v4 = own.and_then(v4_of).ok_or(lacks)?;
+            let refused = |why, hint| PolicyError::NoTraffic {
+                interface: own.map_or_else(String::new, |own| own.name.clone()),
+                why,
+                hint,
+            };
+            if own.is_some_and(|own| own.esp.is_some()) {
+                return Err(refused(
+                    "it is a tunnel, whose far end alone can answer what leaves encrypted",
+                    "choose other interfaces with --lan and --wan; `wirerate chip run` makes streams for tunnels: 'lan>TUNNEL,size=imix'",
+                )
+                .into());
+            }
+            let hint = "add one, or choose other interfaces with --lan and --wan; `wirerate chip run` makes streams without one: 'lan>wan,size=imix'";
+            let v4 = own.and_then(v4_of).ok_or_else(|| refused("it has no IPv4 address", hint))?;
             let mac = tables.interface(port).map_or(Mac::ZERO, |interface| interface.mac);
             Ok(Link { mac, v4, v6: own.and_then(v6_of), neighbour })
         };
