@@ -195,6 +195,7 @@ def test_another_gateway_is_not_shut_out(net):
     done = net.gateway.run(*words, check=False, timeout=20)
     assert done.returncode != 0
     assert f"another gateway takes commands at {net.office.socket}" in done.stdout, done.stdout
+    assert "stop that one first" in done.stdout and "run it as root" not in done.stdout, done.stdout
     assert net.office.answers()
     assert net.client.ping(REMOTE)
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use gateway::ClientError;
 use gateway::guard::ReleaseError;
+use gateway::server::ServerError;
 use gateway::store::StoreError;
 use gateway::supervisor::StartError;
 use policy::keys::KeyFileError;
@@ -56,6 +57,15 @@ impl GatewayError {
             GatewayError::Start(StartError::Compile(_)) => "change the policy or the file that is named",
             GatewayError::Start(StartError::KeyLog(_)) => {
                 "name a file that is not there yet, in a directory that root alone may write in"
+            }
+            GatewayError::Start(StartError::Server(ServerError::Taken { .. })) => {
+                "stop that one first, or give it this policy with `wirerate apply`; a second one has a socket, a state file and interfaces of its own"
+            }
+            GatewayError::Start(StartError::NoPort { taken: true, .. }) => {
+                "stop the other one first, or give it this policy with `wirerate apply`"
+            }
+            GatewayError::Start(StartError::Server(_)) => {
+                "change what is named, in the policy or on the command line"
             }
             GatewayError::Start(_) => {
                 "run it as root, or with CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF, on Linux 6.6 or newer"
