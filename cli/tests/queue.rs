@@ -493,6 +493,10 @@ fn explain_tells_backlog_delay_and_drop_of_a_captured_packet() {
         json["sent"].as_array().unwrap().is_empty() && text.contains("is dropped on arrival: queue-full"),
         "{text}"
     );
+    // The bound is the leaf's own.
+    let remedy = json["reason"]["remedy"].as_str().unwrap();
+    assert!(remedy.contains("`limit` of the [[queue]] \"up\"") && !remedy.contains("[limit]"), "{remedy}");
+    assert!(text.contains(remedy), "{text}");
     // For the sixth the meter has no tokens: it comes to no queue.
     let (json, _) = &all[5];
     assert_eq!((&json["reason"]["name"], &json["colour"]), (&Value::from("policed"), &Value::from("red")));
@@ -500,6 +504,29 @@ fn explain_tells_backlog_delay_and_drop_of_a_captured_packet() {
     let (json, text) = &all[6];
     assert_eq!((number(json, "/queues/0/waiting"), &json["delay_ns"]), (0, &Value::from(0)));
     assert!(text.contains("finds nothing in queue \"up\"") && text.contains("It departs at once"), "{text}");
+}
+
+/// A queue may be full by bytes; that of a shape has no key of its own, and a port without a tree has `queue` under [limit].
+#[test]
+fn explain_advises_on_the_queue_that_is_full() {
+    let room = Room::new("explained-full");
+    let packets: Vec<_> = (0..1_100).map(|n| (n, packet(5, 1_000, 0, 0))).collect();
+    let lan = capture(&room, "a.pcapng", &packets);
+    let wan = "zone = \"wan\"\n";
+    let remedy = |name: &str, text: &str, number: u32| {
+        let policy = room.write(name, text);
+        let json = wirerate(&["explain", &policy, &format!("{lan}:{number}"), "--json"]).exits(0).json();
+        assert_eq!(json["reason"]["name"], "queue-full", "{json:#}");
+        json["reason"]["remedy"].as_str().unwrap().to_owned()
+    };
+    let tree = "[[queue]]\nname = \"root\"\non = \"wan\"\nrate = \"1 Mbit/s\"\n[[queue]]\nname = \"rest\"\nin = \"root\"\nlimit-bytes = 3000\n";
+    let by_bytes = remedy("bytes.toml", &format!("{INTERFACES}{tree}"), 9);
+    assert!(by_bytes.contains("`limit-bytes` of the [[queue]] \"rest\""), "{by_bytes}");
+    let shape = remedy("shape.toml", &format!("{INTERFACES}[shape.wan]\nrate = \"1 Mbit/s\"\n"), 50);
+    assert!(shape.contains("\"wan-up-best-effort\"") && !shape.contains("[[queue]]"), "{shape}");
+    let port = INTERFACES.replace(wan, &format!("{wan}rate = \"1 Mbit/s\"\n"));
+    let port = remedy("port.toml", &format!("{port}[limit]\nqueue = 4\n"), 9);
+    assert!(port.contains("`queue` under [limit]"), "{port}");
 }
 
 /// A packet that waits for others is passed by those of a higher priority that come after it.

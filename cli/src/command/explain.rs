@@ -8,7 +8,7 @@ use clap::Args;
 use dataplane::explain::{Account, Sent, Visit};
 use dataplane::replay::Way;
 use dataplane::state::FlowRecord;
-use dataplane::{Replay, Tables, Verdict};
+use dataplane::{Reason, Replay, Tables, Verdict};
 use gateway::Client;
 use policy::Lines;
 use policy::model::Colour;
@@ -325,8 +325,7 @@ impl Report<'_> {
         };
         writeln!(out, "{style}{verdict}{style:#}")?;
         if let Some(reason) = verdict.reason() {
-            let entry = reason.entry();
-            writeln!(out, "  Cause:  {}\n  Remedy: {}", entry.cause, entry.remedy)?;
+            writeln!(out, "  Cause:  {}\n  Remedy: {}", reason.entry().cause, self.remedy(reason))?;
         }
         for sent in &self.account.sent {
             let headline = self.renderer.describe(&sent.bytes).headline;
@@ -353,6 +352,15 @@ impl Report<'_> {
         writeln!(out, "{DIM}In all: {}{DIM:#}", cost_text_of(self.account))
     }
 
+    /// Advice on a drop: of a queue of a tree by its name.
+    fn remedy(&self, reason: Reason) -> String {
+        let of_queue = match reason {
+            Reason::QueueFull => queue::advice(&self.waits, self.renderer.policy),
+            _ => None,
+        };
+        of_queue.unwrap_or_else(|| reason.entry().remedy.to_owned())
+    }
+
     fn to_json(&self) -> Value {
         let verdict = self.account.verdict;
         let last = self.account.visits.last();
@@ -375,7 +383,7 @@ impl Report<'_> {
         });
         let reason = verdict.reason().map(|reason| {
             let entry = reason.entry();
-            json!({ "name": entry.name, "cause": entry.cause, "remedy": entry.remedy })
+            json!({ "name": entry.name, "cause": entry.cause, "remedy": self.remedy(reason) })
         });
         let stages = self.told.iter().map(|Told { stage, says, visit }| {
             let decided = visit.filter(|visit| visit.after.fate != visit.before.fate);

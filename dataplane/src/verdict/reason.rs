@@ -644,7 +644,7 @@ impl Reason {
             reason: Reason::QueueFull,
             name: "queue-full",
             cause: "More frames wait for the interface than its queue holds.",
-            remedy: "The interface is too slow for its traffic; a longer `queue` under [limit] only adds delay.",
+            remedy: "The interface, or the rate of its queue, is too slow for its traffic; a higher `limit` of its [[queue]], or `queue` under [limit], only adds delay.",
         },
         Entry {
             reason: Reason::EarlyDrop,

@@ -10,7 +10,7 @@ use dataplane::{Reason, Replay, Tables, Verdict};
 use gateway::Client;
 use gateway::api::QueueQuery;
 use gateway::view::{LeafView, QueueView};
-use policy::dropper_name;
+use policy::{Policy, dropper_name};
 use serde_json::{Value, json};
 use wire::{Frame, Nanos, PortId};
 
@@ -38,6 +38,8 @@ pub(super) struct Wait {
     bytes: u64,
     /// Most packets.
     limit: u64,
+    /// Most bytes; `u64::MAX` where these have no bound.
+    limit_bytes: u64,
     dropper: &'static str,
 }
 
@@ -93,6 +95,7 @@ impl Backlogs {
                 packets,
                 bytes,
                 limit,
+                limit_bytes: u64::MAX,
                 dropper: "tail",
             });
         };
@@ -108,9 +111,25 @@ impl Backlogs {
             packets,
             bytes,
             limit: settings.limit.into(),
+            limit_bytes: settings.limit_bytes,
             dropper: dropper_name(settings.drop),
         })
     }
+}
+
+/// Advice on a packet that one of these queues had no room for; `None` where it is that of a port without a tree, of which the reason's
+/// own advice speaks. The packet has passed those before the one that is full.
+pub(super) fn advice(waits: &[Wait], policy: &Policy) -> Option<String> {
+    let full = waits.iter().find(|wait| wait.is_full()).or(waits.last())?;
+    let name = full.name.as_deref()?;
+    // What fills a queue by bytes leaves room for packets.
+    let key = if full.packets < full.limit && full.limit_bytes < u64::MAX { "limit-bytes" } else { "limit" };
+    let remedy = match policy.queues.iter().any(|queue| queue.name == name) {
+        true => format!("a higher `{key}` of the [[queue]] \"{name}\" only adds delay"),
+        // Of a shape or a template, whose leaves have no keys in the file.
+        false => "a higher `rate` helps where the link has more".to_owned(),
+    };
+    Some(format!("More comes for the queue \"{name}\" than its rate lets go; {remedy}."))
 }
 
 /// Queues that the packet of an explanation is put into.
@@ -169,6 +188,11 @@ impl Witness for Watch {
 }
 
 impl Wait {
+    /// True if the queue had no room for any packet.
+    fn is_full(&self) -> bool {
+        self.packets >= self.limit || self.bytes >= self.limit_bytes
+    }
+
     fn title(&self) -> String {
         let (side, interface) = (self.side.name(), &self.interface);
         match &self.name {
@@ -227,6 +251,7 @@ pub(super) struct LiveWait {
     leaf: LeafView,
     now: Now,
     limit: u64,
+    limit_bytes: u64,
     dropper: &'static str,
 }
 
@@ -272,6 +297,7 @@ pub(super) fn live(
             now: Now::of(leaf, earlier, ago),
             leaf: LeafView { delays: Vec::new(), ..leaf.clone() },
             limit: settings.limit.into(),
+            limit_bytes: settings.limit_bytes,
             dropper: dropper_name(settings.drop),
         });
     }
@@ -281,12 +307,12 @@ pub(super) fn live(
 impl LiveWait {
     /// True if a packet that comes now finds no room.
     fn is_full(&self) -> bool {
-        self.leaf.waiting >= self.limit
+        self.leaf.waiting >= self.limit || self.leaf.waiting_bytes >= self.limit_bytes
     }
 
     /// Sentences on the queue that the packet would meet.
     pub(super) fn text(&self) -> String {
-        let LiveWait { interface, leaf, now, limit, dropper } = self;
+        let LiveWait { interface, leaf, now, limit, dropper, .. } = self;
         let packets = count(leaf.waiting, "packet waits", "packets wait");
         let bytes = screen::bytes(leaf.waiting_bytes);
         let mut text = format!(
