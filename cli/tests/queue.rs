@@ -388,6 +388,42 @@ fn marks_and_losses_of_a_queue_are_those_of_its_classes() {
     assert_eq!(lost, number(queue, "/full") + number(queue, "/early"));
 }
 
+/// Packets that a meter marks count with its class, beside those that the queue would have marked, and not as having come so.
+#[test]
+fn marks_of_a_meter_are_those_of_its_class() {
+    let room = Room::new("metered-marks");
+    let policy = room.write(
+        "policy.toml",
+        format!(
+            "{INTERFACES}[[class]]\nname = \"all\"\nmeter = \"all\"\n[[meter]]\nname = \"all\"\nrate = \"8 kbit/s\"\nburst = \
+             2000\noverhead = \"ip\"\nred = \"ecn\"\n[[queue]]\nname = \"up\"\non = \"wan\"\nrate = \"8 Mbit/s\"\n"
+        ),
+    );
+    // The bucket has room for two; the others are marked, but for one that has met congestion before.
+    let packets: Vec<_> = (0..20).map(|n| (n, packet(4, 1_000, 0, if n == 19 { 3 } else { 2 }))).collect();
+    let lan = capture(&room, "a.pcapng", &packets);
+    let json = wirerate(&["replay", &policy, &lan, "--json"]).exits(0).json();
+    let class = &json["classes"]["all"];
+    assert_eq!((number(class, "/sent"), number(class, "/marked")), (20, 17), "{json:#}");
+    assert_eq!(number(&json["queues"][0], "/marked"), 0);
+}
+
+/// No packet is counted for a fragment that finds no room, so a note tells of them.
+#[test]
+fn fragments_that_find_no_room_are_told() {
+    let room = Room::new("lost-fragments");
+    let wan = "zone = \"wan\"\n";
+    let text = INTERFACES.replace(wan, &format!("{wan}mtu = 576\nrate = \"8 kbit/s\"\n"));
+    let lan = capture(&room, "a.pcapng", &[(0, packet(5, 1_000, 0, 0))]);
+    let note = |queue: u32| {
+        let policy = room.write("policy.toml", format!("{text}[limit]\nqueue = {queue}\n"));
+        wirerate(&["replay", &policy, &lan]).exits(0).out
+    };
+    let told = note(1);
+    assert!(told.contains("1 further fragment was dropped, for want of room in a queue"), "{told}");
+    assert!(!note(2).contains("want of room"));
+}
+
 #[test]
 fn a_plot_has_axes_units_and_a_legend() {
     let room = Room::new("plotted");

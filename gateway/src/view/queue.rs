@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use dataplane::egress::{LeafCounts, TreeSide};
-use dataplane::tables::{NO_NODE, QueueNode, QueueTree, QueueTrees};
+use dataplane::egress::{LeafCounts, TreeReport, TreeSide};
+use dataplane::tables::{NO_NODE, QueueTree, QueueTrees};
 use policy::model::{MeterScope, TreeWorkers};
 use serde::{Deserialize, Serialize};
 use wire::PortId;
@@ -121,6 +121,12 @@ impl LeafView {
     }
 }
 
+/// Number of subscribers that have had queues of a leaf: a leaf with instances, or one in a node with instances.
+fn subscribers_of(tree: &TreeReport, leaf: u32) -> usize {
+    let node = tree.settings.nodes.get(leaf as usize);
+    node.filter(|node| node.within != NO_NODE).map_or(0, |_| tree.subscribers)
+}
+
 impl Overview {
     /// Queues, in the order of the policy's interfaces.
     pub fn queues(&self) -> Vec<QueueView> {
@@ -171,10 +177,7 @@ impl Overview {
             let mut classes = self.classes_by_leaf(&tree.settings);
             for (place, name, counts) in tree.placed_leaves() {
                 let name = name.into_owned();
-                // Subscribers are of nodes with instances, and of what is in those.
-                let is_within = |node: &QueueNode| node.within != NO_NODE;
-                let of = tree.settings.nodes.get(place.leaf as usize).filter(|node| is_within(node));
-                let subscribers = of.map_or(0, |_| tree.subscribers);
+                let subscribers = subscribers_of(tree, place.leaf);
                 let known = places.get(&(tree.side, name.clone())).copied();
                 match known.and_then(|place| sums.get_mut(place)) {
                     Some(sum) => {
@@ -238,5 +241,41 @@ impl Leaf {
             delays,
             subscribers,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dataplane::Tables;
+    use dataplane::hop::Resolve;
+    use dataplane::nat::Share;
+    use dataplane::shard::{Setup, Shard};
+    use dataplane::tables::NodeKind;
+    use wire::Nanos;
+
+    use super::*;
+
+    /// A leaf beside those of subscribers has none, though its tree has.
+    #[test]
+    fn subscribers_are_those_of_leaves_with_instances() {
+        let text = "[interface.wan]\nzone = \"wan\"\naddresses = [\"192.0.2.1/24\"]\n\
+            [[queue]]\nname = \"root\"\non = \"wan\"\n\
+            [[queue]]\nname = \"calls\"\nin = \"root\"\nphb = \"ef\"\n\
+            [[queue]]\nname = \"subscriber\"\nin = \"root\"\nper = \"source\"\ninstances = 10\n\
+            [[queue]]\nname = \"first\"\nin = \"subscriber\"\nphb = \"af11\"\n\
+            [[queue]]\nname = \"rest\"\nin = \"subscriber\"\n\
+            [[queue]]\nname = \"single\"\nin = \"root\"\nphb = \"cs6\"\nper = \"source\"\ninstances = 10\n";
+        let policy = policy::check(text, "policy.toml").policy.expect("a sound policy");
+        let tables = Tables::compile(&policy, 1).unwrap();
+        let setup = Setup { seed: [1, 2], now: Nanos(0), resolve: Resolve::ByHost, share: Share::WHOLE };
+        let shard = Shard::new(&tables, setup).unwrap();
+        let mut tree = shard.egress.trees().next().expect("a tree");
+        tree.subscribers = 7;
+        let nodes = (0..).zip(&tree.settings.nodes);
+        let leaves = nodes.filter(|(_, node)| matches!(node.kind, NodeKind::Leaf(_)));
+        let mut found: Vec<(&str, usize)> =
+            leaves.map(|(place, node)| (node.name.as_str(), subscribers_of(&tree, place))).collect();
+        found.sort_unstable();
+        assert_eq!(found, [("calls", 0), ("first", 7), ("rest", 7), ("single", 7)]);
     }
 }
