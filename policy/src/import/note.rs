@@ -283,6 +283,18 @@ pub enum NoteKind {
     Tins,
     /// Dropped packets do not count against a rate.
     DropsDoNotCount,
+    /// A value was bounded to what a policy may have.
+    Bounded {
+        /// The value, in the source's words.
+        given: String,
+        /// Value that the policy has.
+        becomes: String,
+    },
+    /// Quanta of classes were computed from their rates: the source does not print them.
+    Quanta {
+        /// Name of the device.
+        device: String,
+    },
     /// The queues of several hardware queues became one.
     OneQueue {
         /// Name of the device.
@@ -424,6 +436,14 @@ impl fmt::Display for NoteKind {
                 "tins became queues with their shares; those that a rate bounds within CAKE have it as their guarantee, where these add up",
             ),
             NoteKind::DropsDoNotCount => f.write_str("`ingress`: what is dropped does not count against the rate here"),
+            NoteKind::Bounded { given, becomes } => {
+                write!(f, "`{given}` is out of the range that there is here, and became {becomes}")
+            }
+            NoteKind::Quanta { device } => write!(
+                f,
+                "`quantum` of the classes of `{device}` is not in the source (`tc -d class show` prints it): it was computed from \
+                 `rate` and `r2q`, as Linux does where none is given"
+            ),
             NoteKind::OneQueue { device } => {
                 write!(f, "`{device}` has a queue for each of its hardware queues there, and one in all here")
             }

@@ -1,14 +1,28 @@
 //! Options of a qdisc or class: words with values. Each that is not taken is one that has no translation.
 
+use std::ops::RangeInclusive;
+
 use wire::Nanos;
 
 use super::unit;
 use crate::import::note::Why;
+use crate::value::time::duration_text;
 
 /// Options, in the order of the source.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Options {
     list: Vec<Given>,
+    /// Values that were bounded, with what they became.
+    bounded: Vec<Bounded>,
+}
+
+/// Value out of the range that a policy has for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Bounded {
+    /// The value, in the source's words.
+    pub(super) given: String,
+    /// Value that the policy has.
+    pub(super) becomes: String,
 }
 
 #[derive(Clone, Debug)]
@@ -115,7 +129,42 @@ impl Options {
             };
             list.push(Given { key: word.clone(), value, is_taken: false });
         }
-        Options { list }
+        Options { list, bounded: Vec::new() }
+    }
+
+    /// True if the source has the option.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.list.iter().any(|given| given.key == key)
+    }
+
+    /// Bounds the value of an option to what a policy may have, and remembers that.
+    pub(super) fn within(&mut self, key: &str, value: u64, range: RangeInclusive<u64>) -> u64 {
+        let bounded = value.clamp(*range.start(), *range.end());
+        if bounded != value {
+            self.bound(key, bounded.to_string());
+        }
+        bounded
+    }
+
+    /// Bounds the time of an option, and remembers that.
+    pub(super) fn within_time(&mut self, key: &str, value: Nanos, range: RangeInclusive<Nanos>) -> Nanos {
+        let bounded = value.clamp(*range.start(), *range.end());
+        if bounded != value {
+            self.bound(key, duration_text(bounded));
+        }
+        bounded
+    }
+
+    /// Remembers what the value of an option became.
+    pub(super) fn bound(&mut self, key: &str, becomes: String) {
+        let last = self.list.iter().rev().find(|given| given.key == key);
+        let word = last.and_then(|given| given.value.as_deref()).unwrap_or_default();
+        self.bounded.push(Bounded { given: format!("{key} {word}"), becomes });
+    }
+
+    /// Returns the values that have been bounded.
+    pub(super) fn bounded(&self) -> &[Bounded] {
+        &self.bounded
     }
 
     /// Takes a value by any of its names: the last, where a command changed it.

@@ -7,12 +7,12 @@ use wire::{BitRate, Bytes, Dscp};
 use super::device::Device;
 use super::filter::Filter;
 use super::ledger::Ledger;
-use super::option::Options;
+use super::option::{Bounded, Options};
 use super::source::Parent;
 use super::unit::Handle;
 use crate::import::cond::Cond;
 use crate::import::name::valid;
-use crate::import::note::Why;
+use crate::import::note::{NoteKind, Why};
 use crate::model::{Interface, Meter, Overhead, Queue};
 
 mod cake;
@@ -203,9 +203,13 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// Reports the options that nobody took.
+    /// Reports the options that nobody took, and notes those that were bounded.
     fn rest(&mut self, object: usize, options: &Options) {
         options.rest().into_iter().for_each(|why| self.ledger.miss(object, why));
+        for Bounded { given, becomes } in options.bounded() {
+            let (given, becomes) = (given.clone(), becomes.clone());
+            self.ledger.note(Some(object), NoteKind::Bounded { given, becomes });
+        }
     }
 
     /// Takes `overhead`, `linklayer` and `mpu`, which come on top of the header of the link layer.
@@ -238,6 +242,17 @@ impl<'a> Builder<'a> {
             self.forest.nodes[node].overhead = overhead;
             self.node(node).overhead = Some(overhead);
         }
+    }
+
+    /// Lowest rate of a node and of those above it: nothing within has more.
+    fn ceiling(&self, node: usize) -> Option<BitRate> {
+        let mut lowest = None;
+        let mut next = Some(node);
+        while let Some(of) = next.and_then(|index| self.forest.nodes.get(index)) {
+            lowest = lowest.into_iter().chain(of.queue.rate).min();
+            next = of.parent;
+        }
+        lowest
     }
 
     /// Bytes of the longest packet, as they are counted at a node.

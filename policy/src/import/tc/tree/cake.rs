@@ -11,6 +11,7 @@ use crate::import::tc::ledger::Ledger;
 use crate::import::tc::option::Options;
 use crate::import::tc::unit;
 use crate::model::{Dropper, Fairness, Isolation, Overhead, Queue, Scheduler};
+use crate::value::time::duration_text;
 
 /// CAKE's configuration.
 #[derive(Clone, Debug)]
@@ -97,7 +98,12 @@ impl Cake {
                 None => missing.push(Why::Value(format!("{key} {}", value.unwrap_or_default()))),
             }
         }
-        let trip = trip.clamp(20_000, Queue::MOST_DELAY.0);
+        let given = trip;
+        let trip = given.clamp(20_000, Queue::MOST_DELAY.0);
+        if trip != given {
+            let [given, becomes] = [given, trip].map(|nanos| duration_text(Nanos(nanos)));
+            ledger.note(Some(qdisc), NoteKind::Bounded { given: format!("rtt {given}"), becomes });
+        }
         // A listing has three digits of the target's twentieth, too.
         let times = Times { target: trip / 20, interval: trip };
         let is_washed = options.last(&["wash", "nowash"]).as_deref() == Some("wash");
@@ -231,9 +237,9 @@ impl Builder<'_> {
             }
         }
         self.set_overhead(node, cake.overhead);
-        let above = self.forest.nodes[slot].queue.rate;
         if let Some(rate) = cake.rate {
-            self.node(node).rate = Some(above.filter(|above| node != slot && *above < rate).unwrap_or(rate));
+            let ceiling = self.ceiling(node);
+            self.node(node).rate = Some(ceiling.map_or(rate, |ceiling| ceiling.min(rate)));
         }
         let tins: Vec<Tin> = match cake.tins {
             "besteffort" => Vec::new(),
@@ -302,7 +308,7 @@ impl Builder<'_> {
 
     /// Gives a leaf the queue of a tin.
     fn tin(&mut self, cake: &Cake, node: usize, class: &Class, isolate: Isolation, longest: u64) {
-        let rate = cake.rate.or(self.forest.nodes[node].queue.rate);
+        let rate = cake.rate.and(self.ceiling(node)).or(self.forest.nodes[node].queue.rate);
         let of = leaf("", class, rate.unwrap_or(BitRate(0)), longest, cake.times);
         let queue = self.node(node);
         let is_blind = cake.flows == "flowblind";

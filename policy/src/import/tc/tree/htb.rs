@@ -13,7 +13,7 @@ use crate::import::cond::Cond;
 use crate::import::note::{NoteKind, Why};
 use crate::import::tc::filter::Filter;
 use crate::import::tc::option::Options;
-use crate::import::tc::source::Parent;
+use crate::import::tc::source::{Parent, Verb};
 use crate::import::tc::unit::{self, Handle};
 use crate::model::{Meter, Queue};
 
@@ -32,6 +32,8 @@ struct Class {
     rate: u64,
     ceil: u64,
     quantum: u64,
+    /// Origin of the quantum.
+    quantum_from: QuantumFrom,
     burst: u64,
     ceil_burst: u64,
     /// Options of the size of packets.
@@ -44,6 +46,15 @@ struct Class {
     node: Option<usize>,
     /// Node that its packets wait in where the tree has no level for its own.
     above: Option<usize>,
+}
+
+/// Origin of the quantum of a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum QuantumFrom {
+    /// The source has it, or a command leaves it to the kernel.
+    Source,
+    /// The rate: the source is a listing without details, which lacks it.
+    Rate,
 }
 
 /// The classes of a qdisc.
@@ -91,6 +102,8 @@ impl Builder<'_> {
         options.word(&["ver"]);
         options.word(&["debug"]);
         options.flag("offload");
+        let most = u64::from(Queue::MOST_LIMIT);
+        let direct_limit = direct_limit.map(|limit| options.within("direct_qlen", limit, 1..=most) as u32);
         self.rest(qdisc, &options);
         self.ledger.translated(qdisc);
 
@@ -115,8 +128,7 @@ impl Builder<'_> {
                 if needs_direct {
                     direct = self.child(slot, &format!("{handle}direct"), qdisc);
                     if let Some(direct) = direct {
-                        let most = u64::from(Queue::MOST_LIMIT);
-                        self.node(direct).limit = direct_limit.map(|limit| limit.clamp(1, most) as u32);
+                        self.node(direct).limit = direct_limit;
                     }
                     self.ledger.note(Some(qdisc), NoteKind::Direct);
                 }
@@ -128,7 +140,7 @@ impl Builder<'_> {
                 self.shares(slot, &roots, &classes, u8::from(direct.is_some()));
             }
         }
-        let above = self.forest.nodes[slot].queue.rate.map_or(u64::MAX, |rate| rate.0);
+        let above = self.ceiling(slot).map_or(u64::MAX, |rate| rate.0);
         for root in classes.roots.clone() {
             // Without a parent, what is above the rate is nobody's to lend.
             if classes.list[root].ceil > classes.list[root].rate {
@@ -227,10 +239,15 @@ impl Builder<'_> {
         let prio = self.taken(object, prio).unwrap_or(0).clamp(0, i64::from(Queue::PRIORITIES) - 1) as u8;
         let quantum = options.size(&["quantum"]);
         let quantum = self.taken(object, quantum).filter(|quantum| *quantum > 0);
+        let is_shown = self.ledger.objects[object].verb == Verb::Is;
+        let quantum_from =
+            if is_shown && quantum.is_none() { QuantumFrom::Rate } else { QuantumFrom::Source };
+        // No policy has a burst of more than that.
+        let bursts = 0..=Meter::MOST_BURST;
         let burst = options.size(&["burst", "buffer", "maxburst"]);
-        let burst = self.taken(object, burst);
+        let burst = self.taken(object, burst).map(|burst| options.within("burst", burst, bursts.clone()));
         let ceil_burst = options.size(&["cburst", "cbuffer", "cmaxburst"]);
-        let ceil_burst = self.taken(object, ceil_burst);
+        let ceil_burst = self.taken(object, ceil_burst).map(|burst| options.within("cburst", burst, bursts));
         options.word(&["mtu"]);
         options.word(&["level"]);
         let sizes = options.clone();
@@ -244,6 +261,7 @@ impl Builder<'_> {
             rate: rate.0,
             ceil: ceil.0,
             quantum: quantum.unwrap_or_else(|| (rate.0 / 8 / r2q).clamp(QUANTA[0], QUANTA[1])),
+            quantum_from,
             burst: burst.unwrap_or(BURST),
             ceil_burst: ceil_burst.unwrap_or(BURST),
             sizes,
@@ -273,7 +291,7 @@ impl Builder<'_> {
         // Below that, they are what a queue has anyway.
         let usual = if is_root { 2 * longest } else { 3 * longest };
         let long = |bytes: u64| Some(bytes).filter(|bytes| *bytes > usual);
-        queue.burst = long(ceil_burst).map(|bytes| Bytes(bytes.min(Meter::MOST_BURST)));
+        queue.burst = long(ceil_burst).map(Bytes);
         if long(burst) != long(ceil_burst) {
             self.ledger.note(Some(object), NoteKind::OneBurst);
         }
@@ -332,8 +350,12 @@ impl Builder<'_> {
         let mut counts = [0_usize; Queue::PRIORITIES as usize];
         siblings.iter().for_each(|index| counts[usize::from(classes.list[*index].first)] += 1);
         let is_shared = |class: &Class| counts[usize::from(class.first)] > 1;
-        let of = siblings.iter().map(|index| &classes.list[*index]).filter(|class| is_shared(class));
-        let quanta: Vec<u64> = of.map(|class| class.quantum.max(1)).collect();
+        let of = || siblings.iter().map(|index| &classes.list[*index]).filter(|class| is_shared(class));
+        if of().any(|class| class.quantum_from == QuantumFrom::Rate) {
+            let device = self.device.name.clone();
+            self.ledger.note(None, NoteKind::Quanta { device });
+        }
+        let quanta: Vec<u64> = of().map(|class| class.quantum.max(1)).collect();
         let most = quanta.iter().copied().max().unwrap_or(1);
         let divisor = quanta.iter().copied().fold(0, gcd).max(Queue::LEAST_QUANTUM.0);
         let divisor = divisor.max(most.div_ceil(u64::from(Queue::MOST_WEIGHT)));
@@ -423,10 +445,14 @@ impl Classes {
             let is_mixed = children.iter().any(|child| Some(of(child).first) != first || of(child).is_mixed);
             let sum = children.iter().fold(0_u64, |sum, child| sum.saturating_add(of(child).promised));
             let quanta = children.iter().fold(0_u64, |sum, child| sum.saturating_add(of(child).quantum));
+            let is_from = |from| children.iter().any(|child| of(child).quantum_from == from);
+            let quantum_from =
+                if is_from(QuantumFrom::Rate) { QuantumFrom::Rate } else { QuantumFrom::Source };
             let class = &mut self.list[index];
             class.promised = class.rate.max(sum).min(class.ceil);
             if let Some(first) = first {
-                (class.first, class.is_mixed, class.quantum) = (first, is_mixed, quanta);
+                (class.first, class.is_mixed) = (first, is_mixed);
+                (class.quantum, class.quantum_from) = (quanta, quantum_from);
             }
             class.children = children;
         }

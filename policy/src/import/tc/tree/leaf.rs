@@ -38,8 +38,7 @@ impl Builder<'_> {
     fn fq(&mut self, qdisc: usize, options: &mut Options, queue: &mut Queue) -> Result<(), Why> {
         queue.scheduler = Some(Scheduler::Fq);
         limit(options, queue)?;
-        let quantum = options.size(&["quantum"])?;
-        queue.quantum = quantum.map(bounded_quantum);
+        queue.quantum = bounded_quantum(options)?;
         for key in [
             "flow_limit",
             "buckets",
@@ -92,7 +91,7 @@ impl Builder<'_> {
         queue.drop = Dropper::Red;
         queue.red = vec![RedThreshold { min, max, per_mille }];
         if let Some(limit) = limit {
-            queue.limit_bytes = Some(Bytes(limit.clamp(longest, Meter::MOST_BURST)));
+            queue.limit_bytes = Some(Bytes(options.within("limit", limit, longest..=Meter::MOST_BURST)));
             queue.limit = Some(packets(limit).max(max));
         }
         self.ledger.note(Some(qdisc), NoteKind::RedPackets { average });
@@ -102,30 +101,34 @@ impl Builder<'_> {
 
 fn limit(options: &mut Options, queue: &mut Queue) -> Result<(), Why> {
     let limit = options.size(&["limit"])?;
-    queue.limit = limit.map(|limit| limit.clamp(1, u64::from(Queue::MOST_LIMIT)) as u32);
+    let most = u64::from(Queue::MOST_LIMIT);
+    queue.limit = limit.map(|limit| options.within("limit", limit, 1..=most) as u32);
     Ok(())
 }
 
 fn quantum(options: &mut Options, queue: &mut Queue) -> Result<(), Why> {
-    queue.quantum =
-        options.size(&["quantum"])?.map(bounded_quantum).filter(|quantum| *quantum != Bytes(1_514));
+    queue.quantum = bounded_quantum(options)?.filter(|quantum| *quantum != Bytes(1_514));
     Ok(())
 }
 
-fn bounded_quantum(bytes: u64) -> Bytes {
-    Bytes(bytes.clamp(Queue::LEAST_QUANTUM.0, Queue::MOST_QUANTUM.0))
+fn bounded_quantum(options: &mut Options) -> Result<Option<Bytes>, Why> {
+    let quantum = options.size(&["quantum"])?;
+    let range = Queue::LEAST_QUANTUM.0..=Queue::MOST_QUANTUM.0;
+    Ok(quantum.map(|quantum| Bytes(options.within("quantum", quantum, range))))
 }
 
 /// Takes the number of queues for flows: here a power of two.
 fn flows(options: &mut Options, queue: &mut Queue) -> Result<(), Why> {
     if let Some(flows) = options.size(&["flows"])? {
-        queue.flows = flows.clamp(1, u64::from(Queue::MOST_FLOWS)).next_power_of_two() as u32;
+        let most = u64::from(Queue::MOST_FLOWS);
+        queue.flows = options.within("flows", flows, 1..=most).next_power_of_two() as u32;
     }
     Ok(())
 }
 
-fn delay(delay: Option<Nanos>) -> Option<Nanos> {
-    delay.map(|delay| delay.clamp(Nanos(1), Queue::MOST_DELAY))
+fn delay(options: &mut Options, key: &str) -> Result<Option<Nanos>, Why> {
+    let delay = printed(options.time(&[key])?);
+    Ok(delay.map(|delay| options.within_time(key, delay, Nanos(1)..=Queue::MOST_DELAY)))
 }
 
 /// A time that tc prints: of three digits, and 4.99 ms for 5.
@@ -149,7 +152,7 @@ fn fifo(kind: &str, options: &mut Options, queue: &mut Queue, longest: u64) -> R
     if limit < longest {
         return Err(Why::Value(format!("limit {limit}b, less than a packet of {longest}")));
     }
-    queue.limit_bytes = Some(Bytes(limit.min(Meter::MOST_BURST)));
+    queue.limit_bytes = Some(Bytes(options.within("limit", limit, longest..=Meter::MOST_BURST)));
     // As many packets as it has room for.
     queue.limit = Some((limit / 64).clamp(1, 16_384) as u32);
     Ok(())
@@ -158,9 +161,8 @@ fn fifo(kind: &str, options: &mut Options, queue: &mut Queue, longest: u64) -> R
 fn codel(options: &mut Options, queue: &mut Queue) -> Result<(), Why> {
     limit(options, queue)?;
     queue.drop = Dropper::Codel;
-    queue.target = delay(printed(options.time(&["target"])?)).filter(|target| target.0 != 5_000_000);
-    queue.interval =
-        delay(printed(options.time(&["interval"])?)).filter(|interval| interval.0 != 100_000_000);
+    queue.target = delay(options, "target")?.filter(|target| target.0 != 5_000_000);
+    queue.interval = delay(options, "interval")?.filter(|interval| interval.0 != 100_000_000);
     queue.ecn = options.last(&["ecn", "noecn"]).as_deref() == Some("ecn");
     Ok(())
 }
@@ -183,7 +185,7 @@ fn pie(options: &mut Options, queue: &mut Queue) -> Result<(), Why> {
     limit(options, queue)?;
     queue.limit = queue.limit.or(Some(1_000));
     queue.drop = Dropper::Pie;
-    queue.target = delay(options.time(&["target"])?).filter(|target| target.0 != 15_000_000);
+    queue.target = delay(options, "target")?.filter(|target| target.0 != 15_000_000);
     queue.ecn = options.last(&["ecn", "noecn"]).as_deref() == Some("ecn");
     options.all(&["nobytemode", "dq_rate_estimator", "no_dq_rate_estimator"]);
     // Those of RFC 8033, and of the kernel.
@@ -206,7 +208,8 @@ fn sfq(options: &mut Options, queue: &mut Queue) -> Result<(), Why> {
     queue.limit = queue.limit.or(Some(127));
     quantum(options, queue)?;
     let divisor = options.size(&["divisor"])?.unwrap_or(1_024);
-    queue.flows = divisor.clamp(1, u64::from(Queue::MOST_FLOWS)).next_power_of_two() as u32;
+    let most = u64::from(Queue::MOST_FLOWS);
+    queue.flows = options.within("divisor", divisor, 1..=most).next_power_of_two() as u32;
     // Slots for flows and for the packets of each are a bound of memory; flows here do not share one for long.
     options.word(&["depth"]);
     options.word(&["flows"]);

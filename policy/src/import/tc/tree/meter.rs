@@ -87,7 +87,11 @@ impl Builder<'_> {
                 let rate = rate.unwrap_or(0);
                 meter.rate = MeterRate::Bits(BitRate(rate));
                 meter.burst = police.burst;
-                if meter.burst < longest || meter.burst > Meter::MOST_BURST {
+                if meter.burst > Meter::MOST_BURST {
+                    let why = format!("burst {}b: {} are the most", meter.burst, Meter::MOST_BURST);
+                    return Err(Why::Value(why));
+                }
+                if meter.burst < longest {
                     let why = format!("burst {}b: a packet has up to {longest}", meter.burst);
                     return Err(Why::Value(why));
                 }

@@ -23,7 +23,14 @@ impl Builder<'_> {
         let peak = self.taken(qdisc, peak).and_then(|rate| self.bit_rate(qdisc, rate));
         let peak_burst = options.size(&["mtu", "minburst"]);
         let peak_burst = self.taken(qdisc, peak_burst);
-        if peak.is_none() && peak_burst.is_some_and(|burst| burst > 0) {
+        let peak = match peak.zip(rate) {
+            Some((peak, rate)) if peak <= rate => {
+                self.ledger.miss(qdisc, Why::Refused("a peak rate is above the rate".to_owned()));
+                None
+            }
+            _ => peak,
+        };
+        if !options.has("peakrate") && peak_burst.is_some_and(|burst| burst > 0) {
             self.ledger.miss(qdisc, Why::NotPrinted("peak rate".to_owned()));
         }
         let limit = options.size(&["limit"]);
@@ -53,19 +60,25 @@ impl Builder<'_> {
             let overhead = self.overhead(qdisc, &mut options, overhead);
             self.set_overhead(node, overhead);
             let longest = self.longest(node);
-            self.node(node).rate = Some(rate);
+            // More than what is above lets pass is without effect.
+            let ceiling = self.ceiling(node);
+            self.node(node).rate = Some(ceiling.map_or(rate, |ceiling| ceiling.min(rate)));
             match burst {
-                Some(burst) if burst >= longest => self.node(node).burst = Some(Bytes(burst)),
+                Some(burst) if burst >= longest => {
+                    let key = if name == "peak" { "mtu" } else { "burst" };
+                    let bounded = options.within(key, burst, longest..=Meter::MOST_BURST);
+                    self.node(node).burst = Some(Bytes(bounded));
+                }
                 Some(burst) => self
                     .ledger
                     .miss(qdisc, Why::Value(format!("burst {burst}b, less than a packet of {longest}"))),
                 None => {}
             }
         }
-        self.rest(qdisc, &options);
         let class = Handle { minor: 1, ..handle };
         for (index, parent) in [(class, Parent::Of(class)), (handle, Parent::Of(handle))] {
             if self.device.qdisc_at(parent).is_some() {
+                self.rest(qdisc, &options);
                 self.imply_classes(handle);
                 return self.place_at(index, node);
             }
@@ -79,11 +92,21 @@ impl Builder<'_> {
         let computed = shapers.into_iter().flatten().filter_map(bytes).min();
         if let Some(limit) = limit.or(computed) {
             let longest = self.longest(node);
-            self.node(node).limit_bytes = Some(Bytes(limit.clamp(longest, Meter::MOST_BURST)));
+            let bounded = if options.has("limit") {
+                options.within("limit", limit, longest..=Meter::MOST_BURST)
+            } else {
+                let bounded = limit.clamp(longest, Meter::MOST_BURST);
+                if bounded < limit {
+                    options.bound("latency", format!("a limit of {bounded} bytes"));
+                }
+                bounded
+            };
+            self.node(node).limit_bytes = Some(Bytes(bounded));
             // The packets of a bound in bytes: as many as may be.
             let packets = (limit / 64).clamp(1, 16_384) as u32;
             self.node(node).limit = Some(packets);
         }
+        self.rest(qdisc, &options);
         vec![Entry::all(node)]
     }
 }
