@@ -167,9 +167,9 @@ pub struct AssociationName {
     pub spi: u32,
 }
 
-/// Security associations to delete: those of one tunnel, or all.
+/// Security associations that are meant: those of one tunnel, or all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FlushQuery {
+pub struct AssociationQuery {
     /// Tunnel; all where absent.
     pub tunnel: Option<String>,
 }

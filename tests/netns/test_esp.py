@@ -365,8 +365,12 @@ def test_one_that_is_added_is_as_the_tunnel_permits(sites):
             refused = one.ask("sa", "add", "site", "--direction", direction, "--spi", 0x3009, *words, check=False)
             assert refused.returncode == 1 and "legacy = true" in said(refused), refused
     assert set(associations(one, "in")) == {0x1002}
-    refused = one.ask("sa", "flush", "--tunnel", "nowhere", check=False)
-    assert refused.returncode == 1 and 'no tunnel "nowhere"' in said(refused), refused
+    one_of = ["nowhere", "--direction", "in", "--spi", 0x3009]
+    for words in (["flush", "--tunnel", "nowhere"], ["--tunnel", "nowhere"], ["delete", *one_of]):
+        refused = one.ask("sa", *words, check=False)
+        assert refused.returncode == 1 and 'no tunnel "nowhere"' in said(refused), refused
+        assert "the tunnels are: site" in said(refused), refused
+    assert len(json.loads(one.ask("sa", "--tunnel", "site", "--json").stdout)) == 2
 
 
 def test_an_empty_key_file_is_refused(sites):

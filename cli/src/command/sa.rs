@@ -4,7 +4,7 @@ use std::io::{self, BufRead, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
-use gateway::sa::{AssociationName, AssociationRequest, AssociationView, Bounds, Deleted, FlushQuery};
+use gateway::sa::{AssociationName, AssociationQuery, AssociationRequest, AssociationView, Bounds, Deleted};
 use policy::keys::{self, KeyFileError};
 use wire::esp::Secret;
 
@@ -214,11 +214,11 @@ fn spi(text: &str) -> Result<u32, String> {
 impl Arguments {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         match self.command {
-            None => show(self.tunnel.as_deref(), &self.ask),
+            None => show(self.tunnel, &self.ask),
             Some(Command::Add(add)) => add.run(),
             Some(Command::Delete(delete)) => delete.run(),
             Some(Command::Flush { tunnel, ask }) => {
-                let done: Deleted = ask.client().post_with("/sas/flush", &FlushQuery { tunnel })?;
+                let done: Deleted = ask.client().post_with("/sas/flush", &AssociationQuery { tunnel })?;
                 if !ask.as_json(&done)? {
                     let many =
                         screen::count(done.deleted as u64, "security association", "security associations");
@@ -230,9 +230,8 @@ impl Arguments {
     }
 }
 
-fn show(tunnel: Option<&str>, ask: &Ask) -> Result<Exit, Failure> {
-    let mut all: Vec<AssociationView> = ask.client().get("/sas")?;
-    all.retain(|sa| tunnel.is_none_or(|tunnel| sa.tunnel == tunnel));
+fn show(tunnel: Option<String>, ask: &Ask) -> Result<Exit, Failure> {
+    let all: Vec<AssociationView> = ask.client().get_with("/sas", &AssociationQuery { tunnel })?;
     if ask.as_json(&all)? {
         return Ok(Exit::Done);
     }

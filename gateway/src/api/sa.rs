@@ -4,6 +4,7 @@ use axum::Json;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
+use dataplane::Tables;
 use dataplane::sa::{SaError, SaRefused};
 use wire::esp::{Direction, Esn, LEAST_SPI, Secret};
 use zeroize::Zeroize;
@@ -11,14 +12,26 @@ use zeroize::Zeroize;
 use super::Desk;
 use super::trouble::{Answer, Trouble, trouble};
 use crate::request::Request;
-use crate::sa::{AssociationName, AssociationRequest, AssociationView, Deleted, FlushQuery, suite};
+use crate::sa::{AssociationName, AssociationQuery, AssociationRequest, AssociationView, Deleted, suite};
 use crate::supervisor::{SaAsked, SaTrouble};
 
 /// Longest body, in bytes.
 const MOST: usize = 16_384;
 
-pub(super) async fn sas(State(desk): State<Desk>) -> Answer<Json<Vec<AssociationView>>> {
-    Ok(Json(desk.overview().await?.associations()))
+pub(super) async fn sas(
+    State(desk): State<Desk>,
+    Query(query): Query<AssociationQuery>,
+) -> Answer<Json<Vec<AssociationView>>> {
+    let overview = desk.overview().await?;
+    let mut all = overview.associations();
+    if let Some(tunnel) = query.tunnel {
+        let named = overview.tables.interface_named(&tunnel);
+        if named.and_then(|place| overview.tables.tunnel_at(place)).is_none() {
+            return Err(no_tunnel(&SaError::NoTunnel(tunnel), &overview.tables));
+        }
+        all.retain(|sa| sa.tunnel == tunnel);
+    }
+    Ok(Json(all))
 }
 
 pub(super) async fn add(State(desk): State<Desk>, body: Body) -> Answer<Json<AssociationName>> {
@@ -27,7 +40,10 @@ pub(super) async fn add(State(desk): State<Desk>, body: Body) -> Answer<Json<Ass
     let AssociationRequest { tunnel, direction, spi, .. } = &request;
     let named = AssociationName { tunnel: tunnel.clone(), direction: direction.clone(), spi: *spi };
     drop(request);
-    desk.ask(|reply| Request::AddSa(Box::new(asked), reply)).await?.map_err(in_words)?;
+    match desk.ask(|reply| Request::AddSa(Box::new(asked), reply)).await? {
+        Ok(()) => {}
+        Err(error) => return Err(in_words(&desk, error).await),
+    }
     Ok(Json(named))
 }
 
@@ -37,16 +53,20 @@ pub(super) async fn delete(
 ) -> Answer<Json<Deleted>> {
     let AssociationName { tunnel, direction, spi } = name;
     let direction = direction_of(&direction)?;
-    desk.ask(|reply| Request::DeleteSa { tunnel, direction, spi, reply }).await?.map_err(in_words)?;
-    Ok(Json(Deleted { deleted: 1 }))
+    match desk.ask(|reply| Request::DeleteSa { tunnel, direction, spi, reply }).await? {
+        Ok(()) => Ok(Json(Deleted { deleted: 1 })),
+        Err(error) => Err(in_words(&desk, error).await),
+    }
 }
 
 pub(super) async fn flush(
     State(desk): State<Desk>,
-    Query(query): Query<FlushQuery>,
+    Query(query): Query<AssociationQuery>,
 ) -> Answer<Json<Deleted>> {
-    let deleted = desk.ask(|reply| Request::FlushSas(query.tunnel, reply)).await?.map_err(in_words)?;
-    Ok(Json(Deleted { deleted }))
+    match desk.ask(|reply| Request::FlushSas(query.tunnel, reply)).await? {
+        Ok(deleted) => Ok(Json(Deleted { deleted })),
+        Err(error) => Err(in_words(&desk, error).await),
+    }
 }
 
 /// Reads a request, and zeroises what it was read from.
@@ -107,10 +127,24 @@ fn direction_of(name: &str) -> Answer<Direction> {
     })
 }
 
-fn in_words(error: SaTrouble) -> (StatusCode, Json<Trouble>) {
+/// Error for a tunnel that is not there, with the names of those that are.
+fn no_tunnel(error: &SaError, tables: &Tables) -> (StatusCode, Json<Trouble>) {
+    let tunnels = tables.tunnels.list.iter().filter_map(|tunnel| tables.interface(tunnel.interface));
+    let names: Vec<&str> = tunnels.map(|interface| interface.name.as_str()).collect();
+    let hint = match names[..] {
+        [] => "the policy in force has no tunnel".to_owned(),
+        _ => format!("the tunnels are: {}", names.join(", ")),
+    };
+    trouble(StatusCode::NOT_FOUND, error.to_string(), hint)
+}
+
+async fn in_words(desk: &Desk, error: SaTrouble) -> (StatusCode, Json<Trouble>) {
     let (code, hint) = match &error {
-        SaTrouble::Sa(SaError::NoTunnel(_)) => {
-            (StatusCode::NOT_FOUND, "`wirerate sa` lists tunnels that have one")
+        SaTrouble::Sa(error @ SaError::NoTunnel(_)) => {
+            return match desk.overview().await {
+                Ok(overview) => no_tunnel(error, &overview.tables),
+                Err(ended) => ended,
+            };
         }
         SaTrouble::Sa(SaError::Refused(SaRefused::Unknown)) => {
             (StatusCode::NOT_FOUND, "`wirerate sa` lists all")

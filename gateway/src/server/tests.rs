@@ -165,6 +165,11 @@ fn what_nobody_can_answer_is_refused_in_words() {
     assert_eq!(of("/flows?host=nowhere"), "there is no address or prefix \"nowhere\"");
     assert_eq!(of("/flows?rule=gone"), "there is no rule \"gone\"");
     assert_eq!(refused(client.tell("/flows/kill?state=merry")), "there is no state \"merry\"");
+    let sas = client.get_text("/sas?tunnel=nowhere");
+    assert!(
+        matches!(&sas, Err(ClientError::Refused(trouble)) if trouble.hint == "the policy in force has no tunnel")
+    );
+    assert_eq!(refused(sas), "there is no tunnel \"nowhere\"");
     works(&client);
 }
 
