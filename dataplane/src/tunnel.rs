@@ -8,3 +8,5 @@ pub const OUT: u8 = 1 << 1;
 pub const ANSWER_OUT: u8 = 1 << 2;
 /// The frame has the outer packet of a tunnel.
 pub const OUTER: u8 = 1 << 3;
+/// The frame is a NAT keepalive of a tunnel (RFC 3948, section 2.3).
+pub const KEEPALIVE: u8 = 1 << 4;

@@ -16,7 +16,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use wire::ethernet::{self, EtherType};
 use wire::header::Ports;
-use wire::{Meta, Nanos, PortId, ipv4, ipv6};
+use wire::{Meta, Nanos, Part, PortId, ipv4, ipv6};
 
 use crate::flows::{NotKnown, interface_of, nats_of, net_of, protocol_number, rule_of};
 
@@ -296,6 +296,10 @@ pub(crate) struct Seen {
     pub(crate) fate: u16,
     pub(crate) rule: u32,
     pub(crate) nat: u16,
+    /// Bits of the tunnels that the packet comes and goes by.
+    pub(crate) tunnel: u8,
+    /// Whole packet or fragment.
+    pub(crate) part: Part,
     /// Flow of the packet, by its original direction.
     pub(crate) flow: Option<(Ends, State)>,
     /// Bytes copied.

@@ -17,7 +17,9 @@ import wait
 from gateway import Wirerate, missing
 from host import Host
 from packet import drain
+from pcapng import Capture
 from sites import Site, cable
+from test_esp_seen import Capturing
 
 BRANCH, OFFICE = "10.77.0.2", "192.0.2.2"
 NAT = "192.0.2.1"
@@ -183,6 +185,16 @@ def test_keepalives_hold_the_nat_open(workers):
         seconds = time.monotonic() - begin
         assert FORGETS * 3 <= len(kept) <= seconds + 1, f"{len(kept)} in {seconds:.1f} s, by one worker alone"
         wait.until(lambda: dropped(road.office, "nat-keepalive") >= len(kept), "they end at the peer")
+
+
+def test_a_capture_names_keepalives(tmp_path):
+    with Road().run('keepalive = "1s"', {"remote": NAT, "more": ""}) as road:
+        road.opens()
+        with Capturing(road.branch, tmp_path / "kept.pcapng", "--stage", "sent", "--port", 4500) as live:
+            live.has(1)
+        (kept, *_) = [seen for seen in Capture(live.path).packets if is_keepalive(seen.frame)]
+        words = "sent by the gateway itself: NAT keepalive of a tunnel, in by self, out by wan"
+        assert kept.comment == words, kept.comment
 
 
 def test_without_keepalives_the_nat_forgets():

@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use dataplane::flow::Ends;
 use dataplane::tables::{LOCAL, OTHER};
-use dataplane::{Tables, Verdict};
+use dataplane::{Tables, Verdict, tunnel};
 use hyper::body::Bytes;
 use policy::model::{OTHER_ZONE, SELF_ZONE};
 use wire::Nanos;
-use wire::PortId;
 use wire::capture::{CaptureError, PcapngWriter, Record};
 use wire::header::{Endpoint, Protocol};
+use wire::{Part, PortId};
 
 use super::{Account, CaptureQuery, Chunk, MOST_CHUNKS, Point, Seen, Tap};
 use crate::flows::{protocol_name, query_name, state_name};
@@ -157,6 +157,17 @@ fn name(tables: &Tables, id: PortId) -> &str {
     }
 }
 
+/// Words for a packet that is sent without a verdict of its own, which only packets that were received have.
+fn without_verdict(seen: &Seen) -> &'static str {
+    if seen.tunnel & tunnel::KEEPALIVE != 0 {
+        "sent by the gateway itself: NAT keepalive of a tunnel"
+    } else if seen.part == Part::Later || seen.tunnel & tunnel::OUTER != 0 {
+        "forwarded: a further fragment of a packet"
+    } else {
+        "sent by the gateway itself: its SYN proxy's answer to a server"
+    }
+}
+
 /// Comment on a packet: `dropped: rule-drop by rule "no-mail", in by lan`.
 fn comment(seen: &Seen, tables: &Tables) -> String {
     let mut text = String::new();
@@ -182,10 +193,7 @@ fn comment(seen: &Seen, tables: &Tables) -> String {
                 let _ = write!(text, ": {}", reason.name());
             }
         }
-        // What is sent without a verdict of its own.
-        None if seen.point == Point::Sent => {
-            text.push_str("forwarded: a further part of a packet that was cut")
-        }
+        None if seen.point == Point::Sent => text.push_str(without_verdict(seen)),
         None => {}
     }
     if let Some(rule) = tables.filter.rules.get(seen.rule as usize) {

@@ -1,6 +1,7 @@
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use dataplane::tunnel;
 use wire::build;
 use wire::capture::Reader as File;
 use wire::ethernet::Mac;
@@ -168,6 +169,8 @@ fn seen(point: Point, fate: u16, copied: usize, length: usize) -> Seen {
         fate,
         rule: 0,
         nat: 1,
+        tunnel: 0,
+        part: Part::Whole,
         flow: None,
         copied: copied as u32,
         length: length as u32,
@@ -212,6 +215,46 @@ fn what_is_written_can_be_read() {
     let names: Vec<_> =
         reader.interfaces().iter().filter_map(|interface| interface.name.as_deref()).collect();
     assert_eq!(names, ["lan", "wan"]);
+}
+
+/// Only packets that were received have a verdict: what else is sent has a name of its own.
+#[test]
+fn packets_without_a_verdict_are_told_apart() {
+    let tables = tables();
+    let (tap, recorder) = record::capture(CaptureQuery::default());
+    let (pieces, mut body) = channel_of_pieces();
+    recorder.start(&tables, pieces, || {}).unwrap();
+    let frame = frame();
+    let sent = |tunnel: u8, part: Part| Seen {
+        tunnel,
+        part,
+        rule: u32::MAX,
+        nat: 0,
+        ..seen(Point::Sent, 0, frame.len(), frame.len())
+    };
+    let kinds = [
+        (
+            tunnel::KEEPALIVE | tunnel::OUTER,
+            Part::Whole,
+            "sent by the gateway itself: NAT keepalive of a tunnel, in by lan",
+        ),
+        (tunnel::OUTER, Part::Whole, "forwarded: a further fragment of a packet, in by lan"),
+        (0, Part::Later, "forwarded: a further fragment of a packet, in by lan"),
+        (0, Part::Whole, "sent by the gateway itself: its SYN proxy's answer to a server, in by lan"),
+    ];
+    let seen = kinds.iter().map(|(tunnel, part, _)| sent(*tunnel, *part)).collect();
+    let bytes = frame.repeat(kinds.len());
+    assert_eq!(tap.put(Chunk { tables: tables.clone(), at: Nanos(1), seen, bytes }), Reader::There);
+    drop(tap);
+    let mut file = Vec::new();
+    while let Some(piece) = body.blocking_recv() {
+        file.extend_from_slice(&piece.unwrap());
+    }
+    let mut reader = File::over("live", file.as_slice()).unwrap();
+    for (_, _, expected) in kinds {
+        let comment = reader.next().unwrap().unwrap().comment.unwrap();
+        assert!(comment.starts_with(expected), "{comment}");
+    }
 }
 
 #[test]

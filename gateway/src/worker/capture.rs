@@ -340,6 +340,8 @@ impl Active {
             fate: meta.fate,
             rule: meta.rule,
             nat: meta.nat,
+            tunnel: meta.tunnel,
+            part: meta.part,
             flow: flow(frame, &shard.flows).map(|flow| (Ends::of(flow.original()), flow.state())),
             copied: copied as u32,
             length: frame.len() as u32,

@@ -8,6 +8,7 @@ use super::sealer::hop;
 use crate::stage::decap::KEEPALIVE;
 use crate::stage::{Cx, link};
 use crate::tables::LOCAL;
+use crate::tunnel;
 
 /// Makes the keepalive of the tunnel of that number, with the link-layer header of its way. `number` is that of the frame by which time has
 /// passed. `None` if there is no security association out, no way to the peer is known, or no slot is free.
@@ -28,10 +29,10 @@ pub(crate) fn keepalive<T: Tally>(tunnel: u16, now: Nanos, number: u32, cx: &mut
 
 /// Writes the packet.
 fn write<T: Tally>(frame: &mut Frame, number: u16, cx: &mut Cx<'_, T>) -> Option<()> {
-    let tunnel = cx.tables.tunnels.list.get(usize::from(number))?;
-    let hop = hop(tunnel.interface, frame, cx).ok()?;
+    let of = cx.tables.tunnels.list.get(usize::from(number))?;
+    let hop = hop(of.interface, frame, cx).ok()?;
     (frame.meta.egress, frame.meta.hop) = (cx.shard.hops.get(hop)?.interface, hop);
-    let head = Head::new(None, tunnel, cx.shard.sas.outbound(number)?);
+    let head = Head::new(None, of, cx.shard.sas.outbound(number)?);
     let bytes = frame.prepare(head.len(None) + KEEPALIVE.len())?;
     bytes.fill(0);
     bytes.last_chunk_mut().map(|last| *last = KEEPALIVE)?;
@@ -39,5 +40,6 @@ fn write<T: Tally>(frame: &mut Frame, number: u16, cx: &mut Cx<'_, T>) -> Option
     let fields = Varying { ds_field: 0, df: DontFragment::Set, id: 0, payload_len, kept: None };
     head.write(bytes, &fields);
     head.describe(frame, &fields);
+    frame.meta.tunnel |= tunnel::KEEPALIVE;
     link::replace(frame, cx).then_some(())
 }
