@@ -100,7 +100,7 @@ impl Server {
                 database: Database::new(limits),
                 carrier,
                 started,
-                logged: None,
+                refusals: Refusals::default(),
                 buffer: Zeroizing::new(vec![0; LARGEST]),
             };
             desk.serve();
@@ -124,10 +124,48 @@ struct Desk {
     database: Database,
     carrier: Box<dyn Carrier + Send>,
     started: Instant,
-    /// Time of the last refusal in the log, which a flood of requests must not fill.
-    logged: Option<Instant>,
+    refusals: Refusals,
     /// Datagram that was received last: cleared, as it may hold keys.
     buffer: Zeroizing<Vec<u8>>,
+}
+
+/// Refusals in the log, which a flood of requests must not fill: one a second, and the number of the others.
+#[derive(Default)]
+struct Refusals {
+    /// Time of the last one in the log.
+    logged: Option<Instant>,
+    /// Refusals since then, which are not in the log.
+    left_out: u64,
+}
+
+impl Refusals {
+    /// Counts a refusal; true if it is to be logged.
+    fn is_due(&mut self, now: Instant) -> bool {
+        let is_due = self.logged.is_none_or(|at| now.duration_since(at) >= TICK);
+        if is_due {
+            self.logged = Some(now);
+        } else {
+            self.left_out += 1;
+        }
+        is_due
+    }
+
+    /// Takes the number of refusals that were not logged, once a second has passed since one was; 0 before.
+    fn take_left_out(&mut self, now: Instant) -> u64 {
+        let is_over = self.logged.is_none_or(|at| now.duration_since(at) >= TICK);
+        if is_over { std::mem::take(&mut self.left_out) } else { 0 }
+    }
+
+    /// Logs the number of refusals that were not logged by themselves.
+    fn tell_left_out(&mut self) {
+        let left_out = self.take_left_out(Instant::now());
+        if left_out > 0 {
+            warn!(
+                refused = left_out,
+                "further requests of IKE daemons refused; only one a second is logged by itself"
+            );
+        }
+    }
 }
 
 /// Connection.
@@ -172,6 +210,7 @@ impl Desk {
                 let mut events = Vec::new();
                 self.database.expire(self.now(), &mut *self.carrier, &mut events);
                 self.tell(&events);
+                self.refusals.tell_left_out();
             }
             let now = self.now();
             let (database, carrier) = (&self.database, &mut *self.carrier);
@@ -295,8 +334,10 @@ impl Desk {
             Err(refusal) => {
                 let is_grave =
                     matches!(header.kind, kind::NEWSA | kind::UPDSA | kind::ALLOCSPI | kind::NEWPOLICY);
-                if is_grave && self.logged.is_none_or(|at| at.elapsed() >= TICK) {
-                    self.logged = Some(Instant::now());
+                if is_grave {
+                    self.refusals.tell_left_out();
+                }
+                if is_grave && self.refusals.is_due(Instant::now()) {
                     warn!("refused what an IKE daemon asked for: {refusal}");
                 }
                 client.waiting.push_back(write::acknowledgement(header, Some(&refusal)));

@@ -190,3 +190,17 @@ fn a_flood() {
     let fresh = place.client();
     assert_eq!(kind_of(&ask(&fresh, "ip xfrm state count")), kind::NEWSADINFO);
 }
+
+/// A flood of refusals is one line a second, and the number of those that had none.
+#[test]
+fn refusals_that_are_not_logged_are_counted() {
+    let (mut refusals, begin) = (Refusals::default(), Instant::now());
+    let after = |millis| begin + Duration::from_millis(millis);
+    assert_eq!(refusals.take_left_out(begin), 0);
+    let due = [0, 1, 500, 999].map(|millis| refusals.is_due(after(millis)));
+    assert_eq!(due, [true, false, false, false]);
+    assert_eq!(refusals.take_left_out(after(999)), 0);
+    assert_eq!((refusals.take_left_out(after(1_000)), refusals.take_left_out(after(1_000))), (3, 0));
+    assert!(refusals.is_due(after(1_000)) && !refusals.is_due(after(1_001)));
+    assert_eq!(refusals.take_left_out(after(2_001)), 1);
+}
