@@ -1,10 +1,12 @@
 //! Requests to a running gateway.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use dataplane::Tables;
 use dataplane::flow::SteeringTable;
+use dataplane::sa::Fingerprint;
 use policy::Policy;
 use wire::esp::Direction;
 
@@ -14,7 +16,7 @@ use crate::history::{By, HistoryView};
 use crate::log::LogCounts;
 use crate::port::PortState;
 use crate::privilege::Confinement;
-use crate::sa::TunnelStatus;
+use crate::sa::{ReserveError, TunnelStatus};
 use crate::supervisor::{SaAsked, SaTrouble};
 use crate::worker::{CommandSender, Known, Reply, Report};
 
@@ -68,6 +70,8 @@ pub enum Request {
     },
     /// Delete all security associations, or those of a tunnel.
     FlushSas(Option<String>, Reply<Result<usize, SaTrouble>>),
+    /// Reserve sequence numbers behind those that another gateway may have used, by key.
+    Reserve(HashMap<Fingerprint, u64>, Reply<Result<(), ReserveError>>),
     /// Command channels to the workers.
     Workers(Reply<Vec<CommandSender>>),
     /// Policy in force, as requested.

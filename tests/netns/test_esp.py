@@ -194,6 +194,20 @@ def test_a_reload_loses_nothing(sites):
     assert drops(sites.running[1]).get("replayed", 0) == 0
 
 
+def test_a_load_loses_nothing(sites, tmp_path):
+    """The numbers of a saved state go on far behind those in use, and no packet waits until as many are reserved."""
+    one, _ = sites.ends
+    gateway, far = sites.running
+    saved = tmp_path / "saved.state"
+    pings = Pings(one.client, CLIENTS[1])
+    for round in range(1, 5):
+        before = associations(far, "in")[0x1001]["number"]
+        gateway.ask("save", saved)
+        gateway.ask("load", saved)
+        wait.until(lambda before=before: associations(far, "in")[0x1001]["number"] > before + (1 << 19), f"load {round}")
+    assert pings.lost() == 0
+
+
 @pytest.mark.parametrize("end", ["in good order", "killed"])
 def test_a_restart_goes_on_with_the_numbers(sites, end):
     """The other side, which has not been restarted, takes the packets of the one that has: their numbers are new."""

@@ -3,7 +3,7 @@
 //! An export is a stream of chunks, each made between two turns of a worker. An import is read and validated completely
 //! before its first item is used.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Read};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,8 @@ use axum::response::Response;
 use dataplane::Tables;
 use dataplane::flow::SteeringTable;
 use dataplane::import::Refused;
-use dataplane::state::{Cursor, Item, Names};
+use dataplane::sa::Fingerprint;
+use dataplane::state::{Cursor, Item, Names, Numbered};
 use http_body_util::BodyExt;
 use hyper::body::Bytes;
 use serde::{Deserialize, Serialize};
@@ -150,20 +151,43 @@ pub(super) async fn load(State(desk): State<Desk>, body: Body) -> Answer<Json<Lo
     let most = BYTES_BESIDE + BYTES_A_FLOW * u64::from(basis.tables.limits.flows);
     let bytes = collect(body, most).await?;
     let senders = desk.ask(Request::Workers).await?;
-    let done = tokio::task::spawn_blocking(move || {
-        store::contents(Pile::of(&bytes)).map_err(LoadError::Store)?;
-        take(&bytes, basis, &senders)
-    });
-    let gone = || trouble(StatusCode::SERVICE_UNAVAILABLE, "a worker has ended", "try again soon");
+    let bytes = Arc::new(bytes);
+    let whole = Arc::clone(&bytes);
+    let used = tokio::task::spawn_blocking(move || used(&whole));
+    // Numbers first: workers seal behind those of the state as soon as they have it.
+    let used = used.await.map_err(|_| gone())?.map_err(unread)?;
+    desk.ask(|reply| Request::Reserve(used, reply)).await?.map_err(|error| {
+        let hint = "the gateway must be able to write the file beside its state file";
+        trouble(StatusCode::INSUFFICIENT_STORAGE, format!("nothing was loaded: {error}"), hint)
+    })?;
+    let done = tokio::task::spawn_blocking(move || take(&bytes, basis, &senders));
     match done.await.map_err(|_| gone())? {
         Ok(loaded) => Ok(Json(loaded)),
         Err(LoadError::Gone) => Err(gone()),
-        Err(LoadError::Store(error)) => Err(trouble(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            format!("nothing was loaded: {error}"),
-            "`wirerate save` makes a new one",
-        )),
+        Err(LoadError::Store(error)) => Err(unread(error)),
     }
+}
+
+fn gone() -> (StatusCode, Json<Trouble>) {
+    trouble(StatusCode::SERVICE_UNAVAILABLE, "a worker has ended", "try again soon")
+}
+
+fn unread(error: StoreError) -> (StatusCode, Json<Trouble>) {
+    let error = format!("nothing was loaded: {error}");
+    trouble(StatusCode::UNPROCESSABLE_ENTITY, error, "`wirerate save` makes a new one")
+}
+
+/// Validates a state, and returns the highest sequence numbers that its gateway may have sent, by key.
+fn used(bytes: &[Bytes]) -> Result<HashMap<Fingerprint, u64>, StoreError> {
+    let mut used: HashMap<Fingerprint, u64> = HashMap::new();
+    store::read(Pile::of(bytes), |entry| {
+        let Entry::Item(Item::Sa(record)) = entry else { return };
+        if record.numbered == Numbered::Sent {
+            let last = used.entry(Fingerprint::from_bytes(record.fingerprint)).or_default();
+            *last = record.ahead(reserve::STEP).last.max(*last);
+        }
+    })?;
+    Ok(used)
 }
 
 /// Reads a body up to `most` bytes. A longer one is drained to its end, so that the client receives the error.

@@ -125,9 +125,34 @@ impl Reserve {
             }
         }
         let is_old = !tables.tunnels.is_empty() && self.written.elapsed() >= RECEIVED;
-        if raised.is_empty() && !is_old {
-            return Ok(());
-        }
+        if raised.is_empty() && !is_old { Ok(()) } else { self.raise(tables, raised) }
+    }
+
+    /// Reserves numbers behind those that another gateway may have used under keys that are known here. To be called before the numbers
+    /// go on behind them, so that no packet waits for the next look.
+    ///
+    /// # Errors
+    /// Failure to write the file: no ceiling is raised then.
+    pub(crate) fn go_on_behind(
+        &mut self,
+        tables: &Tables,
+        used: &HashMap<Fingerprint, u64>,
+    ) -> Result<(), ReserveError> {
+        let known = tables.tunnels.sequences().all().into_iter();
+        let raised = known.filter(|known| known.direction == Direction::Out).filter_map(|known| {
+            let ceiling = used.get(&known.fingerprint)?.saturating_add(STEP);
+            (known.sequence.ceiling() < ceiling).then_some((known.fingerprint, known.sequence, ceiling))
+        });
+        let raised: Vec<_> = raised.collect();
+        if raised.is_empty() { Ok(()) } else { self.raise(tables, raised) }
+    }
+
+    /// Writes ceilings, and raises them.
+    fn raise(
+        &mut self,
+        tables: &Tables,
+        raised: Vec<(Fingerprint, Arc<Sequence>, u64)>,
+    ) -> Result<(), ReserveError> {
         let ceilings: HashMap<Fingerprint, u64> =
             raised.iter().map(|(fingerprint, _, ceiling)| (*fingerprint, *ceiling)).collect();
         self.write(tables, |known| match known.direction {

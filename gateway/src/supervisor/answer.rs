@@ -63,6 +63,9 @@ impl Supervisor {
             Request::FlushSas(tunnel, reply) => {
                 let _ = reply.send(self.flush_sas(tunnel.as_deref()));
             }
+            Request::Reserve(used, reply) => {
+                let _ = reply.send(self.reserve.go_on_behind(&self.reload.tables, &used));
+            }
             Request::Workers(reply) => {
                 let _ = reply.send(self.workers.commands());
             }

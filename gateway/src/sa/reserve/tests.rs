@@ -86,6 +86,31 @@ fn numbers_of_a_gateway_that_ends_in_good_order_have_no_gap() {
     );
 }
 
+/// A number that another gateway may have used is far past the reserve: as many behind it are reserved at once, and on disk.
+#[test]
+fn numbers_behind_those_of_another_gateway_are_reserved_before_they_are_used() {
+    let place = Place::new("behind");
+    let (mut reserve, none) = Reserve::open(Some(&place.state()), Clock::start()).unwrap();
+    let first = tables(&mut reserve, none);
+    let out = first.tunnels.list[0].out.as_ref().unwrap();
+    let others = first.tunnels.list[1].out.as_ref().unwrap().sequence.ceiling();
+    let far = 100 * STEP;
+    reserve.go_on_behind(&first, &HashMap::from([(out.fingerprint, far)])).unwrap();
+    out.sequence.raise(far);
+    assert_eq!((out.sequence.last(), out.sequence.ceiling()), (far, far + STEP));
+    assert_eq!(first.tunnels.list[1].out.as_ref().unwrap().sequence.ceiling(), others);
+    // Killed here, and another begins.
+    let (mut reserve, known) = Reserve::open(Some(&place.state()), Clock::start()).unwrap();
+    let second = tables(&mut reserve, known);
+    assert_eq!(second.tunnels.list[0].out.as_ref().unwrap().sequence.last(), far + STEP);
+    // What cannot be written is not raised.
+    let out = &second.tunnels.list[0].out.as_ref().unwrap();
+    let ceiling = out.sequence.ceiling();
+    reserve.path = Some(place.0.join("nowhere").join(NAME));
+    assert!(reserve.go_on_behind(&second, &HashMap::from([(out.fingerprint, 2 * far)])).is_err());
+    assert_eq!(out.sequence.ceiling(), ceiling);
+}
+
 #[test]
 fn without_a_file_there_are_no_numbers() {
     let (mut reserve, none) = Reserve::open(None, Clock::start()).unwrap();
