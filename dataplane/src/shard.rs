@@ -151,10 +151,26 @@ impl Shard {
         self.next_tallied(port, now, &mut NoTally)
     }
 
+    /// [`Shard::next`] of a port whose interface has gone from the system: the frame whose turn it is is dropped, and counts so.
+    #[cold]
+    pub fn next_in_vain(&mut self, port: PortId, now: Nanos) -> Next {
+        let next = self.egress.next(port, now, &mut NoTally);
+        self.counted(match next {
+            Next::Frame(frame, at) => Next::Dropped(frame, Reason::InterfaceGone, at),
+            other => other,
+        })
+    }
+
     /// [`Shard::next`] with a tally of what scheduling and shaping cost.
     #[inline(always)]
     pub fn next_tallied<T: Tally>(&mut self, port: PortId, now: Nanos, tally: &mut T) -> Next {
-        let mut next = self.egress.next(port, now, tally);
+        let next = self.egress.next(port, now, tally);
+        self.counted(next)
+    }
+
+    /// Counts the final verdict of the frame that an opportunity was for.
+    #[inline(always)]
+    fn counted(&mut self, mut next: Next) -> Next {
         match &mut next {
             Next::Frame(frame, _) => self.counters.count_departed(frame),
             Next::Dropped(frame, reason, _) => {

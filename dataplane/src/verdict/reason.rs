@@ -517,8 +517,8 @@ impl Reason {
         Entry {
             reason: Reason::InterfaceGone,
             name: "interface-gone",
-            cause: "The interface that the flow or the frame came in by, or waits to leave by, is gone from the policy.",
-            remedy: "None needed where it was taken away on purpose; an interface that was only renamed is another one.",
+            cause: "The interface that the flow or the frame came in by, or waits to leave by, is gone from the policy, or has no port: it was deleted, or its device failed.",
+            remedy: "None needed where it was taken away on purpose; an interface that was only renamed is another one. `wirerate ports` shows those without a port.",
         },
         Entry {
             reason: Reason::RouteMissing,

@@ -342,8 +342,11 @@ impl Link {
         }
         loop {
             let mut is_over = false;
+            let has_port = self.ends.line.is_some();
             while !self.out.is_full() && !is_over {
-                match shard.next(port, now) {
+                // Without a port nothing departs: what waits for it is lost, and is not to count as forwarded.
+                let next = if has_port { shard.next(port, now) } else { shard.next_in_vain(port, now) };
+                match next {
                     Next::Frame(frame, _) => {
                         if is_captured {
                             captures.departed(&frame, shard);

@@ -62,7 +62,7 @@ pub struct LinkCounts {
     pub sent: u64,
     /// Bytes sent.
     pub sent_bytes: u64,
-    /// Frames that were to be sent while there was no port, or that it had not taken when it went away.
+    /// Frames that the port had not taken when it went away, and those of the gateway itself while there was none.
     pub unsent: u64,
     /// Times that the device did not take all frames that it was given: the rest waits behind the egress.
     pub backpressure: u64,

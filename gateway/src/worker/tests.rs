@@ -8,6 +8,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use dataplane::Reason;
 use dataplane::hop::Resolve;
 use dataplane::nat::Share;
 use ports::{Line, Statistics};
@@ -234,4 +235,29 @@ fn a_worker_sleeps_between_departures_and_none_is_early() {
         assert!(*moment >= began + Nanos(number * 100_000_000), "{number} after {}", moment.since(began));
     }
     assert!(turns < 50_000, "{turns} turns");
+}
+
+/// The interface that packets would leave by has no port, as when it was deleted: they are lost, and none counts as forwarded.
+#[test]
+fn packets_for_an_interface_without_a_port_are_dropped() {
+    const PACKETS: usize = 6;
+    let text = "mode = \"stateless\"\n[interface.lan]\nzone = \"a\"\naddresses = [\"10.0.0.1/8\"]\n\
+                [interface.wan]\nzone = \"b\"\naddresses = [\"203.0.113.2/24\"]\n[default]\n\"a > b\" = \"accept\"\n";
+    let (events, _told) = channel();
+    let (worker, sender) = worker(0, text, Resolve::Assume, events);
+    let thread = thread::spawn(move || worker.work());
+    let line = Paced { left: PACKETS, departed: Arc::default(), fd: WakeUp::new().unwrap() };
+    let ends = Attachment { line: Some(Box::new(line)), punt: None };
+    sender.send(Command::Attach { interface: "lan".to_owned(), ends, done: None });
+    let handle = WorkerHandle { commands: sender, thread, faults: Arc::default() };
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let mut report = handle.report();
+    while report.counters.dropped() < PACKETS as u64 && Instant::now() < deadline {
+        report = handle.report();
+    }
+    handle.end();
+    let Report { counters, links, .. } = report;
+    assert_eq!((counters.received.frames, counters.forwarded()), (PACKETS as u64, 0));
+    assert_eq!(counters.dropped_for(Reason::InterfaceGone), PACKETS as u64);
+    assert!(links.iter().all(|link| link.counts.unsent == 0));
 }
