@@ -383,25 +383,7 @@ fn the_page_on_ipsec_can_be_followed() {
     let key = "6c61622d6b65792d622d746f2d612d30325a5a5a";
     let sa = r#""IPv4","*","*","0x1002","AES-GCM with 16 octet ICV [RFC4106]","#;
     room.write("esp_sa", format!("{sa}\"0x{key}\",\"NULL\",\"\"\n"));
-    let (mut policies, mut commands) = (0, 0);
-    for part in parts(&page) {
-        match part {
-            Part::Policy(text) => {
-                policies += 1;
-                let policy = room.write("policy.toml", text);
-                let json = wirerate(&["check", &policy, "--json"]).exits(0).json();
-                assert_eq!((&json["errors"], &json["warnings"]), (&0.into(), &0.into()), "{json:#}");
-            }
-            Part::Command(command) if is_not_pasted(&command).is_some() || is_for_root(&command) => {}
-            Part::Command(command) if command.contains("openssl ") && !has("openssl") => {
-                eprintln!("SKIPPED: there is no openssl for {command}");
-            }
-            Part::Command(command) => {
-                commands += 1;
-                paste(&room, &command);
-            }
-        }
-    }
+    let (policies, commands) = follow(&room, &page);
     assert!(policies >= 2 && commands >= 6, "{policies} policies, {commands} commands");
     // What ESP leaves of 1500 bytes.
     for (algorithm, auth, of) in
@@ -437,8 +419,18 @@ fn the_page_on_atm_can_be_followed() {
         capture.extend([&[0; 8][..], &length, &length, &erf].concat());
     }
     room.write("cells.pcap", capture);
+    assert_eq!(follow(&room, &page), (2, 3), "policies and commands");
+    let (policy, cells) = (room.0.join("policy.toml"), room.0.join("cells.pcap"));
+    let dsl = format!("dsl={}", cells.display());
+    let json = wirerate(&["replay", &policy.display().to_string(), &dsl, "--json"]).exits(0).json();
+    assert_eq!(json["reasons"]["aal5-reassembly"], 2, "{json:#}");
+}
+
+/// Checks the policies of a page, none of which may have a warning, and runs its commands, but for those that are for root. Returns the
+/// numbers of both.
+fn follow(room: &Room, page: &str) -> (usize, usize) {
     let (mut policies, mut commands) = (0, 0);
-    for part in parts(&page) {
+    for part in parts(page) {
         match part {
             Part::Policy(text) => {
                 policies += 1;
@@ -446,18 +438,17 @@ fn the_page_on_atm_can_be_followed() {
                 let json = wirerate(&["check", &policy, "--json"]).exits(0).json();
                 assert_eq!((&json["errors"], &json["warnings"]), (&0.into(), &0.into()), "{json:#}");
             }
-            Part::Command(command) if is_not_pasted(&command).is_some() => {}
+            Part::Command(command) if is_not_pasted(&command).is_some() || is_for_root(&command) => {}
+            Part::Command(command) if command.contains("openssl ") && !has("openssl") => {
+                eprintln!("SKIPPED: there is no openssl for {command}");
+            }
             Part::Command(command) => {
                 commands += 1;
-                paste(&room, &command);
+                paste(room, &command);
             }
         }
     }
-    assert_eq!((policies, commands), (2, 3));
-    let (policy, cells) = (room.0.join("policy.toml"), room.0.join("cells.pcap"));
-    let dsl = format!("dsl={}", cells.display());
-    let json = wirerate(&["replay", &policy.display().to_string(), &dsl, "--json"]).exits(0).json();
-    assert_eq!(json["reasons"]["aal5-reassembly"], 2, "{json:#}");
+    (policies, commands)
 }
 
 /// True for what changes the machine, or asks its daemons.
