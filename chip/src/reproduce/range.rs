@@ -35,8 +35,13 @@ pub struct Weight {
 impl Weight {
     /// The larger change, without its sign.
     pub fn size(&self) -> f64 {
-        self.changes[0].abs().max(self.changes[1].abs())
+        size(&self.changes)
     }
+}
+
+/// The larger of the changes at both ends, without its sign.
+fn size(changes: &[f64; 2]) -> f64 {
+    changes[0].abs().max(changes[1].abs())
 }
 
 /// Runs to the ranges of predictions.
@@ -130,7 +135,6 @@ impl Plan {
             let moved = (0..outcomes.len())
                 .filter(|place| outcomes[*place].blind)
                 .map(|place| (place, [of(0, place), of(1, place)]));
-            let size = |changes: &[f64; 2]| changes[0].abs().max(changes[1].abs());
             let most = moved.max_by(|one, other| size(&one.1).total_cmp(&size(&other.1)));
             if let Some((place, changes)) = most.filter(|(_, changes)| size(changes) >= LEAST) {
                 let Outcome { id, statement, .. } = &outcomes[place];
