@@ -3,10 +3,11 @@
 
 use dataplane::pipeline::{self, STAGES, Watch};
 use dataplane::replay::Witness;
-use dataplane::stage::Cx;
+use dataplane::stage::{About, Cx};
 use dataplane::{Reason, Replay, Tables, Verdict, flag};
 use wire::ethernet::{HeaderMut, Mac};
-use wire::{Frame, Nanos, PortId};
+use wire::meta::Fields;
+use wire::{Frame, Meta, Nanos, PortId};
 
 use crate::kernel::Timebase;
 use crate::load::{Arrival, Job, Load, Output, Standing};
@@ -91,7 +92,7 @@ pub struct Host<'a, W> {
     pub recorder: Recorder,
     /// Recorder of the schedulers' acts, which the engine that queues the next frame does.
     scheduled: Recorder,
-    stages: [&'static str; STAGES],
+    stages: [About; STAGES],
 }
 
 impl<'a, W: Onlooker> Host<'a, W> {
@@ -117,7 +118,7 @@ impl<'a, W: Onlooker> Host<'a, W> {
             number: 0,
             recorder: Recorder::default(),
             scheduled: Recorder::default(),
-            stages: pipeline::names(),
+            stages: pipeline::abouts(),
         }
     }
 
@@ -219,9 +220,9 @@ impl<W: Onlooker> Load for Host<'_, W> {
         let number = self.number.wrapping_sub(1);
         self.replay.make_way(entry.at, &mut outcome, &mut self.scheduled);
         self.replay.receive(entry.ingress, entry.at, number, &self.bytes, &mut outcome);
-        let mut marker =
-            Marker { marks: &mut job.marks, stages: &self.stages, last: 0, standing: Standing::New };
+        let mut marker = Marker::new(&mut job.marks, &self.stages);
         self.replay.pass_watched(&mut outcome, &mut self.recorder, &mut marker);
+        marker.cross(&mut job.crossing);
         let Marker { last, standing, .. } = marker;
         if last + 1 == STAGES {
             self.recorder.go_on_with(&mut self.scheduled);
@@ -232,26 +233,61 @@ impl<W: Onlooker> Load for Host<'_, W> {
     }
 }
 
-/// Marks where the acts of each stage begin.
+/// Marks where the acts of each stage begin, and notes the fields that the stage writes and reads.
 struct Marker<'a> {
     marks: &'a mut Vec<u32>,
-    stages: &'a [&'static str; STAGES],
+    stages: &'a [About; STAGES],
     last: usize,
     standing: Standing,
+    before: Meta,
+    written: [Fields; STAGES],
+    read: [Fields; STAGES],
+}
+
+impl<'a> Marker<'a> {
+    fn new(marks: &'a mut Vec<u32>, stages: &'a [About; STAGES]) -> Marker<'a> {
+        let (written, read) = ([Fields::NONE; STAGES], [Fields::NONE; STAGES]);
+        Marker { marks, stages, last: 0, standing: Standing::New, before: Meta::default(), written, read }
+    }
+
+    /// Writes into `crossing`, for each number of stages passed, the bytes of metadata that those stages have written and later ones read.
+    ///
+    /// Not among them: the time, which an engine reads from a clock, the host's number of the frame, and a port, which is in the
+    /// [descriptor word](crate::machine) along with buffer and length: the egress, once it is known, and the ingress until then.
+    fn cross(&self, crossing: &mut Vec<u32>) {
+        const ELSEWHERE: Fields = Fields::RECEIVED.and(Fields::NUMBER).and(Fields::EGRESS);
+        crossing.clear();
+        crossing.resize(STAGES + 1, 0);
+        let mut read = Fields::NONE;
+        for (passed, bytes) in crossing.iter_mut().enumerate().take(STAGES).rev() {
+            read = read.and(self.read[passed]);
+            let written = self.written[..passed].iter().fold(Fields::NONE, |all, fields| all.and(*fields));
+            let is_routed = written.within(Fields::EGRESS) != Fields::NONE;
+            let known =
+                if is_routed { written.and(Fields::INGRESS) } else { written.without(Fields::INGRESS) };
+            *bytes = known.within(read).without(ELSEWHERE).bytes();
+        }
+    }
 }
 
 impl Watch<Recorder> for Marker<'_> {
-    fn before(&mut self, stage: &'static str, _: &Frame, cx: &mut Cx<'_, Recorder>) {
-        let place = self.stages.iter().position(|name| *name == stage).unwrap_or(0);
+    fn before(&mut self, stage: &'static str, frame: &Frame, cx: &mut Cx<'_, Recorder>) {
+        let place = self.stages.iter().position(|about| about.name == stage).unwrap_or(0);
         // What stages that were left out did not do begins where this one's begins.
         self.marks.resize(place + 1, cx.tally.mark());
         self.last = place;
+        self.read[place] = self.stages[place].reads;
+        self.before.clone_from(&frame.meta);
     }
 
     fn after(&mut self, _: &'static str, frame: &Frame, _: &mut Cx<'_, Recorder>) {
         if flag::HIT & frame.meta.flags != 0 {
             self.standing = Standing::Known;
         }
+        let opens = [&self.before, &frame.meta].iter().any(|meta| meta.opening != Meta::NO_OPENING);
+        let opening =
+            if opens { self.stages[self.last].writes.within(Fields::OPENING) } else { Fields::NONE };
+        self.written[self.last] = frame.meta.changed(&self.before).and(opening);
     }
 }
 

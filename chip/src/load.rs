@@ -31,6 +31,9 @@ pub struct Job {
     pub acts: Vec<Act>,
     /// Index in `acts` of each stage's first act, and the end of the last stage: one entry more than there are stages.
     pub marks: Vec<u32>,
+    /// Bytes of metadata that stages before an index have written and later ones read, of each index in `marks`: they go
+    /// with the frame where a ring lies between.
+    pub crossing: Vec<u32>,
     /// The stage behind which it goes no further, if nothing leaves because of it.
     pub ends_at: usize,
     /// Frames that leave because of it.
@@ -73,6 +76,7 @@ impl Job {
     pub(crate) fn renew(&mut self, arrival: &Arrival, arrived: Ticks) {
         self.acts.clear();
         self.marks.clear();
+        self.crossing.clear();
         self.outputs.clear();
         self.ends_at = 0;
         self.standing = Standing::New;
@@ -88,5 +92,10 @@ impl Job {
         let mark =
             |stage: usize| self.marks.get(stage).or(self.marks.last()).map_or(0, |mark| *mark as usize);
         self.acts.get(mark(stages.start)..mark(stages.end)).unwrap_or(&[])
+    }
+
+    /// Bytes of metadata that go with the frame when it has passed the stages before that index.
+    pub(crate) fn crossing(&self, passed: usize) -> u32 {
+        self.crossing.get(passed).copied().unwrap_or(0)
     }
 }

@@ -163,8 +163,8 @@ struct Ring {
     memory: Option<usize>,
     entry: u32,
     latency: Ticks,
-    /// Bytes of descriptor or metadata that go with a frame.
-    carries: u32,
+    /// Number of stages that frames in it have passed.
+    passed: usize,
     frames: VecDeque<u32>,
     reserved: usize,
     blocked: VecDeque<usize>,
@@ -344,14 +344,14 @@ impl<'a> Machine<'a> {
                 let from = from.filter(|_| part.is_first && element.output == 0);
                 match unit {
                     Some(unit) => writer.transmit_in_unit(unit, part),
-                    None => writer.transmit(from, part),
+                    None => writer.transmit(from, part, job),
                 }
             }
             Work::Stages(stages) => {
                 match unit {
                     Some(unit) => writer.in_unit(unit, job.bytes),
                     None => {
-                        from.into_iter().for_each(|(number, ring)| writer.take(number, ring));
+                        from.into_iter().for_each(|(number, ring)| writer.take(number, ring, job));
                         writer.acts(job.acts_of(stages));
                     }
                 }
@@ -662,7 +662,7 @@ fn leave(writer: &mut Writer<'_>, task: &Task, job: &Job, rings: &[Ring], is_uni
     let ring = |ring: usize| (ring as u16, &rings[ring]);
     match exit(task, job.standing).filter(|_| goes_on(task, job)).map(ring) {
         Some((number, _)) if is_unit => writer.moves.push(Move::Put(number)),
-        Some((number, ring)) => writer.pass(number, ring),
+        Some((number, ring)) => writer.pass(number, ring, job),
         None if is_unit || is_closed(task) => writer.moves.push(Move::End),
         None => writer.drop(),
     }

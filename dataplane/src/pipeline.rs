@@ -119,6 +119,11 @@ pub fn names() -> [&'static str; STAGES] {
     std::array::from_fn(|place| Stages::<NoTally>::at(place as u8).about.name)
 }
 
+/// Descriptions of all stages, in their order.
+pub fn abouts() -> [About; STAGES] {
+    std::array::from_fn(|place| Stages::<NoTally>::at(place as u8).about)
+}
+
 /// Stage in a list: the items of its `Stage` implementation.
 pub struct Entry<T> {
     /// Name, question, and the fields that the stage reads and writes.
@@ -127,8 +132,10 @@ pub struct Entry<T> {
     pub packets: fn(&Tables) -> Packets,
     /// [`Stage::program`].
     pub program: fn(&Tables) -> u32,
-    takes: fn(&Frame) -> bool,
-    take: fn(&mut Frame, &mut Cx<'_, T>),
+    /// [`Stage::takes`].
+    pub takes: fn(&Frame) -> bool,
+    /// Takes a frame through the stage alone, where the stage processes the frame.
+    pub take: fn(&mut Frame, &mut Cx<'_, T>),
     run: fn(&mut [Frame], &mut Cx<'_, T>),
 }
 

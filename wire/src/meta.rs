@@ -191,6 +191,10 @@ impl Fields {
         "class", "flags", "parts", "opening", "colour", "tunnel",
     ];
 
+    /// Bytes of each. Of the headers: three offsets, two ports, and family, protocol, part, DS field and TCP flags. Of an opening: the key's
+    /// hash, 4, two ends after translation, 12, the places of two translations, 4, the mapping, 4, the class, 2, and two counts, 8.
+    const BYTES: [u32; 16] = [0, 8, 4, 2, 2, 15, 4, 4, 4, 2, 2, 2, 1, 34, 1, 2];
+
     /// Returns the union with `others`.
     #[must_use]
     pub const fn and(self, others: Fields) -> Fields {
@@ -201,6 +205,18 @@ impl Fields {
     #[must_use]
     pub const fn without(self, others: Fields) -> Fields {
         Fields(self.0 & !others.0)
+    }
+
+    /// Returns the fields that are in both.
+    #[must_use]
+    pub const fn within(self, others: Fields) -> Fields {
+        Fields(self.0 & others.0)
+    }
+
+    /// Number of bytes that the fields take where they go with a frame from one engine to another; none for the packet.
+    pub fn bytes(self) -> u32 {
+        let sizes = Fields::BYTES.into_iter().enumerate();
+        sizes.filter(|(place, _)| self.0 >> place & 1 == 1).map(|(_, bytes)| bytes).sum()
     }
 
     /// Returns the names of the fields, in the order of the constants.

@@ -74,7 +74,7 @@ impl<'a> Machine<'a> {
                 memory,
                 entry: u32::try_from(kind.entry.0).unwrap_or(u32::MAX),
                 latency: time.cycles(kind.latency, chip.clock),
-                carries: program::carries(mapping, number),
+                passed: program::passed(mapping, number),
                 frames: VecDeque::new(),
                 reserved: 0,
                 blocked: VecDeque::new(),

@@ -9,7 +9,8 @@ use super::edge::{Buffer, Element};
 use super::script::{Busy, Move, Writer};
 use super::{Ring, Unit};
 use crate::description::{Chip, UnitWork};
-use crate::mapping::{Mapping, Pool, PoolPlace, Task, Work};
+use crate::load::Job;
+use crate::mapping::{Mapping, Pool, PoolPlace, Task};
 use crate::trace::Access;
 
 /// Instructions and branches taken.
@@ -41,20 +42,14 @@ const TAKE: Cost = Cost { instructions: 4, taken: 0 };
 /// Passing a frame on: test for full, handle, put, back to the top.
 const PASS: Cost = Cost { instructions: 4, taken: 1 };
 
-/// Bytes of a buffer's descriptor, which a receiver writes and a transmitter reads: length, port, buffer.
-const DESCRIPTOR: u32 = 16;
+/// Bytes of the descriptor word that is a frame's entry in a ring: its buffer, its length and its port (the egress, once it is
+/// known, and the ingress until then). More of its metadata goes in the rest of the entry, and what has no room there by memory.
+const DESCRIPTOR: u32 = 4;
 
-/// Bytes of the metadata that travels with a frame from stage to stage.
-const METADATA: u32 = 32;
-
-/// Bytes in memory that go with a frame through a ring.
-pub(super) fn carries(mapping: &Mapping, ring: usize) -> u32 {
-    let is_end = |task: &Task| match task.work {
-        Work::Receive(ref stages) => stages.is_empty() && task.to.iter().any(|exit| exit.ring == ring),
-        Work::Transmit => task.from == Some(ring),
-        Work::Stages(_) => false,
-    };
-    if tasks(mapping).any(|(_, task)| is_end(task)) { DESCRIPTOR } else { METADATA }
+/// Number of stages that frames in the ring have passed.
+pub(super) fn passed(mapping: &Mapping, ring: usize) -> usize {
+    let into = |task: &&Task| task.to.iter().any(|exit| exit.ring == ring);
+    tasks(mapping).map(|(_, task)| task).filter(into).map(|task| task.stages().end).max().unwrap_or(0)
 }
 
 /// The tasks that are no stages, by their names in mappings, and the instructions that the code of each takes in the
@@ -99,9 +94,9 @@ impl Writer<'_> {
     }
 
     /// The way of an element from memory to the port; that of the first one begins with the ring that the frame is in.
-    pub(super) fn transmit(&mut self, from: Option<(u16, &Ring)>, part: Part) {
+    pub(super) fn transmit(&mut self, from: Option<(u16, &Ring)>, part: Part, job: &Job) {
         if let Some((number, ring)) = from {
-            self.take(number, ring);
+            self.take(number, ring, job);
         }
         self.moves.push(Move::Claim);
         self.cost(if part.is_first { TRANSMIT } else { TRANSMIT_FURTHER });
@@ -125,8 +120,8 @@ impl Writer<'_> {
         self.moves.push(Move::Send);
     }
 
-    /// Gets a frame from a ring, and reads what goes with it.
-    pub(super) fn take(&mut self, number: u16, ring: &Ring) {
+    /// Gets a frame from a ring, and reads what goes with it beside its entry.
+    pub(super) fn take(&mut self, number: u16, ring: &Ring, job: &Job) {
         self.cost(TAKE);
         match ring.memory {
             Some(_) => {
@@ -135,14 +130,18 @@ impl Writer<'_> {
             }
             None => self.occupy(Busy { executing: ring.latency, ..Busy::default() }),
         }
-        self.execute(2, 0);
-        self.refer(Region::Meta, Access::Read, 0, ring.carries);
+        if let Some(bytes) = ring.beside(job) {
+            self.execute(2, 0);
+            self.refer(Region::Meta, Access::Read, 0, bytes);
+        }
     }
 
-    /// Writes what goes with a frame, and puts the frame into a ring once all that was written is there.
-    pub(super) fn pass(&mut self, number: u16, ring: &Ring) {
-        self.execute(2, 0);
-        self.write_later(Region::Meta, 0, ring.carries);
+    /// Writes what goes with a frame beside its entry, and puts the frame into a ring once all that was written is there.
+    pub(super) fn pass(&mut self, number: u16, ring: &Ring, job: &Job) {
+        if let Some(bytes) = ring.beside(job) {
+            self.execute(2, 0);
+            self.write_later(Region::Meta, 0, bytes);
+        }
         self.settle();
         self.cost(PASS);
         if ring.memory.is_none() {
@@ -162,6 +161,15 @@ impl Writer<'_> {
         self.cost(PASS);
         self.write_later(Region::Queue, 0, 4);
         self.moves.push(Move::End);
+    }
+}
+
+impl Ring {
+    /// Bytes of a frame's metadata that its entry has no room for, in whole words; `None` if there are none.
+    fn beside(&self, job: &Job) -> Option<u32> {
+        let room = self.entry.saturating_sub(DESCRIPTOR);
+        let rest = job.crossing(self.passed).saturating_sub(room);
+        (rest > 0).then(|| rest.next_multiple_of(4))
     }
 }
 

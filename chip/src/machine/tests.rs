@@ -14,6 +14,8 @@ use crate::load::{Arrival, Job, Load, Output, Standing};
 use crate::mapping::{Exit, Mapping, Place, Placement, Pool, PoolPlace, Ring, ServedPorts, Task, Who, Work};
 use crate::trace::{Access, Act, Referral, Wait};
 
+mod register;
+
 /// Four engines of 100 MHz; a tick is a cycle, 10 ns.
 fn chip() -> Chip {
     Chip {
@@ -226,59 +228,6 @@ fn write(region: Region, bytes: u32) -> Act {
         address: Address::Computed,
         wait: Wait::Now,
     })
-}
-
-#[test]
-fn a_thread_waits_for_its_writes_once_before_it_passes_the_frame_on() {
-    let latency = |acts| stage(acts, Place::Shared(0)).latency.max();
-    let (rules, work) = (write(Region::RuleTable, 4), run(200));
-    // Under way while the thread works: nothing but the instruction that issues it.
-    assert_eq!(latency(vec![rules, work]), latency(vec![work]) + 1);
-    // At the end the thread waits for all at once: what the descriptor's write finds before it in the memory's queue is all that is
-    // added. Of three it is one cycle: each takes the memory for two, and the descriptor comes three behind the last.
-    assert_eq!(latency(vec![work, rules]), latency(vec![work]) + 1);
-    assert_eq!(latency(vec![work, rules, rules, rules]), latency(vec![work]) + 3 + 1);
-}
-
-#[test]
-fn metadata_of_a_packet_are_in_registers_between_rings() {
-    let read = Act::Refer(Referral {
-        region: Region::Meta,
-        access: Access::Read,
-        at: 0,
-        bytes: 32,
-        address: Address::Computed,
-        wait: Wait::Now,
-    });
-    let acts = vec![read, write(Region::Meta, 32), run(10), read];
-    let seen = stage(acts, Place::Shared(0));
-    let meta = seen.memories[0].regions[Region::Meta as usize];
-    // The receiver writes a descriptor and the stage reads it; the stage writes one and the transmitter reads it: 16 bytes each.
-    assert_eq!((meta.references, meta.bytes), (4 * 100, 4 * 16 * 100));
-}
-
-#[test]
-fn an_entry_that_a_packet_has_read_is_in_registers_until_the_table_is_written() {
-    let read = |at, bytes| {
-        Act::Refer(Referral {
-            region: Region::RuleTable,
-            access: Access::Read,
-            at,
-            bytes,
-            address: Address::Computed,
-            wait: Wait::Now,
-        })
-    };
-    let references = |acts: Vec<Act>| {
-        let seen = stage(acts, Place::Shared(0));
-        seen.memories[0].regions[Region::RuleTable as usize].references / 100
-    };
-    assert_eq!(references(vec![read(0, 8), read(0, 8), read(8, 8), read(0, 16), read(0, 8)]), 3);
-    assert_eq!(references(vec![read(0, 8), write(Region::RuleTable, 4), read(0, 8)]), 3);
-    assert_eq!(references(vec![read(0, 8), write(Region::Meta, 4), read(0, 8)]), 1);
-    // Eight at most.
-    let all = |others: u64| (0..=others).chain([0]).map(|entry| read(entry * 8, 8)).collect();
-    assert_eq!([references(all(7)), references(all(8))], [8, 10]);
 }
 
 #[test]

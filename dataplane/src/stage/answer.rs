@@ -49,7 +49,9 @@ impl Stage for Answer {
             .and(Fields::HOP)
             .and(Fields::EGRESS)
             .and(Fields::FLOW)
-            .and(Fields::RULE),
+            .and(Fields::RULE)
+            .and(Fields::OPENING)
+            .and(Fields::TUNNEL),
         writes: Fields::PACKET.and(Fields::HEADERS).and(Fields::HOP).and(Fields::EGRESS).and(Fields::TUNNEL),
     };
 

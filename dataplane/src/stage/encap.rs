@@ -54,6 +54,7 @@ impl Stage for Encap {
             .and(Fields::EGRESS)
             .and(Fields::HOP)
             .and(Fields::PARTS)
+            .and(Fields::OPENING)
             .and(Fields::TUNNEL),
         writes: Fields::PACKET
             .and(Fields::HEADERS)

@@ -23,7 +23,13 @@ impl Stage for Queue {
     const ABOUT: About = About {
         name: "queue",
         asks: "Is there room before its interface?",
-        reads: Fields::EGRESS.and(Fields::INGRESS).and(Fields::TUNNEL),
+        // In a tree the class counts, and by flow the ends.
+        reads: Fields::SEEN
+            .and(Fields::EGRESS)
+            .and(Fields::TUNNEL)
+            .and(Fields::FLOW)
+            .and(Fields::CLASS)
+            .and(Fields::COLOUR),
         writes: Fields::EGRESS,
     };
 

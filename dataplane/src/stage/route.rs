@@ -25,7 +25,7 @@ impl Stage for Route {
     const ABOUT: About = About {
         name: "route",
         asks: "By which interface and next hop does it leave?",
-        reads: Fields::SEEN.and(Fields::OPENING).and(Fields::FLOW).and(Fields::HOP),
+        reads: Fields::SEEN.and(Fields::OPENING).and(Fields::FLOW).and(Fields::HOP).and(Fields::TUNNEL),
         writes: Fields::HOP.and(Fields::EGRESS).and(Fields::FLAGS).and(Fields::TUNNEL),
     };
 

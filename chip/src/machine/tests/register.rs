@@ -1,0 +1,92 @@
+//! Tests of what a thread has in its registers, and of what crosses a ring.
+
+use tally::{Address, Region};
+use wire::Bytes;
+
+use super::{Same, chip, line, run, stage, write};
+use crate::load::{Arrival, Job, Load};
+use crate::machine::{Ideal, Machine};
+use crate::mapping::Place;
+use crate::trace::{Access, Act, Referral, Wait};
+
+#[test]
+fn a_thread_waits_for_its_writes_once_before_it_passes_the_frame_on() {
+    let latency = |acts| stage(acts, Place::Shared(0)).latency.max();
+    let (rules, work) = (write(Region::RuleTable, 4), run(200));
+    // Under way while the thread works: nothing but the instruction that issues it.
+    assert_eq!(latency(vec![rules, work]), latency(vec![work]) + 1);
+    // At the end the thread waits for all at once, 50 cycles behind the last: of three that one begins four cycles behind the first, as
+    // each takes the memory for two, and two behind what issued it.
+    assert_eq!(latency(vec![work, rules]), latency(vec![work]) + 1 + 50);
+    assert_eq!(latency(vec![work, rules, rules, rules]), latency(vec![work]) + 3 + 50 + 2);
+}
+
+#[test]
+fn metadata_of_a_packet_are_in_registers_between_rings() {
+    let read = Act::Refer(Referral {
+        region: Region::Meta,
+        access: Access::Read,
+        at: 0,
+        bytes: 32,
+        address: Address::Computed,
+        wait: Wait::Now,
+    });
+    let acts = vec![read, write(Region::Meta, 32), run(10), read];
+    assert_eq!(stage(acts, Place::Shared(0)).memories[0].regions[Region::Meta as usize].references, 0);
+}
+
+#[test]
+fn metadata_cross_a_ring_in_its_entry_and_by_memory_beside_it() {
+    /// Frames of whose metadata so many bytes cross, before the stage and behind it.
+    struct Crossing(Same, [u32; 2]);
+    impl Load for Crossing {
+        fn next(&mut self) -> Option<Arrival> {
+            self.0.next()
+        }
+        fn accept(&mut self, job: &mut Job) {
+            self.0.accept(job);
+            job.crossing.extend(self.1);
+        }
+    }
+    let crossed = |entry, crossing| {
+        let (mut chip, mut mapping) = (chip(), line(1, 8));
+        chip.rings[0].entry = Bytes(entry);
+        let places = mapping.placements.iter_mut().filter(|placement| placement.region == Region::Meta);
+        places.for_each(|placement| placement.place = Place::Shared(0));
+        let same = Same { left: 100, acts: vec![run(10)], at: 0, every: 2_000 };
+        let mut load = Crossing(same, crossing);
+        let seen = Machine::new(&chip, &mapping, Ideal::Nothing).unwrap().run(&mut load, 0).unwrap();
+        let meta = seen.memories[0].regions[Region::Meta as usize];
+        (meta.references / 100, meta.bytes / 100)
+    };
+    // Who puts the frame into the ring writes, and who takes it reads, in words, what the entry has no room for beside its descriptor word.
+    assert_eq!(crossed(4, [0, 0]), (0, 0));
+    assert_eq!(crossed(4, [6, 0]), (2, 2 * 8));
+    assert_eq!(crossed(4, [6, 17]), (4, 2 * 8 + 2 * 20));
+    assert_eq!(crossed(8, [4, 5]), (2, 2 * 4));
+    assert_eq!(crossed(64, [32, 32]), (0, 0));
+}
+
+#[test]
+fn an_entry_that_a_packet_has_read_is_in_registers_until_the_table_is_written() {
+    let read = |at, bytes| {
+        Act::Refer(Referral {
+            region: Region::RuleTable,
+            access: Access::Read,
+            at,
+            bytes,
+            address: Address::Computed,
+            wait: Wait::Now,
+        })
+    };
+    let references = |acts: Vec<Act>| {
+        let seen = stage(acts, Place::Shared(0));
+        seen.memories[0].regions[Region::RuleTable as usize].references / 100
+    };
+    assert_eq!(references(vec![read(0, 8), read(0, 8), read(8, 8), read(0, 16), read(0, 8)]), 3);
+    assert_eq!(references(vec![read(0, 8), write(Region::RuleTable, 4), read(0, 8)]), 3);
+    assert_eq!(references(vec![read(0, 8), write(Region::Meta, 4), read(0, 8)]), 1);
+    // Eight at most.
+    let all = |others: u64| (0..=others).chain([0]).map(|entry| read(entry * 8, 8)).collect();
+    assert_eq!([references(all(7)), references(all(8))], [8, 10]);
+}
