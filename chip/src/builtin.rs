@@ -14,6 +14,7 @@ pub const CHIPS: &[Shipped] = &[
     Shipped { name: "ixp1200", text: include_str!("../../chips/ixp1200.toml") },
     Shipped { name: "ixp2400", text: include_str!("../../chips/ixp2400.toml") },
     Shipped { name: "ixp2800", text: include_str!("../../chips/ixp2800.toml") },
+    Shipped { name: "pro3", text: include_str!("../../chips/pro3.toml") },
     Shipped { name: "tetra", text: include_str!("../../chips/tetra.toml") },
 ];
 
@@ -42,6 +43,7 @@ pub const MAPPINGS: &[Shipped] = &[
     },
     Shipped { name: "ixp2400-pool", text: include_str!("../../chips/mappings/ixp2400-pool.toml") },
     Shipped { name: "ixp2800-pool", text: include_str!("../../chips/mappings/ixp2800-pool.toml") },
+    Shipped { name: "pro3-pool", text: include_str!("../../chips/mappings/pro3-pool.toml") },
     Shipped { name: "tetra-pool", text: include_str!("../../chips/mappings/tetra-pool.toml") },
     Shipped { name: "tetra-row", text: include_str!("../../chips/mappings/tetra-row.toml") },
 ];

@@ -300,6 +300,10 @@ pub enum UnitWork {
     Crypto,
     /// Keeps queues of frames for engines.
     Queue,
+    /// Keeps tables for engines: a search in one is handed to it whole, as to a lookup coprocessor or a CAM, and so is each reference to an entry.
+    Search,
+    /// Changes header fields for engines, which do not wait for it: time to live, checksum, link-layer header.
+    Modify,
     /// Takes frames as an engine does, a stage or more in its interval: pools of a mapping may name it.
     Stage,
 }

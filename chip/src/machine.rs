@@ -349,7 +349,7 @@ impl<'a> Machine<'a> {
             }
             Work::Stages(stages) => {
                 match unit {
-                    Some(unit) => writer.in_unit(unit, job.bytes),
+                    Some(unit) => writer.stages_in_unit(unit, job.bytes, job.acts_of(stages)),
                     None => {
                         from.into_iter().for_each(|(number, ring)| writer.take(number, ring, job));
                         writer.acts(job.acts_of(stages));
@@ -369,7 +369,7 @@ impl<'a> Machine<'a> {
         let stages = task.stages();
         match unit {
             _ if stages.is_empty() => {}
-            Some(unit) => writer.in_unit(unit, ends.job.bytes),
+            Some(unit) => writer.stages_in_unit(unit, ends.job.bytes, ends.job.acts_of(&stages)),
             None => {
                 if ends.receive.elements(ends.job.bytes) == 1 {
                     writer.hold_header();
@@ -497,6 +497,10 @@ impl<'a> Machine<'a> {
             Move::Hand { unit, bytes } => {
                 let done = self.hand(unit.into(), bytes);
                 self.wait_until(engine, number, self.now(), done, Waits::Memory);
+            }
+            Move::Give { unit, bytes } => {
+                self.hand(unit.into(), bytes);
+                self.go(engine, Ticks::ZERO);
             }
             Move::Get(ring) => {
                 let ring = &self.rings[usize::from(ring)];

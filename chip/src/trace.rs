@@ -1,6 +1,6 @@
 //! Cost of one frame: the acts of its stages, in order, for playback in modelled time.
 
-use tally::{Address, Branch, Op, Reference, Region, Tally, Ticket};
+use tally::{Address, Branch, Offload, Op, Reference, Region, Tally, Ticket};
 
 /// One act of the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,13 @@ pub enum Act {
     Hash(u32),
     /// Text of that many bytes passed to a crypto unit.
     Encipher(u32),
+    /// Work that a chip may have a unit for: all of it is so many acts that follow.
+    Offload {
+        /// The work.
+        work: Offload,
+        /// Number of acts.
+        acts: u32,
+    },
 }
 
 /// A reference to memory.
@@ -70,13 +77,15 @@ pub struct Recorder {
     tickets: u32,
     /// Number of acts before the last mark: nothing is added to them.
     over: usize,
+    /// Place of the work for a unit that has begun.
+    offload: Option<usize>,
 }
 
 impl Recorder {
     /// Begins anew, in the memory of `acts`; the mix goes on. Returns the recorded acts.
     pub fn renew(&mut self, mut acts: Vec<Act>) -> Vec<Act> {
         acts.clear();
-        self.over = 0;
+        (self.over, self.offload) = (0, None);
         std::mem::replace(&mut self.acts, acts)
     }
 
@@ -153,6 +162,21 @@ impl Tally for Recorder {
 
     fn hash(&mut self, bytes: u32) {
         self.acts.push(Act::Hash(bytes));
+    }
+
+    fn begin_offload(&mut self, work: Offload) {
+        self.offload = Some(self.acts.len());
+        self.acts.push(Act::Offload { work, acts: 0 });
+        self.over = self.acts.len();
+    }
+
+    fn end_offload(&mut self) {
+        let Some(place) = self.offload.take() else { return };
+        let many = self.acts.len() - place - 1;
+        if let Some(Act::Offload { acts, .. }) = self.acts.get_mut(place) {
+            *acts = u32::try_from(many).unwrap_or(u32::MAX);
+        }
+        self.over = self.acts.len();
     }
 }
 

@@ -6,7 +6,7 @@ use policy::model::{
     Action, AddressRange, ConnectionLimit, Limits, Log, Logging, Mode, PriorityTag, Rate, SourceCheck,
     SynAnswer, Timeouts,
 };
-use tally::{Region, Tally};
+use tally::{Offload, Region, Tally};
 use wire::ethernet::Mac;
 use wire::rfc2684::Channel;
 use wire::vlan::Tags;
@@ -350,11 +350,15 @@ impl Tables {
     /// Returns the target of the longest-prefix match for `address`.
     #[inline]
     pub fn route<T: Tally>(&self, address: Address, tally: &mut T) -> Option<Target> {
+        let bytes = if address.v6 { 16 } else { 4 };
+        tally.begin_offload(Offload::Search { region: Region::RouteTable, bytes });
         let value = if address.v6 {
             self.fib6.lookup(address.bits, tally)
         } else {
             self.fib4.lookup(address.bits as u32, tally)
-        }?;
+        };
+        tally.end_offload();
+        let value = value?;
         tally.read(Region::RouteTable, value as usize * size_of::<Target>(), 8);
         self.targets.get(value as usize).copied()
     }

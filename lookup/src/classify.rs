@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use tally::Tally;
+use tally::{Offload, Region, Tally};
 use wire::Family;
 
 pub mod bdd;
@@ -108,7 +108,11 @@ pub trait Classifier: Send + Sync {
 #[inline(always)]
 pub fn tell<T: Tally>(classifier: &dyn Classifier, header: &Header, tally: &mut T) {
     if tally.is_kept() {
+        // Addresses, ports and protocol, and what comes of two zones.
+        let bytes = if header.family == Family::V4 { 15 } else { 39 };
+        tally.begin_offload(Offload::Search { region: Region::RuleTable, bytes });
         let position = classifier.classify_tallied(header, tally);
+        tally.end_offload();
         debug_assert_eq!(position, classifier.classify(header));
     }
 }

@@ -30,6 +30,14 @@ pub trait Tally {
     #[track_caller]
     fn hash(&mut self, bytes: u32);
 
+    /// Begins work that a chip may have a unit for: all of it up to [`Tally::end_offload`]. It contains no other such work.
+    #[inline(always)]
+    fn begin_offload(&mut self, _work: Offload) {}
+
+    /// Ends that work.
+    #[inline(always)]
+    fn end_offload(&mut self) {}
+
     /// Issues a reference without waiting for it, as asynchronous memories are used. The instruction that issues is
     /// part of the reference, and is not reported by [`Tally::execute`].
     ///
@@ -90,6 +98,23 @@ impl Tally for NoTally {
     fn is_kept(&self) -> bool {
         false
     }
+}
+
+/// Work of a stage that a chip may have a unit for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offload {
+    /// Search for a key in a table: of what the key is made, the hash, and all comparisons.
+    Search {
+        /// Region that the table is kept in.
+        region: Region,
+        /// Bytes of the key.
+        bytes: u32,
+    },
+    /// Change of header fields that does not depend on a flow: time to live and its checksum, link-layer header.
+    Modify {
+        /// Bytes of the header.
+        bytes: u32,
+    },
 }
 
 /// One reference to memory, for [`Tally::issue`].
@@ -275,6 +300,8 @@ pub struct Count {
     ops: [u64; Op::ALL.len()],
     regions: [References; Region::ALL.len()],
     hashes: u64,
+    offloaded: u64,
+    is_offloaded: bool,
 }
 
 impl Count {
@@ -293,6 +320,11 @@ impl Count {
         self.regions[region as usize]
     }
 
+    /// Instructions of work that a chip may have a unit for, which are among all instructions.
+    pub fn offloaded(&self) -> u64 {
+        self.offloaded
+    }
+
     /// Keys hashed.
     pub fn hashes(&self) -> u64 {
         self.hashes
@@ -302,6 +334,15 @@ impl Count {
 impl Tally for Count {
     fn execute(&mut self, op: Op, count: u32) {
         self.ops[op as usize] += u64::from(count);
+        self.offloaded += u64::from(if self.is_offloaded { count } else { 0 });
+    }
+
+    fn begin_offload(&mut self, _: Offload) {
+        self.is_offloaded = true;
+    }
+
+    fn end_offload(&mut self) {
+        self.is_offloaded = false;
     }
 
     fn read(&mut self, region: Region, _: usize, bytes: u32) {

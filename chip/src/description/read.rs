@@ -323,6 +323,8 @@ fn unit(sink: &Sink, (name, value): Pair<'_, '_>) -> Option<Unit> {
         ("hash", UnitWork::Hash),
         ("crypto", UnitWork::Crypto),
         ("queue", UnitWork::Queue),
+        ("search", UnitWork::Search),
+        ("modify", UnitWork::Modify),
         ("stage", UnitWork::Stage),
     ];
     let unit = Unit {

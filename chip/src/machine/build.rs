@@ -13,6 +13,9 @@ use crate::description::{Carries, Chip, EngineKind, PortKind};
 use crate::kernel::{Ticks, Timebase};
 use crate::mapping::{Mapping, PoolPlace};
 
+/// Commands that a unit's references may have under way.
+const UNIT_COMMANDS: usize = 64;
+
 /// Resource made infinitely fast, to measure how far it limits the machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ideal {
@@ -207,7 +210,7 @@ impl<'a> Machine<'a> {
                     let copies = unit_of.free.len();
                     for _ in 0..copies {
                         self.clusters.push(Cluster {
-                            most: 1,
+                            most: UNIT_COMMANDS,
                             departures: VecDeque::new(),
                             last: Ticks::ZERO,
                         });

@@ -11,7 +11,7 @@ use super::{Ring, Unit};
 use crate::description::{Chip, UnitWork};
 use crate::load::Job;
 use crate::mapping::{Mapping, Pool, PoolPlace, Task};
-use crate::trace::Access;
+use crate::trace::{Access, Act, Referral};
 
 /// Instructions and branches taken.
 #[derive(Clone, Copy, Debug)]
@@ -107,15 +107,17 @@ impl Writer<'_> {
         }
     }
 
-    /// The way of an element from the receive buffer, in a unit.
+    /// The way of an element from the receive buffer to memory, in a unit.
     pub(super) fn receive_in_unit(&mut self, unit: &Unit, part: Part) {
         self.in_unit(unit, part.bytes);
+        self.stream(Region::Frame, Access::Write, part.at, part.bytes);
         self.moves.extend([Move::Release, Move::Gather]);
     }
 
-    /// The way of an element to the port, in a unit.
+    /// The way of an element from memory to the port, in a unit.
     pub(super) fn transmit_in_unit(&mut self, unit: &Unit, part: Part) {
         self.moves.push(Move::Claim);
+        self.stream(Region::Frame, Access::Read, part.at, part.bytes);
         self.in_unit(unit, part.bytes);
         self.moves.push(Move::Send);
     }
@@ -148,6 +150,19 @@ impl Writer<'_> {
             self.occupy(Busy { executing: ring.latency, ..Busy::default() });
         }
         self.moves.push(Move::Put(number));
+    }
+
+    /// The way of a frame through stages in a unit: no instructions, but the same references to memory, which a unit's pipeline issues
+    /// early enough to wait for none.
+    pub(super) fn stages_in_unit(&mut self, unit: &Unit, bytes: u32, acts: &[Act]) {
+        for act in acts {
+            // Metadata are in the unit's own registers.
+            let Act::Refer(Referral { region, access, at, bytes, .. }) = *act else { continue };
+            if region != Region::Meta {
+                self.stream(region, access, at, bytes);
+            }
+        }
+        self.in_unit(unit, bytes);
     }
 
     /// The way of a frame through a pipelined unit: it takes the unit for its interval, and leaves it after the latency.

@@ -8,7 +8,7 @@ use crate::mapping::{Mapping, Place};
 use crate::trace::{Access, Act, Referral, Wait};
 use std::collections::{HashSet, VecDeque};
 
-use tally::{Address, Region};
+use tally::{Address, Offload, Region};
 
 /// One move of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub(super) enum Move {
     Settle,
     /// Passes a key or text of `bytes` bytes to a unit, and waits.
     Hand { unit: u16, bytes: u32 },
+    /// Passes a header of `bytes` bytes to a unit, and goes on.
+    Give { unit: u16, bytes: u32 },
     /// Gets the thread's entry from the ring.
     Get(u16),
     /// Releases the element of the receive buffer.
@@ -75,6 +77,7 @@ pub(super) struct View {
     cache: Option<(u32, Ticks)>,
     hash_unit: Option<usize>,
     crypto_unit: Option<usize>,
+    modify_unit: Option<usize>,
     hash_instructions: u32,
 }
 
@@ -193,6 +196,7 @@ impl View {
             cache: kind.cache.map(|cache| (cache.hits, cycle(cache.latency))),
             hash_unit: unit(UnitWork::Hash),
             crypto_unit: unit(UnitWork::Crypto),
+            modify_unit: unit(UnitWork::Modify),
             hash_instructions: kind.hash,
         }
     }
@@ -254,8 +258,14 @@ impl Writer<'_> {
     }
 
     pub(super) fn acts(&mut self, acts: &[Act]) {
-        for act in acts {
+        let mut acts = acts.iter();
+        while let Some(act) = acts.next() {
             match *act {
+                Act::Offload { work, acts: many } => {
+                    if self.offloads(work) {
+                        acts = acts.as_slice().get(many as usize..).unwrap_or(&[]).iter();
+                    }
+                }
                 Act::Execute { instructions, taken } => self.execute(instructions, taken),
                 Act::Refer(referral) => self.refer_to(referral),
                 // Who has no such unit does not ask for it.
@@ -324,11 +334,7 @@ impl Writer<'_> {
     fn refer_for(&mut self, referral: Referral) {
         let Referral { region, access, at, bytes, address, wait } = referral;
         let (place, base) = self.view.place(region, at);
-        let offset = match region {
-            Region::Frame => u64::from(self.slot) * BUFFER + at,
-            Region::Meta => u64::from(self.slot) * DESCRIPTOR + at,
-            _ => at,
-        };
+        let offset = self.offset(region, at);
         let command = |memory: usize| Command {
             memory: memory as u16,
             access,
@@ -345,6 +351,41 @@ impl Writer<'_> {
             Place::Shared(memory) => self.shared(command(memory), wait),
             Place::Cached { memory, line } => self.cached(command(memory), line),
         }
+    }
+
+    /// Adds a reference that takes no instruction, and that nobody waits for.
+    pub(super) fn stream(&mut self, region: Region, access: Access, at: u64, bytes: u32) {
+        if let (Place::Shared(memory) | Place::Cached { memory, .. }, base) = self.view.place(region, at) {
+            let address = base + self.offset(region, at);
+            let purpose = Purpose::Region(region);
+            let command = Command { memory: memory as u16, access, address, bytes, purpose };
+            self.moves.push(Move::Refer(command, Wait::Later(WRITES)));
+        }
+    }
+
+    /// Offset of a byte in its region, of all frames' together.
+    fn offset(&self, region: Region, at: u64) -> u64 {
+        match region {
+            Region::Frame => u64::from(self.slot) * BUFFER + at,
+            Region::Meta => u64::from(self.slot) * DESCRIPTOR + at,
+            _ => at,
+        }
+    }
+
+    /// Passes work to a unit that does it, if there is one.
+    fn offloads(&mut self, work: Offload) -> bool {
+        match work {
+            Offload::Search { region, bytes } => {
+                let (Place::Unit(unit), _) = self.view.place(region, 0) else { return false };
+                self.hand(unit, bytes);
+            }
+            Offload::Modify { bytes } => {
+                let Some(unit) = self.view.modify_unit else { return false };
+                self.execute(1, 0);
+                self.moves.push(Move::Give { unit: unit as u16, bytes });
+            }
+        }
+        true
     }
 
     /// Adds the instruction that passes work to a unit; the thread waits for the result.

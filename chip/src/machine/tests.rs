@@ -14,7 +14,7 @@ use crate::load::{Arrival, Job, Load, Output, Standing};
 use crate::mapping::{Exit, Mapping, Place, Placement, Pool, PoolPlace, Ring, ServedPorts, Task, Who, Work};
 use crate::trace::{Access, Act, Referral, Wait};
 
-mod register;
+mod stage;
 
 /// Four engines of 100 MHz; a tick is a cycle, 10 ns.
 fn chip() -> Chip {

@@ -17,6 +17,16 @@ pub(super) const KEYS: [&str; 4] = ["memory", "cache", "first", "end"];
 /// Regions that are only read while frames pass, so that each engine may have a copy of its own.
 const READ_ONLY: [Region; 4] = [Region::RuleTable, Region::RouteTable, Region::HopTable, Region::CipherTable];
 
+/// Regions of tables that a unit can keep and search.
+const SEARCHED: [Region; 6] = [
+    Region::FlowIndex,
+    Region::FlowTable,
+    Region::RuleTable,
+    Region::RouteTable,
+    Region::HopTable,
+    Region::NatTable,
+];
+
 /// A part of a region, as it is written.
 struct Part {
     first: u64,
@@ -170,7 +180,8 @@ fn part(sink: &Sink, value: &Spanned<DeValue<'_>>, chip: &Chip) -> Option<Part> 
 fn place(value: &DeValue<'_>, chip: &Chip) -> Read<Place> {
     let mut names: Vec<&str> = chip.memories.iter().map(|memory| memory.name.as_str()).collect();
     names.extend(["local", "registers"]);
-    let keepers = chip.units.iter().enumerate().filter(|(_, unit)| unit.work == UnitWork::Queue);
+    let keeps = |work| matches!(work, UnitWork::Queue | UnitWork::Search);
+    let keepers = chip.units.iter().enumerate().filter(|(_, unit)| keeps(unit.work));
     let keepers: Vec<(usize, &str)> = keepers.map(|(place, unit)| (place, unit.name.as_str())).collect();
     names.extend(keepers.iter().map(|(_, name)| *name));
     let place = value::place_of(value, &names, "memory", Code::UnknownMemory)?;
@@ -224,10 +235,14 @@ fn fits_there(region: Region, place: Place, chip: &Chip, mapping: &Mapping) -> R
                 .hint("leave `cache` out")),
             None => Ok(()),
         },
-        Place::Unit(_) if region != Region::Queue => Err(bad(format!(
-            "the region \"{name}\" cannot lie in a unit that keeps queues"
-        ))
-        .hint("place it in a shared memory")),
-        Place::Shared(_) | Place::Registers | Place::Unit(_) => Ok(()),
+        Place::Unit(unit) => {
+            let (may, what) = match chip.units.get(unit).map(|unit| unit.work) {
+                Some(UnitWork::Search) => (SEARCHED.contains(&region), "tables of flows, rules, routes, next hops and translations"),
+                _ => (region == Region::Queue, "queues"),
+            };
+            let message = format!("the region \"{name}\" cannot lie in a unit that keeps {what}");
+            if may { Ok(()) } else { Err(bad(message).hint("place it in a shared memory")) }
+        }
+        Place::Shared(_) | Place::Registers => Ok(()),
     }
 }

@@ -1,7 +1,7 @@
 //! Model that claims are put to the test on: the shipped chips, as they are or with other values of parameters, and what has been measured
 //! on them.
 
-use super::{ReproduceError, base, crypto, diffserv, firewall, shipped};
+use super::{ReproduceError, base, crypto, diffserv, firewall, protocol, shipped};
 use crate::builtin::{CHIPS, named};
 use crate::description::{self, Chip};
 
@@ -14,6 +14,7 @@ pub struct Model {
     pub(super) diffserv: diffserv::Measured,
     pub(super) firewall: firewall::Measured,
     pub(super) crypto: crypto::Measured,
+    pub(super) protocol: protocol::Measured,
 }
 
 /// Another value of a chip's parameter.

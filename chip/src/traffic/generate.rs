@@ -129,6 +129,7 @@ impl Generator {
         let smallest = match stream.size {
             Size::Fixed(size) => size,
             Size::Imix => Size::IMIX.iter().map(|(size, _)| *size).min().unwrap_or(Size::LEAST),
+            Size::Normal { .. } => Size::LEAST,
         };
         if smallest < least {
             return Err(TrafficError::TooSmall { size: smallest, least });
@@ -303,6 +304,13 @@ impl Generator {
                 }
                 Size::LEAST
             }
+            Size::Normal { mean, deviation } => loop {
+                let size = i64::from(mean) + normal(&mut self.random, i64::from(deviation));
+                let fits = |size: &u16| (Size::LEAST..=Size::MOST).contains(size);
+                if let Some(size) = u16::try_from(size).ok().filter(fits) {
+                    return size;
+                }
+            },
         }
     }
 
@@ -433,6 +441,15 @@ impl Side {
             None => Side { root: id, mac: Mac::ZERO, tags: Tags::NONE },
         }
     }
+}
+
+/// A number about 0, nearly normally distributed: the sum of twelve even ones, whose variance is 1, in whole numbers, so that it is the same on
+/// every machine.
+fn normal(random: &mut Random, deviation: i64) -> i64 {
+    const HALF: i64 = 1 << 31;
+    let sum: i64 = (0..12).map(|_| (random.next_u64() >> 32) as i64 - HALF).sum();
+    // To the nearest.
+    (sum * deviation + HALF) >> 32
 }
 
 /// The least size that has room for the headers.

@@ -45,6 +45,13 @@ pub enum Size {
     /// The customary mix, often called simple IMIX (RFC 6985 has the background): of twelve frames, seven of 64
     /// bytes, four of 594 and one of 1518, in random order. Those are IPv4 packets of 40, 576 and 1500 bytes.
     Imix,
+    /// Normally distributed, and cut off at [`Size::LEAST`] and [`Size::MOST`]: a size beyond them is drawn anew.
+    Normal {
+        /// Mean before the ends are cut off, in bytes; within them.
+        mean: u16,
+        /// Standard deviation before the ends are cut off, in bytes; up to the mean.
+        deviation: u16,
+    },
 }
 
 impl Size {

@@ -105,6 +105,9 @@ fn text_that_is_wrong_is_told_where_and_what_would_do() {
     assert_eq!(wrong("a>b,both,both"), BadStream::Twice { key: "both" });
     for text in [
         "size=63",
+        "size=normal:63/1",
+        "size=normal:100",
+        "size=normal:100/101",
         "size=9001",
         "size=",
         "size",
@@ -220,6 +223,26 @@ fn the_mix_is_seven_to_four_to_one() {
     for (len, of) in [(60, 7.0), (590, 4.0), (1514, 1.0)] {
         assert!((share(len) - of).abs() < 0.07, "{len}: {}", share(len));
     }
+}
+
+#[test]
+fn normal_sizes_have_mean_and_deviation_and_stay_within_the_bounds() {
+    let moments = |text: &str| {
+        let sizes: Vec<f64> =
+            all(generator(text, 3)).iter().map(|(_, frame)| frame.len() as f64 + 4.0).collect();
+        let mean = sizes.iter().sum::<f64>() / sizes.len() as f64;
+        let variance = sizes.iter().map(|size| (size - mean).powi(2)).sum::<f64>() / sizes.len() as f64;
+        (mean, variance.sqrt(), sizes.iter().copied().fold(f64::MAX, f64::min))
+    };
+    let (mean, deviation, _) = moments("lan>wan,size=normal:600/80,frames=20000");
+    assert!((mean - 600.0).abs() < 2.0 && (deviation - 80.0).abs() < 2.0, "{mean} {deviation}");
+    // Half of a normal distribution: its mean is 0.798 deviations above the bound, and its deviation 0.603.
+    let (mean, deviation, least) = moments("lan>wan,size=normal:64/50,frames=20000");
+    assert_eq!(least, 64.0);
+    assert!(
+        (mean - 64.0 - 0.798 * 50.0).abs() < 1.5 && (deviation - 0.603 * 50.0).abs() < 1.5,
+        "{mean} {deviation}"
+    );
 }
 
 #[test]

@@ -10,8 +10,8 @@ use super::stream::{Arrivals, Begin, Flows, Rate, Size, Stream, Transport, Ways}
 /// Every key of the text form, with its values and meaning.
 pub const KEYS: &[(&str, &str)] = &[
     (
-        "size=64..9000|imix",
-        "bytes of each frame on the wire, its check sequence included; imix is 64, 594 and 1518 in the proportion 7:4:1 [64]",
+        "size=64..9000|imix|normal:MEAN/DEVIATION",
+        "bytes of each frame on the wire, its check sequence included; imix is 64, 594 and 1518 in the proportion 7:4:1, normal a distribution that is cut off at 64 and 9000 [64]",
     ),
     (
         "rate=N%|Nkpps|Nmpps|Nmbit|Ngbit",
@@ -147,7 +147,15 @@ impl Stream {
             "size" => {
                 self.size = match value {
                     "imix" => Size::Imix,
-                    _ => Size::Fixed(within(value, Size::LEAST.into(), Size::MOST.into())? as u16),
+                    _ => match value.strip_prefix("normal:") {
+                        Some(normal) => {
+                            let (mean, deviation) = normal.split_once('/')?;
+                            let mean = within(mean, Size::LEAST.into(), Size::MOST.into())?;
+                            let deviation = within(deviation, 0, mean)?;
+                            Size::Normal { mean: mean as u16, deviation: deviation as u16 }
+                        }
+                        None => Size::Fixed(within(value, Size::LEAST.into(), Size::MOST.into())? as u16),
+                    },
                 }
             }
             "rate" => self.rate = rate(value)?,

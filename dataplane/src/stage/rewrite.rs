@@ -5,7 +5,7 @@
 //! here the frame is as received, so that an error can quote the packet as its sender sent it. Checksums are updated
 //! incrementally (RFC 1624).
 
-use tally::{Branch, Op, Region, Tally};
+use tally::{Branch, Offload, Op, Region, Tally};
 use wire::header::{Ports, Protocol};
 use wire::meta::Fields;
 use wire::tcp::Flags;
@@ -61,6 +61,7 @@ impl Stage for Rewrite {
         if is_syn && frame.meta.protocol == Protocol::TCP.0 && frame.meta.part != Part::Later {
             clamp(frame, cx);
         }
+        cx.tally.begin_offload(Offload::Modify { bytes: 32 });
         if frame.meta.flags & flag::OWN == 0 {
             lower_ttl(frame);
             let is_optioned = frame.meta.transport.wrapping_sub(frame.meta.network) != 20;
@@ -75,6 +76,7 @@ impl Stage for Rewrite {
         cx.tally.branch(Branch::Taken);
         cx.tally.read(Region::HopTable, frame.meta.hop as usize * 32, 32);
         cx.tally.write(Region::Frame, 0, 32);
+        cx.tally.end_offload();
         if !link::replace(frame, cx) {
             return Step::Drop(Reason::NeighbourUnknown);
         }

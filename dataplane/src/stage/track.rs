@@ -8,7 +8,7 @@
 //! For a batch, `Lookups::prepare` asks for the memory of all its flows before the first is looked at.
 
 use policy::model::{Checksum, Mode, Pickup, TcpWindow};
-use tally::{Branch, Op, Region, Tally};
+use tally::{Branch, Offload, Op, Region, Tally};
 use wire::checksum::Sum;
 use wire::header::Protocol;
 use wire::meta::Fields;
@@ -68,9 +68,13 @@ impl Stage for Track {
         if frame.meta.flags & flag::ERROR != 0 {
             return relate(frame, cx);
         }
+        // The key is made of fields that a unit for searches has from the header.
+        cx.tally.begin_offload(search(frame.meta.family));
         let key = key_of(frame, cx);
         let hash = cx.shard.flows.hash(&key, cx.tally);
-        match live(&key, hash, frame, cx) {
+        let found = cx.shard.flows.find(&key, hash, cx.tally);
+        cx.tally.end_offload();
+        match live(found, &key, hash, frame, cx) {
             Ok(Some(hit)) if frame.meta.flags & flag::WAITED != 0 => go_on(frame, hit, hash, cx),
             Ok(Some(hit)) if is_another(frame, hit, cx) => {
                 cx.shard.end_flow(hit.id, cx.tally);
@@ -124,13 +128,24 @@ pub(super) fn is_icmp(frame: &Frame) -> bool {
     }
 }
 
-/// The flow with this key, unless it has expired: then it has ended. One that earlier tables have decided is
+/// Search for a flow by addresses, ports, protocol.
+fn search(family: Family) -> Offload {
+    Offload::Search { region: Region::FlowIndex, bytes: if family == Family::V4 { 13 } else { 37 } }
+}
+
+/// The flow that has been found for this key, unless it has expired: then it has ended. One that earlier tables have decided is
 /// revalidated first.
 ///
 /// # Errors
 /// The flow is not to go on, or there is no way for it, and the packet opens none.
-fn live<T: Tally>(key: &Key, hash: u64, frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<Option<Hit>, Step> {
-    let Some(hit) = cx.shard.flows.find(key, hash, cx.tally) else {
+fn live<T: Tally>(
+    found: Option<Hit>,
+    key: &Key,
+    hash: u64,
+    frame: &mut Frame,
+    cx: &mut Cx<'_, T>,
+) -> Result<Option<Hit>, Step> {
+    let Some(hit) = found else {
         return if cx.shard.flows.may_be_stale() { revalidate::find(key, hash, frame, cx) } else { Ok(None) };
     };
     // Time to ticks, 4; since when it was seen, 2; its timeout by its state, 4; epoch, 2; place and bound, 3.
@@ -430,8 +445,11 @@ fn find_related<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
         return Step::Drop(Reason::IcmpUnrelated);
     };
     let key = quote.reversed().in_ct_zone(ct_zone(frame.meta.ingress, cx));
+    cx.tally.begin_offload(search(frame.meta.family));
     let hash = cx.shard.flows.hash(&key, cx.tally);
-    let hit = match live(&key, hash, frame, cx) {
+    let found = cx.shard.flows.find(&key, hash, cx.tally);
+    cx.tally.end_offload();
+    let hit = match live(found, &key, hash, frame, cx) {
         Ok(Some(hit)) => hit,
         Ok(None) => {
             return handoff::to_flow(frame, hash, cx).unwrap_or(Step::Drop(Reason::IcmpUnrelated));

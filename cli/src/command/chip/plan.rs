@@ -214,6 +214,7 @@ fn expected_bytes(stream: &Stream) -> u64 {
     let size = match stream.size {
         Size::Fixed(size) => u64::from(size),
         Size::Imix => Size::IMIX.iter().map(|(size, of)| u64::from(*size) * of).sum::<u64>() / 12,
+        Size::Normal { mean, .. } => u64::from(mean),
     };
     let ways = if stream.ways == Ways::Both { 2 } else { 1 };
     stream.frames.saturating_mul(size * ways)

@@ -1,12 +1,14 @@
-//! Tests of what a thread has in its registers, and of what crosses a ring.
+//! Tests of what stages cost: what a thread has in its registers, what crosses a ring, and what a unit does.
 
-use tally::{Address, Region};
+use tally::{Address, Offload, Region};
 use wire::Bytes;
 
 use super::{Same, chip, line, run, stage, write};
+use crate::clock::Cycles;
+use crate::description::{Chip, Unit, UnitWork};
 use crate::load::{Arrival, Job, Load};
 use crate::machine::{Ideal, Machine};
-use crate::mapping::Place;
+use crate::mapping::{Mapping, Place};
 use crate::trace::{Access, Act, Referral, Wait};
 
 #[test]
@@ -89,4 +91,40 @@ fn an_entry_that_a_packet_has_read_is_in_registers_until_the_table_is_written() 
     // Eight at most.
     let all = |others: u64| (0..=others).chain([0]).map(|entry| read(entry * 8, 8)).collect();
     assert_eq!([references(all(7)), references(all(8))], [8, 10]);
+}
+
+/// A chip with one more unit, each of whose operations takes ten cycles.
+fn with_unit(work: UnitWork) -> Chip {
+    let unit =
+        Unit { name: "unit".into(), work, count: 1, interval: Cycles(10), per_word: 0, latency: Cycles(0) };
+    Chip { units: vec![unit], ..chip() }
+}
+
+/// Cycles that the stage's engine executes and that a frame stays in the machine.
+fn stay(chip: &Chip, mapping: &Mapping, acts: Vec<Act>) -> (u64, u64) {
+    let mut load = Same { left: 1, acts, at: 0, every: 0 };
+    let seen = Machine::new(chip, mapping, Ideal::Nothing).unwrap().run(&mut load, 0).unwrap();
+    (seen.engines[1].instructions, seen.latency.max())
+}
+
+#[test]
+fn a_search_is_a_units_where_it_keeps_the_table() {
+    let search = Offload::Search { region: Region::FlowIndex, bytes: 13 };
+    let acts = vec![Act::Offload { work: search, acts: 2 }, run(90), Act::Hash(13), run(7)];
+    let (chip, mut mapping) = (with_unit(UnitWork::Search), line(1, 8));
+    let (by_engine, slow) = stay(&chip, &mapping, acts.clone());
+    let places = mapping.placements.iter_mut().filter(|placement| placement.region == Region::FlowIndex);
+    places.for_each(|placement| placement.place = Place::Unit(0));
+    // One instruction hands it over; 90, and 20 for the hash of four words, are the unit's ten cycles.
+    let (by_unit, quick) = stay(&chip, &mapping, acts);
+    assert_eq!((by_engine - by_unit, slow - quick), (110 - 1, 110 - 11));
+}
+
+#[test]
+fn nobody_waits_for_the_unit_that_changes_headers() {
+    let acts = vec![Act::Offload { work: Offload::Modify { bytes: 32 }, acts: 1 }, run(40), run(7)];
+    let mapping = line(1, 8);
+    let (by_engine, slow) = stay(&chip(), &mapping, acts.clone());
+    let (by_unit, quick) = stay(&with_unit(UnitWork::Modify), &mapping, acts);
+    assert_eq!((by_engine - by_unit, slow - quick), (40 - 1, 40 - 1));
 }
