@@ -87,6 +87,6 @@ fn the_first_match_wins_and_bulk_agrees() {
     assert_eq!(positions, [1, 2, 0]);
     let mut count = tally::Count::default();
     assert_eq!(linear.classify_tallied(&headers[1], &mut count), Some(2));
-    assert_eq!(count.references(tally::Region::RuleTable).reads, 3);
+    assert_eq!(count.references(Region::RuleTable).reads, 3);
     assert_eq!(Linear::new(&[narrow]).classify(&headers[1]), None);
 }
