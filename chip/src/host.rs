@@ -10,7 +10,7 @@ use wire::meta::Fields;
 use wire::{Frame, Meta, Nanos, PortId};
 
 use crate::kernel::Timebase;
-use crate::load::{Arrival, Job, Load, Output, Standing};
+use crate::load::{Arrival, Handling, Job, Load, Output, Standing};
 use crate::trace::Recorder;
 
 /// Frames to come.
@@ -223,13 +223,13 @@ impl<W: Onlooker> Load for Host<'_, W> {
         let mut marker = Marker::new(&mut job.marks, &self.stages);
         self.replay.pass_watched(&mut outcome, &mut self.recorder, &mut marker);
         marker.cross(&mut job.crossing);
-        let Marker { last, standing, .. } = marker;
+        let Marker { last, standing, handling, .. } = marker;
         if last + 1 == STAGES {
             self.recorder.go_on_with(&mut self.scheduled);
         }
         job.acts = self.recorder.renew(Vec::new());
         job.marks.resize(STAGES + 1, job.acts.len() as u32);
-        (job.ends_at, job.standing) = (last, standing);
+        (job.ends_at, job.standing, job.handling) = (last, standing, handling);
     }
 }
 
@@ -239,6 +239,7 @@ struct Marker<'a> {
     stages: &'a [About; STAGES],
     last: usize,
     standing: Standing,
+    handling: Handling,
     before: Meta,
     written: [Fields; STAGES],
     read: [Fields; STAGES],
@@ -247,7 +248,8 @@ struct Marker<'a> {
 impl<'a> Marker<'a> {
     fn new(marks: &'a mut Vec<u32>, stages: &'a [About; STAGES]) -> Marker<'a> {
         let (written, read) = ([Fields::NONE; STAGES], [Fields::NONE; STAGES]);
-        Marker { marks, stages, last: 0, standing: Standing::New, before: Meta::default(), written, read }
+        let (standing, handling) = (Standing::New, Handling::Plain);
+        Marker { marks, stages, last: 0, standing, handling, before: Meta::default(), written, read }
     }
 
     /// Writes into `crossing`, for each number of stages passed, the bytes of metadata that those stages have written and later ones read.
@@ -283,6 +285,10 @@ impl Watch<Recorder> for Marker<'_> {
     fn after(&mut self, _: &'static str, frame: &Frame, _: &mut Cx<'_, Recorder>) {
         if flag::HIT & frame.meta.flags != 0 {
             self.standing = Standing::Known;
+        }
+        let verdict = Verdict::of_fate(frame.meta.fate);
+        if let Some(Verdict::Answered(_) | Verdict::Delivered | Verdict::Held(_)) = verdict {
+            self.handling = Handling::Exception;
         }
         let opens = [&self.before, &frame.meta].iter().any(|meta| meta.opening != Meta::NO_OPENING);
         let opening =

@@ -40,6 +40,8 @@ pub struct Job {
     pub outputs: Vec<Output>,
     /// Standing of its flow.
     pub standing: Standing,
+    /// Handling of the frame itself.
+    pub handling: Handling,
     pub(crate) bytes: u32,
     pub(crate) arrived: Ticks,
     pub(crate) unsent: u32,
@@ -63,13 +65,23 @@ pub struct Output {
 }
 
 /// Standing of a frame: of a flow that has been decided, or not.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Standing {
     /// The frame opens a flow, or is tracked for itself.
     #[default]
     New,
     /// The frame belongs to a decided flow.
     Known,
+}
+
+/// Handling of a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Handling {
+    /// Forwarded or dropped.
+    #[default]
+    Plain,
+    /// Answered, delivered to the gateway itself, or held.
+    Exception,
 }
 
 impl Job {
@@ -79,7 +91,7 @@ impl Job {
         self.crossing.clear();
         self.outputs.clear();
         self.ends_at = 0;
-        self.standing = Standing::New;
+        (self.standing, self.handling) = (Standing::New, Handling::Plain);
         self.bytes = arrival.bytes;
         self.arrived = arrived;
         self.unsent = 0;

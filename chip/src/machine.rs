@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use crate::agenda::Agenda;
 use crate::description::Chip;
 use crate::kernel::{Ticks, Timebase};
-use crate::load::{Job, Load, Standing};
+use crate::load::{Handling, Job, Load};
 use crate::mapping::{Mapping, Task, Who, Work};
 use crate::trace::{Access, Wait};
 
@@ -664,7 +664,7 @@ struct Ends<'a> {
 /// Writes the end of a task: the frame goes on by a ring, or no further.
 fn leave(writer: &mut Writer<'_>, task: &Task, job: &Job, rings: &[Ring], is_unit: bool) {
     let ring = |ring: usize| (ring as u16, &rings[ring]);
-    match exit(task, job.standing).filter(|_| goes_on(task, job)).map(ring) {
+    match exit(task, job).filter(|_| goes_on(task, job)).map(ring) {
         Some((number, _)) if is_unit => writer.moves.push(Move::Put(number)),
         Some((number, ring)) => writer.pass(number, ring, job),
         None if is_unit || is_closed(task) => writer.moves.push(Move::End),
@@ -677,19 +677,18 @@ fn is_closed(task: &Task) -> bool {
     task.from.is_none() && !task.receives()
 }
 
-/// True if the frame goes on behind the task: not if nothing leaves because of it, and its last stage was there.
+/// True if the frame goes on behind the task: not if nothing leaves because of it, and its last stage was there. What is delivered or held
+/// goes to who handles exceptions all the same.
 fn goes_on(task: &Task, job: &Job) -> bool {
     let stages = task.stages();
-    stages.is_empty() || !job.outputs.is_empty() || job.ends_at >= stages.end
+    let is_handled = job.handling == Handling::Exception && job.ends_at >= stages.start;
+    let parts = task.to.iter().any(|exit| exit.who == Who::Exception);
+    stages.is_empty() || !job.outputs.is_empty() || job.ends_at >= stages.end || is_handled && parts
 }
 
-/// The ring by which a frame of that standing leaves the task.
-fn exit(task: &Task, standing: Standing) -> Option<usize> {
-    let exit = task.to.iter().find(|exit| match exit.who {
-        Who::All => true,
-        Who::New => standing == Standing::New,
-        Who::Known => standing == Standing::Known,
-    });
+/// The ring by which the frame leaves the task.
+fn exit(task: &Task, job: &Job) -> Option<usize> {
+    let exit = task.to.iter().find(|exit| exit.who.takes(job.standing, job.handling));
     exit.map(|exit| exit.ring)
 }
 

@@ -16,6 +16,7 @@ use tally::Region;
 
 use crate::description::Chip;
 use crate::diagnostic::Diagnostic;
+use crate::load::{Handling, Standing};
 use crate::setting::{self, SetError};
 
 mod fit;
@@ -199,6 +200,23 @@ pub enum Who {
     New,
     /// Frames of a flow that has been decided.
     Known,
+    /// Frames that are answered, delivered to the gateway itself, or held: work for a control processor.
+    Exception,
+    /// Frames that are no exception.
+    Rest,
+}
+
+impl Who {
+    /// True if a frame of that kind takes the exit.
+    pub(crate) fn takes(self, standing: Standing, handling: Handling) -> bool {
+        match self {
+            Who::All => true,
+            Who::New => standing == Standing::New,
+            Who::Known => standing == Standing::Known,
+            Who::Exception => handling == Handling::Exception,
+            Who::Rest => handling == Handling::Plain,
+        }
+    }
 }
 
 /// A ring.

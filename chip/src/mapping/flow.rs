@@ -7,10 +7,14 @@ use std::ops::Range;
 use super::{Lines, Mapping, PoolPlace, Task, Who, Work};
 use crate::description::{Chip, Reach};
 use crate::diagnostic::Code;
+use crate::load::{Handling, Standing};
 use crate::value::{Complaint, Sink};
 
 /// The stage that finds out whether a frame's flow is known.
 const TELLS: &str = "track";
+
+/// The stage behind which it is known whether a frame is answered, delivered or held.
+const DECIDES: &str = "rewrite";
 
 pub(super) fn check(sink: &Sink, mapping: &Mapping, chip: &Chip, stages: &[&str], lines: &Lines) {
     let ways = Ways { sink, mapping, chip, stages, lines };
@@ -36,7 +40,8 @@ struct Step {
     at: At,
     /// Number of stages passed, all those before this index.
     met: usize,
-    known: bool,
+    standing: Standing,
+    handling: Handling,
 }
 
 struct Ways<'a> {
@@ -279,7 +284,12 @@ impl<'a> Ways<'a> {
         let receivers: Vec<At> = self.tasks().filter(|(_, task)| task.receives()).map(|(at, _)| at).collect();
         let mut open: Vec<Step> = receivers
             .iter()
-            .flat_map(|at| [false, true].map(|known| Step { at: *at, met: 0, known }))
+            .flat_map(|at| {
+                let (new, known) = (Standing::New, Standing::Known);
+                let (plain, exception) = (Handling::Plain, Handling::Exception);
+                [(new, plain), (known, plain), (new, exception), (known, exception)]
+                    .map(|(standing, handling)| Step { at: *at, met: 0, standing, handling })
+            })
             .collect();
         while let Some(step) = open.pop() {
             if !seen.insert(step) {
@@ -287,23 +297,27 @@ impl<'a> Ways<'a> {
             }
             let task = self.task(step.at);
             let met = self.meets(step, &mut said);
-            let parts = task.to.iter().any(|exit| exit.who != Who::All);
-            let told = self.stages.iter().position(|stage| *stage == TELLS).is_some_and(|place| met > place);
-            if parts && !told && said.insert((step.at, usize::MAX)) {
-                let message = format!(
-                    "\"{}\" sends new frames another way than known ones before `{TELLS}` has told them apart",
-                    self.pool(step.at)
-                );
-                let complaint = Complaint::new(Code::EarlyParting, message);
-                self.sink.report(
-                    complaint.hint(format!("let the ways part at the pool that does `{TELLS}`, or after it")),
-                    self.span(step.at, "to"),
-                );
+            let parting = task.to.iter().find_map(|exit| match exit.who {
+                Who::New | Who::Known => Some((TELLS, "new frames another way than known ones")),
+                Who::Exception | Who::Rest => Some((DECIDES, "exceptions another way than the rest")),
+                Who::All => None,
+            });
+            if let Some((stage, what)) = parting {
+                let told =
+                    self.stages.iter().position(|name| *name == stage).is_some_and(|place| met > place);
+                if !told && said.insert((step.at, usize::MAX)) {
+                    let message = format!(
+                        "\"{}\" sends {what} before `{stage}` has told them apart",
+                        self.pool(step.at)
+                    );
+                    let complaint = Complaint::new(Code::EarlyParting, message);
+                    let hint = format!("let the ways part at the pool that does `{stage}`, or after it");
+                    self.sink.report(complaint.hint(hint), self.span(step.at, "to"));
+                }
             }
-            let who = if step.known { Who::Known } else { Who::New };
-            for exit in task.to.iter().filter(|exit| exit.who == Who::All || exit.who == who) {
+            for exit in task.to.iter().filter(|exit| exit.who.takes(step.standing, step.handling)) {
                 let next = self.tasks().filter(|(_, task)| task.from == Some(exit.ring));
-                open.extend(next.map(|(at, _)| Step { at, met, known: step.known }));
+                open.extend(next.map(|(at, _)| Step { at, met, ..step }));
             }
         }
     }
@@ -317,10 +331,13 @@ impl<'a> Ways<'a> {
         };
         let from = self.task(step.at).from.map_or("", |ring| self.ring(ring));
         let together = self.tasks().all(|(_, task)| task.to.iter().all(|exit| exit.who == Who::All));
-        let frames = match step.known {
+        let parts = |one: Who| self.tasks().any(|(_, task)| task.to.iter().any(|exit| exit.who == one));
+        let frames = match (step.standing, step.handling) {
             _ if together => "frames",
-            true => "known frames",
-            false => "new frames",
+            (_, Handling::Exception) if parts(Who::Exception) => "exceptions",
+            _ if !parts(Who::New) => "frames that are no exceptions",
+            (Standing::Known, _) => "known frames",
+            (Standing::New, _) => "new frames",
         };
         let key = if matches!(self.task(step.at).work, Work::Transmit) { "work" } else { "stages" };
         if first > step.met {

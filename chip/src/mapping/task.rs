@@ -178,17 +178,21 @@ fn stage_range(
     wrong.map_err(|complaint| table.broken(complaint, value.span())).ok()
 }
 
-/// Reads the exits of a task: one ring, or a ring for new frames and one for known ones.
+/// Reads the exits of a task: one ring, or a ring for new frames and one for known ones, or one for exceptions and one for the rest.
 fn exits(table: &mut Table<'_, '_, '_>, value: &Spanned<DeValue<'_>>, names: &[&str]) -> Vec<Exit> {
     if let DeValue::Table(_) = value.get_ref() {
         let Some(mut parting) = Table::of(table.sink(), value, "a parting of ways") else {
             return Vec::new();
         };
-        let new = parting.require("new", "\"core\"", |value| ring(value, names));
-        let known = parting.require("known", "\"routed\"", |value| ring(value, names));
+        let [(one, one_key), (other, other_key)] = match parting.has("exception") || parting.has("rest") {
+            true => [(Who::Exception, "exception"), (Who::Rest, "rest")],
+            false => [(Who::New, "new"), (Who::Known, "known")],
+        };
+        let first = parting.require(one_key, "\"core\"", |value| ring(value, names));
+        let second = parting.require(other_key, "\"routed\"", |value| ring(value, names));
         let entry = parting.finish();
         table.note(entry.broken);
-        let exits = [(Who::New, new), (Who::Known, known)];
+        let exits = [(one, first), (other, second)];
         return exits.into_iter().filter_map(|(who, ring)| Some(Exit { who, ring: ring? })).collect();
     }
     match ring(value.get_ref(), names) {
