@@ -160,7 +160,7 @@ pub struct EngineKind {
     pub commands: u32,
     /// Content-addressable memory of each engine.
     pub cam: Option<Cam>,
-    /// A data cache before the shared memories.
+    /// Data cache of each engine before the shared memories; its latency in cycles of the engine's clock, beyond the instruction.
     pub cache: Option<Cache>,
 }
 
@@ -192,12 +192,17 @@ pub struct Cam {
     pub latency: Cycles,
 }
 
-/// A data cache, by its average: which references hit is not modelled, only how many.
+/// Cache of lines in sets, the line used least recently replaced first. Writes stay in it until their line is replaced
+/// (write-back), and fetch their line like reads (write-allocate).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cache {
-    /// Hits among a thousand references.
-    pub hits: u32,
-    /// Cycles of the engine's clock for a hit.
+    /// Its size: a multiple of a line in each way.
+    pub bytes: Bytes,
+    /// Bytes of a line, a power of two.
+    pub line: Bytes,
+    /// Lines of a set, from 1; as many as there are lines where any line can lie anywhere.
+    pub ways: u32,
+    /// Cycles from a read that hits to its data.
     pub latency: Cycles,
 }
 
@@ -234,6 +239,8 @@ pub struct Memory {
     pub atomic: Option<Cycles>,
     /// Commands that a channel queues before further ones stall their issuer.
     pub queue: u32,
+    /// Cache that all engines share in front of the channels; its latency is instead of the memory's, in the same cycles.
+    pub cache: Option<Cache>,
 }
 
 /// Data pins of a memory's channel.

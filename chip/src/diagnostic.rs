@@ -17,6 +17,8 @@ pub enum Code {
     ClockMismatch,
     /// Numbers that contradict one another.
     Contradiction,
+    /// A cache that cannot have that size, line and number of ways.
+    CacheShape,
     /// Buffers that cannot hold what ports bring at one time.
     SmallBuffer,
     /// A chip without engines that carry packets.
@@ -89,6 +91,7 @@ impl Code {
     pub const ALL: &'static [(Code, &'static str, Severity)] = &[
         (Code::ClockMismatch, "clock-mismatch", Severity::Error),
         (Code::Contradiction, "contradiction", Severity::Error),
+        (Code::CacheShape, "cache-shape", Severity::Error),
         (Code::SmallBuffer, "small-buffer", Severity::Warning),
         (Code::NoPacketEngine, "no-packet-engine", Severity::Error),
         (Code::UnknownPath, "unknown-path", Severity::Error),

@@ -18,6 +18,7 @@ use crate::mapping::{Mapping, Task, Who, Work};
 use crate::trace::{Access, Wait};
 
 mod build;
+mod cache;
 mod deadlock;
 mod edge;
 mod memory;
@@ -29,12 +30,14 @@ mod tests;
 mod unit;
 mod watch;
 
+use cache::{Cache, Issued};
 use edge::{Buffer, Bus, Element, Line, Waiting};
 use memory::SharedMemory;
 use program::Part;
 use script::{Command, Holds, Move, Remembered, View, WRITES, Writer};
 use unit::Unit;
 
+pub(crate) use cache::{CachePlace, CacheSeen};
 pub(crate) use memory::{Purpose, Traffic};
 pub(crate) use seen::{Count, Window};
 pub(crate) use watch::{Reference, Spends, Track, Watch};
@@ -57,6 +60,8 @@ pub struct Machine<'a> {
     pools: Vec<Crew>,
     rings: Vec<Ring>,
     memories: Vec<SharedMemory>,
+    /// The engines that work and have a cache.
+    cached: Vec<usize>,
     units: Vec<Unit>,
     buses: Vec<Bus>,
     lines: Vec<Line>,
@@ -113,6 +118,7 @@ struct Engine {
     held: bool,
     ready: VecDeque<usize>,
     remembered: Remembered,
+    cache: Option<Cache>,
 }
 
 /// Engines that share a command bus. It takes commands in order, and holds so many.
@@ -463,16 +469,16 @@ impl<'a> Machine<'a> {
         match step {
             // Time alone is played out by `go`.
             Move::Busy(_) => self.go(engine, Ticks::ZERO),
-            Move::Refer(command, wait) => {
-                let (goes, done) = self.command(engine, command);
-                match wait {
-                    Wait::Now => self.wait_until(engine, number, goes, done, Waits::Memory),
-                    Wait::Later(ticket) => {
-                        self.threads[number].tickets.push((ticket, done));
-                        self.resume(engine, goes);
-                    }
+            Move::Refer(command, wait) => match (self.refer(engine, command), wait) {
+                (Issued::Hit(latency), _) => self.go(engine, latency),
+                (Issued::Sent { goes, done }, Wait::Now) => {
+                    self.wait_until(engine, number, goes, done, Waits::Memory)
                 }
-            }
+                (Issued::Sent { goes, done }, Wait::Later(ticket)) => {
+                    self.threads[number].tickets.push((ticket, done));
+                    self.resume(engine, goes);
+                }
+            },
             Move::Await(ticket) => {
                 let tickets = &mut self.threads[number].tickets;
                 let done = tickets.iter().position(|(held, _)| *held == ticket);

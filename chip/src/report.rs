@@ -5,7 +5,7 @@ use tally::{Op, Region};
 
 use crate::description::Chip;
 use crate::kernel::{Ticks, Timebase};
-use crate::machine::{Count, Machine, Traffic, Window};
+use crate::machine::{CachePlace, CacheSeen, Count, Machine, Traffic, Window};
 use crate::mapping::{Mapping, PoolPlace};
 
 /// Results of a run.
@@ -42,6 +42,8 @@ pub struct Report {
     pub engines: Vec<EngineReport>,
     /// Shared memories.
     pub memories: Vec<MemoryReport>,
+    /// Caches: of engines that do something, and of memories.
+    pub caches: Vec<CacheReport>,
     /// Rings.
     pub rings: Vec<RingReport>,
     /// Units, buses and lines: the share of time that each was busy.
@@ -158,6 +160,19 @@ pub struct RegionReport {
     pub worst_ns: f64,
 }
 
+/// Use of a cache.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CacheReport {
+    /// Engine or memory that it is before: "cpu.0", "dram".
+    pub name: String,
+    /// Number of lines looked up.
+    pub lookups: u64,
+    /// Share of them that was there, from 0 to 1.
+    pub hit_ratio: f64,
+    /// Number of changed lines written to their memory.
+    pub written_back: u64,
+}
+
 /// Occupancy of a ring.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RingReport {
@@ -241,6 +256,7 @@ impl Report {
             latency_curve: curve(window, time),
             engines: engines(chip, mapping, window),
             memories: memories(chip, time, window),
+            caches: caches(chip, window),
             rings: rings(mapping, window),
             others: others(chip, window, &share),
             bottleneck: None,
@@ -369,6 +385,24 @@ fn memories(chip: &Chip, time: Timebase, window: &Window) -> Vec<MemoryReport> {
                 .collect(),
         })
         .collect()
+}
+
+fn caches(chip: &Chip, window: &Window) -> Vec<CacheReport> {
+    let name = |place| match place {
+        CachePlace::Engine(place) => {
+            let engines =
+                chip.engines.iter().flat_map(|kind| (0..kind.count).map(move |number| (kind, number)));
+            engines.map(|(kind, number)| format!("{}.{number}", kind.name)).nth(place)
+        }
+        CachePlace::Memory(place) => chip.memories.get(place).map(|memory| memory.name.clone()),
+    };
+    let report = |(place, seen): &(CachePlace, CacheSeen)| CacheReport {
+        name: name(*place).unwrap_or_default(),
+        lookups: seen.lookups,
+        hit_ratio: (seen.lookups - seen.misses) as f64 / seen.lookups.max(1) as f64,
+        written_back: seen.written,
+    };
+    window.caches.iter().map(report).collect()
 }
 
 fn rings(mapping: &Mapping, window: &Window) -> Vec<RingReport> {

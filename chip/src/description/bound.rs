@@ -10,6 +10,8 @@ pub const BYTES: u64 = 1 << 48;
 pub const COUNT: u32 = 4_096;
 /// Entries of a ring, elements of a buffer, commands of a queue.
 pub const ENTRIES: u32 = 1 << 20;
+/// Lines of a cache.
+pub const LINES: u64 = 1 << 20;
 /// Instructions of a store, or of hashing a word.
 pub const INSTRUCTIONS: u32 = 1 << 24;
 /// Cycles for an instruction, and cycles for 4 bytes, in thousandths.

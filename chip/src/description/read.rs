@@ -231,12 +231,7 @@ fn engine(sink: &Sink, (name, value): Pair<'_, '_>, chip_clock: Hertz) -> Engine
         cam.finish();
         read
     });
-    let cache = section(&mut table, "cache", "a cache", false).map(|mut cache| {
-        let hits = cache.require("hits", "0.95", |value| value::thousandths(value, 0, 1_000)).unwrap_or(0);
-        let read = Cache { hits, latency: cycles(&mut cache, "latency") };
-        cache.finish();
-        read
-    });
+    let cache = section(&mut table, "cache", "a cache", false).map(cache);
     table.finish();
     EngineKind {
         name: name.get_ref().to_string(),
@@ -256,6 +251,52 @@ fn engine(sink: &Sink, (name, value): Pair<'_, '_>, chip_clock: Hertz) -> Engine
         cam,
         cache,
     }
+}
+
+fn cache(mut table: Table<'_, '_, '_>) -> Cache {
+    let size = table.require("size", "\"32 KB\"", value::bytes);
+    let line = table.require("line", "\"32 B\"", value::bytes);
+    let ways = table.require("ways", "4", |value| value::number32(value, 1, bound::ENTRIES));
+    let latency = cycles(&mut table, "latency");
+    if let (Some(size), Some(line), Some(ways)) = (size, line, ways) {
+        misshapen(size, line, ways).into_iter().for_each(|complaint| table.complain(complaint));
+    }
+    table.finish();
+    Cache {
+        bytes: size.unwrap_or(Bytes(32)),
+        line: line.unwrap_or(Bytes(32)),
+        ways: ways.unwrap_or(1),
+        latency,
+    }
+}
+
+/// Complaint of a cache that cannot be: lines are found by bits of an address, and sets have the same number of them.
+fn misshapen(size: Bytes, line: Bytes, ways: u32) -> Option<Complaint> {
+    let wrong = |message: String, hint: String| Some(Complaint::new(Code::CacheShape, message).hint(hint));
+    if !line.0.is_power_of_two() {
+        let above = line.0.next_power_of_two();
+        return wrong(
+            format!("a line of {line} is no power of two"),
+            format!("write \"{} B\" or \"{above} B\"", above / 2),
+        );
+    }
+    let (lines, set) = (size.0 / line.0, line.0.saturating_mul(ways.into()));
+    if u64::from(ways) > lines {
+        return wrong(
+            format!("a set of {ways} ways, and only {lines} lines in all"),
+            "take fewer ways: as many as there are lines make the cache fully associative".to_owned(),
+        );
+    }
+    if size.0 % set != 0 {
+        return wrong(
+            format!("{size} are no whole number of sets of {ways} lines of {line}"),
+            format!("{} sets are \"{} B\"", size.0 / set, size.0 / set * set),
+        );
+    }
+    if lines > bound::LINES {
+        return wrong(format!("a cache of {lines} lines"), format!("{} lines at most", bound::LINES));
+    }
+    None
 }
 
 fn memory(sink: &Sink, (name, value): Pair<'_, '_>) -> Option<Memory> {
@@ -280,6 +321,7 @@ fn memory(sink: &Sink, (name, value): Pair<'_, '_>) -> Option<Memory> {
         recovery: cycles(&mut table, "recovery"),
         atomic: table.take("atomic", value::cycles),
         queue: entries(&mut table, "queue", "16"),
+        cache: section(&mut table, "cache", "a cache", false).map(cache),
     };
     for (what, small) in [("interleave", memory.interleave), ("burst", memory.burst)] {
         if small > memory.bytes {

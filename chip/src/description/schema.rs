@@ -33,7 +33,7 @@ pub(super) fn keys(path: &[&str]) -> Vec<&'static str> {
         ["engine", _] => ENGINE,
         ["engine", _, "local"] => &["size", "latency"],
         ["engine", _, "cam"] => &["entries", "latency"],
-        ["engine", _, "cache"] => &["hits", "latency"],
+        ["engine" | "memory", _, "cache"] => &["size", "line", "ways", "latency"],
         ["memory", _] => MEMORY,
         ["ring", _] => RING,
         ["unit", _] => UNIT,

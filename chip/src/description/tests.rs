@@ -1,7 +1,7 @@
 use proptest::prelude::{ProptestConfig, any, prop, prop_assert_eq, proptest};
 use wire::{BitRate, Bytes};
 
-use super::{Chip, LocalMemory, PortKind, Reach, Role, Standing, parse, schema, set};
+use super::{Cache, Chip, LocalMemory, PortKind, Reach, Role, Standing, parse, schema, set};
 use crate::clock::{Cycles, Hertz};
 use crate::setting::SetError;
 
@@ -28,7 +28,8 @@ fn a_chip_is_what_its_text_says() {
     assert_eq!(me.local, Some(LocalMemory { bytes: Bytes(2_560), latency: Cycles(3) }));
     let xscale = &chip.engines[1];
     assert_eq!((xscale.role, xscale.cluster, xscale.store, xscale.cpi), (Role::Control, 1, None, 1_200));
-    assert_eq!(xscale.cache.unwrap().hits, 950);
+    let cache = Cache { bytes: Bytes(32 << 10), line: Bytes(32), ways: 32, latency: Cycles(3) };
+    assert_eq!((xscale.cache, chip.memories[1].cache), (Some(cache), None));
     let names: Vec<&str> = chip.memories.iter().map(|memory| memory.name.as_str()).collect();
     assert_eq!(names, ["scratch", "sram", "dram"], "in the order of the text");
     assert_eq!((chip.memories[1].bytes, chip.memories[1].latency), (Bytes(8 << 20), Cycles(90)));
@@ -106,8 +107,11 @@ fn the_keys_that_can_be_set_are_those_that_are_read() {
         ("local = {", &["engine", "me", "local"]),
         ("cam = {", &["engine", "me", "cam"]),
         ("cache = {", &["engine", "xscale", "cache"]),
+        ("cache = { line = \"64 B\",", &["memory", "sram", "cache"]),
     ];
+    let with = "cache = { line = \"64 B\", size = \"1 MB\", ways = 8, latency = 9 }\n";
     let text = IXP2400.replacen("\n[source]", "\n[package]\npins = 1\nside = 1\n[source]", 1);
+    let text = text.replacen("[memory.sram]\n", &format!("[memory.sram]\n{with}"), 1);
     let unlike = IXP1200;
     for (header, path) in tables {
         let text = if path[0] == "port" { unlike } else { &text };

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::cache::Cache;
 use super::edge::{Buffer, Bus, Element, Line, UNBOUNDED, Way};
 use super::memory::SharedMemory;
 use super::script::{Remembered, View};
@@ -58,7 +59,7 @@ impl<'a> Machine<'a> {
         let cycle = time.cycle(chip.clock);
         let memories = chip.memories.iter().enumerate();
         let memories = memories
-            .map(|(number, memory)| SharedMemory::new(memory, cycle, time, ideal == Ideal::Memory(number)))
+            .map(|memory| SharedMemory::new(memory, cycle, time, ideal == Ideal::Memory(memory.0)))
             .collect::<Vec<_>>();
         let mut rings = Vec::new();
         for (number, ring) in mapping.rings.iter().enumerate() {
@@ -115,6 +116,7 @@ impl<'a> Machine<'a> {
             pools: vec![Crew::default(); mapping.pools.len()],
             rings,
             memories,
+            cached: Vec::new(),
             units: units.collect(),
             buses: buses.collect(),
             lines: (0..)
@@ -198,6 +200,7 @@ impl<'a> Machine<'a> {
                                 self.engines[engine].view = view;
                                 self.engines[engine].switch = Ticks::ZERO;
                             }
+                            self.add_cache(engine, described);
                             self.add_thread(engine, pool);
                         }
                     }
@@ -225,6 +228,15 @@ impl<'a> Machine<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Gives an engine that works its cache, once.
+    fn add_cache(&mut self, engine: usize, kind: &EngineKind) {
+        if let Some(cache) = kind.cache.filter(|_| !self.cached.contains(&engine)) {
+            self.engines[engine].cache =
+                Some(Cache::new(&cache, self.time.cycles(cache.latency, kind.clock)));
+            self.cached.push(engine);
+        }
     }
 
     /// A view in which instructions take no time, where the pool is to be infinitely fast.
@@ -282,6 +294,7 @@ impl Engine {
             held: false,
             ready: VecDeque::new(),
             remembered: Remembered::default(),
+            cache: None,
         }
     }
 }

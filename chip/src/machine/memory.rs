@@ -4,12 +4,13 @@
 //! A command waits for room in its channel's queue, then for those before it and for its bank, then takes the
 //! channel's data pins for its overhead and its data. What it waits beyond its unloaded latency is contention. Where reads and writes
 //! have pins of their own, each way has a queue. The order of service is that of arrival: controllers that reorder for open banks or
-//! by priority do better at times.
+//! by priority do better at times. A cache in front of the channels answers any number of commands at once.
 
 use std::collections::VecDeque;
 
 use tally::Region;
 
+use super::cache::{Cache, CacheSeen, Line, Look};
 use crate::description::{DataPins, Memory};
 use crate::kernel::{Ticks, Timebase};
 use crate::trace::Access;
@@ -28,6 +29,9 @@ pub(super) struct SharedMemory {
     recovery: Ticks,
     atomic: Option<Ticks>,
     queue: usize,
+    /// Place of the memory in the chip.
+    number: u16,
+    cache: Option<Cache>,
     ideal: bool,
     /// Counts, except for the channels' busy time, which each channel keeps.
     seen: Seen,
@@ -136,8 +140,15 @@ impl Traffic {
 }
 
 impl SharedMemory {
-    pub(super) fn new(memory: &Memory, chip_cycle: Ticks, time: Timebase, ideal: bool) -> SharedMemory {
+    /// The chip's memory of that number, at rest.
+    pub(super) fn new(
+        (number, memory): (usize, &Memory),
+        chip_cycle: Ticks,
+        time: Timebase,
+        ideal: bool,
+    ) -> SharedMemory {
         let cycles = |count: u64| Ticks(time.cycle(memory.clock).0.saturating_mul(count));
+        let chip_cycles = |count: u64| Ticks(chip_cycle.0.saturating_mul(count));
         let pins = Pins {
             free: Ticks::ZERO,
             busy: Ticks::ZERO,
@@ -151,13 +162,15 @@ impl SharedMemory {
             interleave: memory.interleave.0.max(1),
             cycle: cycles(1),
             width: memory.width.0.max(1),
-            read: Ticks(chip_cycle.0.saturating_mul(memory.latency.0)),
-            write: Ticks(chip_cycle.0.saturating_mul(memory.write_latency.0)),
+            read: chip_cycles(memory.latency.0),
+            write: chip_cycles(memory.write_latency.0),
             burst: u32::try_from(memory.burst.0).unwrap_or(u32::MAX).max(1),
             overhead: cycles(memory.overhead.0),
             recovery: cycles(memory.recovery.0),
             atomic: memory.atomic.map(|extra| cycles(extra.0)),
             queue: memory.queue.max(1) as usize,
+            number: number as u16,
+            cache: memory.cache.map(|cache| Cache::new(&cache, chip_cycles(cache.latency.0))),
             ideal,
             seen: Seen::default(),
         }
@@ -178,10 +191,10 @@ impl SharedMemory {
         access: Access,
         purpose: Purpose,
     ) -> Underway {
-        let underway = if self.ideal {
-            Underway { admitted: at, done: at }
-        } else {
-            self.serve(at, address, bytes, access)
+        let underway = match purpose {
+            _ if self.ideal => Underway { admitted: at, done: at },
+            Purpose::Region(_) if self.cache.is_some() => self.by_cache(at, address, bytes, access),
+            _ => self.serve(at, address, bytes, access),
         };
         let latency = underway.done.since(at);
         let sum = match purpose {
@@ -193,6 +206,38 @@ impl SharedMemory {
         sum.latency += u128::from(latency.0);
         sum.worst = sum.worst.max(latency);
         underway
+    }
+
+    /// Returns the counts of the cache, if there is one.
+    pub(super) fn cache_seen(&self) -> Option<CacheSeen> {
+        self.cache.as_ref().map(|cache| cache.seen)
+    }
+
+    /// Serves a reference from the cache, which first brings the lines that it lacks.
+    fn by_cache(&mut self, at: Ticks, address: u64, bytes: u32, access: Access) -> Underway {
+        let mut underway = Underway { admitted: at, done: at };
+        let Some(cache) = &self.cache else { return underway };
+        let changes = if access == Access::Atomic { self.atomic.unwrap_or(Ticks::ZERO) } else { Ticks::ZERO };
+        let hit = cache.latency + changes;
+        for line in cache.lines(self.number, address, bytes) {
+            match self.cache.as_mut().map(|cache| cache.look(line, access)) {
+                Some(Look::Miss(victim)) => {
+                    let fill = self.move_line(underway.admitted, line, Access::Read);
+                    underway =
+                        Underway { admitted: fill.admitted, done: underway.done.max(fill.done + changes) };
+                    if let Some(victim) = victim {
+                        underway.admitted = self.move_line(underway.admitted, victim, Access::Write).admitted;
+                    }
+                }
+                _ => underway.done = underway.done.max(underway.admitted + hit),
+            }
+        }
+        underway
+    }
+
+    fn move_line(&mut self, at: Ticks, line: Line, access: Access) -> Underway {
+        let (address, bytes) = self.cache.as_ref().map_or((0, 0), |cache| cache.extent(line));
+        self.serve(at, address, bytes, access)
     }
 
     fn serve(&mut self, at: Ticks, address: u64, bytes: u32, access: Access) -> Underway {
@@ -263,6 +308,7 @@ mod tests {
 
     use super::*;
     use crate::clock::{Cycles, Hertz};
+    use crate::description::Cache as Described;
 
     fn sram() -> Memory {
         Memory {
@@ -281,12 +327,13 @@ mod tests {
             recovery: Cycles(0),
             atomic: Some(Cycles(2)),
             queue: 2,
+            cache: None,
         }
     }
 
     fn made(memory: &Memory) -> SharedMemory {
         // A tick is a cycle of 600 MHz; a cycle of the memory is three.
-        SharedMemory::new(memory, Ticks(1), Timebase::new(600_000_000), false)
+        SharedMemory::new((0, memory), Ticks(1), Timebase::new(600_000_000), false)
     }
 
     const RULES: Purpose = Purpose::Region(Region::RuleTable);
@@ -357,8 +404,31 @@ mod tests {
     }
 
     #[test]
+    fn a_cache_brings_lines_keeps_them_and_writes_back_what_was_changed() {
+        let cache = Described { bytes: Bytes(128), line: Bytes(32), ways: 2, latency: Cycles(12) };
+        let mut memory = made(&Memory { channels: 1, queue: 16, cache: Some(cache), ..sram() });
+        // A line is overhead and eight words of 3 ticks; its first word is there after 90.
+        assert_eq!(memory.refer(Ticks(0), 4, 4, Access::Read, RULES).done, Ticks(90 + 21));
+        assert_eq!(memory.refer(Ticks(1000), 28, 4, Access::Read, RULES).done, Ticks(1012), "the same line");
+        assert_eq!(
+            memory.refer(Ticks(2000), 0, 4, Access::Write, RULES).done,
+            Ticks(2012),
+            "kept, not written"
+        );
+        let busy = |memory: &SharedMemory| memory.seen().busy[0].0;
+        assert_eq!(busy(&memory), 27, "one line");
+        // Two sets: lines 0, 2 and 4 share one, and the third makes the first go.
+        memory.refer(Ticks(3000), 64, 4, Access::Read, RULES);
+        memory.refer(Ticks(4000), 128, 4, Access::Read, RULES);
+        assert_eq!(busy(&memory), 3 * 27 + 27, "the first was written back");
+        assert_eq!(memory.refer(Ticks(5000), 64, 4, Access::Read, RULES).done, Ticks(5012));
+        let seen = memory.cache_seen().unwrap();
+        assert_eq!((seen.lookups, seen.misses, seen.written), (6, 3, 1));
+    }
+
+    #[test]
     fn the_infinitely_fast_memory_takes_no_time() {
-        let mut memory = SharedMemory::new(&sram(), Ticks(1), Timebase::new(600_000_000), true);
+        let mut memory = SharedMemory::new((0, &sram()), Ticks(1), Timebase::new(600_000_000), true);
         let underway = memory.refer(Ticks(7), 0, 4096, Access::Read, RULES);
         assert_eq!(underway, Underway { admitted: Ticks(7), done: Ticks(7) });
     }

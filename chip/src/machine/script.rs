@@ -74,7 +74,6 @@ pub(super) struct View {
     wait: Ticks,
     local: Ticks,
     cam: Option<(u32, Ticks)>,
-    cache: Option<(u32, Ticks)>,
     hash_unit: Option<usize>,
     crypto_unit: Option<usize>,
     modify_unit: Option<usize>,
@@ -89,13 +88,11 @@ struct Span {
     base: u64,
 }
 
-/// State of an engine's CAM and cache after its references.
+/// State of an engine's CAM and registers after its references.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Remembered {
     /// Lines in local memory, the one used last at the end.
     lines: Vec<(u16, u64)>,
-    /// Thousandths of a hit that are due.
-    hits: u32,
     /// Tickets of references to shared memories, in the script that is being written.
     issued: HashSet<u32>,
     /// Entries that the script has read or written last.
@@ -193,7 +190,6 @@ impl View {
             wait: cycle(kind.wait),
             local: kind.local.map_or(Ticks::ZERO, |local| cycle(local.latency)),
             cam: kind.cam.map(|cam| (cam.entries, cycle(cam.latency))),
-            cache: kind.cache.map(|cache| (cache.hits, cycle(cache.latency))),
             hash_unit: unit(UnitWork::Hash),
             crypto_unit: unit(UnitWork::Crypto),
             modify_unit: unit(UnitWork::Modify),
@@ -404,14 +400,6 @@ impl Writer<'_> {
 
     fn shared(&mut self, command: Command, wait: Wait) {
         self.execute(1, 0);
-        if let Some((hits, latency)) = self.view.cache {
-            self.remembered.hits += hits;
-            if self.remembered.hits >= 1000 {
-                self.remembered.hits -= 1000;
-                self.occupy(Busy { instructions: 0, executing: latency, aborted: Ticks::ZERO });
-                return;
-            }
-        }
         match wait {
             Wait::Now => self.wait(),
             Wait::Later(ticket) => {

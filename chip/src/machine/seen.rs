@@ -3,6 +3,7 @@
 use hdrhistogram::Histogram;
 
 use super::Machine;
+use super::cache::{CachePlace, CacheSeen};
 use super::memory::{Seen, SharedMemory};
 use crate::kernel::Ticks;
 use crate::load::Arrival;
@@ -77,6 +78,7 @@ struct Shot {
     lost_by_port: Vec<u64>,
     overruns: u64,
     memories: Vec<Seen>,
+    caches: Vec<(CachePlace, CacheSeen)>,
 }
 
 /// Counts between two moments.
@@ -97,6 +99,8 @@ pub(crate) struct Window {
     pub(crate) lost_by_port: Vec<u64>,
     pub(crate) overruns: u64,
     pub(crate) memories: Vec<Seen>,
+    /// Caches of engines, and then of memories.
+    pub(crate) caches: Vec<(CachePlace, CacheSeen)>,
     /// Latency of frames that left, in ticks.
     pub(crate) latency: Histogram<u64>,
     /// Instructions of the whole run.
@@ -223,7 +227,16 @@ impl Machine<'_> {
             lost_by_port: seen.lost_by_port.clone(),
             overruns: seen.overruns,
             memories: self.memories.iter().map(SharedMemory::seen).collect(),
+            caches: self.caches().collect(),
         }
+    }
+
+    fn caches(&self) -> impl Iterator<Item = (CachePlace, CacheSeen)> {
+        let engines = self.engines.iter().enumerate();
+        let engines =
+            engines.filter_map(|(place, of)| Some((CachePlace::Engine(place), of.cache.as_ref()?.seen)));
+        let memories = self.memories.iter().enumerate();
+        engines.chain(memories.filter_map(|(place, of)| Some((CachePlace::Memory(place), of.cache_seen()?))))
     }
 
     /// Returns the counts of the window.
@@ -258,6 +271,9 @@ impl Machine<'_> {
                 .collect(),
             overruns: end.overruns - begin.overruns,
             memories: end.memories.iter().zip(&begin.memories).map(|(end, begin)| end.since(begin)).collect(),
+            caches: (end.caches.iter().zip(&begin.caches))
+                .map(|((place, end), (_, begin))| (*place, end.since(begin)))
+                .collect(),
             latency: std::mem::replace(&mut self.seen.latency, histogram()),
             instructions: self.seen.engines.iter().map(|engine| engine.instructions).sum(),
         }
@@ -304,6 +320,7 @@ impl Shot {
         (self.offered, self.delivered, self.ended, self.lost) = Default::default();
         self.lost_by_port.fill(0);
         (self.further, self.overruns) = (0, 0);
+        self.caches.iter_mut().for_each(|(_, seen)| *seen = CacheSeen::default());
         self.memories.iter_mut().for_each(|memory| *memory = Seen::of(memory.busy.len()));
     }
 }

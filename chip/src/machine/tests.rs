@@ -17,7 +17,7 @@ use crate::trace::{Access, Act, Referral, Wait};
 mod stage;
 
 /// Four engines of 100 MHz; a tick is a cycle, 10 ns.
-fn chip() -> Chip {
+pub(super) fn chip() -> Chip {
     Chip {
         name: "toy".into(),
         about: String::new(),
@@ -56,6 +56,7 @@ fn chip() -> Chip {
             recovery: Cycles(0),
             atomic: Some(Cycles(1)),
             queue: 16,
+            cache: None,
         }],
         rings: vec![RingKind {
             name: "next".into(),
@@ -84,7 +85,7 @@ fn chip() -> Chip {
 }
 
 /// One pool of `threads` threads on each of `engines` engines, that draws its work.
-fn drawing(engines: u32, threads: u32, place: Place) -> Mapping {
+pub(super) fn drawing(engines: u32, threads: u32, place: Place) -> Mapping {
     Mapping {
         chip: "toy".into(),
         about: String::new(),
@@ -107,11 +108,11 @@ fn pool(name: &str, numbers: Vec<u32>, threads: u32, task: Task) -> Pool {
 }
 
 /// Frames that all cost the same.
-struct Same {
-    left: u32,
-    acts: Vec<Act>,
-    at: u64,
-    every: u64,
+pub(super) struct Same {
+    pub(super) left: u32,
+    pub(super) acts: Vec<Act>,
+    pub(super) at: u64,
+    pub(super) every: u64,
 }
 
 impl Load for Same {
@@ -130,7 +131,7 @@ impl Load for Same {
     }
 }
 
-fn run(instructions: u32) -> Act {
+pub(super) fn run(instructions: u32) -> Act {
     Act::Execute { instructions, taken: 0 }
 }
 

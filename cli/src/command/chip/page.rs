@@ -37,6 +37,7 @@ pub(super) fn of(report: &Report, chip: &Chip, title: &str) -> Result<String, St
     }
     engines(&mut page, report);
     memories(&mut page, report);
+    caches(&mut page, report);
     relief(&mut page, report);
     if !report.latency_curve.is_empty() {
         text(
@@ -128,6 +129,22 @@ fn memories(page: &mut String, report: &Report) {
         }
     }
     page.push_str("</table>");
+}
+
+fn caches(page: &mut String, report: &Report) {
+    if report.caches.is_empty() {
+        return;
+    }
+    page.push_str("<h2>Caches</h2>");
+    for cache in &report.caches {
+        let note = format!(
+            "{:.1} % of {} look-ups, {} lines written back",
+            cache.hit_ratio * 100.0,
+            number(cache.lookups),
+            number(cache.written_back)
+        );
+        row(page, &cache.name, &[(cache.hit_ratio, "hits")], &note);
+    }
 }
 
 fn relief(page: &mut String, report: &Report) {

@@ -92,6 +92,7 @@ A chip and a mapping of one's own:
   latency_ns              min p50 p90 p99 p999 max, from the last bit in to the last bit out; latency_curve in full
   engines memories rings others   how busy each was: utilisation of a memory is the mean over its channels,
                           which are in channels
+  caches                  name lookups hit_ratio written_back: of engines, and in front of memories
   bottleneck              name text relief: what each resource would bring were it infinitely fast
   instructions_per_packet mix simulated_instructions wall_seconds assumed
   fates                   frames of the whole run that the policy ended, by reason; delivered: to the gateway itself

@@ -40,6 +40,7 @@ pub(super) fn print(out: &mut impl Write, report: &Report, chip: &Chip, detail: 
     bottleneck(out, report, detail)?;
     engines(out, report)?;
     memories(out, report, detail)?;
+    caches(out, report)?;
     rings(out, report)?;
     others(out, report, detail)?;
     mix(out, report)?;
@@ -222,6 +223,24 @@ fn memories(out: &mut impl Write, report: &Report, detail: Detail) -> io::Result
             let rest = count((regions.len() - most) as u64, "more region", "more regions");
             table.row([format!("  and {rest}")]);
         }
+    }
+    write!(out, "{table}")
+}
+
+fn caches(out: &mut impl Write, report: &Report) -> io::Result<()> {
+    if report.caches.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "{HEADING}Caches{HEADING:#}")?;
+    let mut table = Table::new(&[1, 2, 3]);
+    table.row(["", "look-ups", "hits", "written back"].map(str::to_owned));
+    for cache in &report.caches {
+        table.row([
+            cache.name.clone(),
+            number(cache.lookups),
+            percent(cache.hit_ratio),
+            number(cache.written_back),
+        ]);
     }
     write!(out, "{table}")
 }
