@@ -313,6 +313,9 @@ pub enum UnitWork {
     Modify,
     /// Takes frames as an engine does, a stage or more in its interval: pools of a mapping may name it.
     Stage,
+    /// Moves frames and their descriptors between buffers and memory by itself (DMA): pools that receive or transmit may name it. An
+    /// element takes it for an interval; as many are under way as fit its latency.
+    Dma,
 }
 
 /// A bus between ports and buffers.
@@ -328,6 +331,20 @@ pub struct Bus {
     pub overhead: Cycles,
     /// Direction of the frames that it carries.
     pub carries: Carries,
+    /// The kinds of ports whose frames cross it; all where there are none.
+    pub ports: Vec<String>,
+    /// Cycles of that clock from an element's last byte to its arrival.
+    pub latency: Cycles,
+    /// The most elements that are sent before the first of them is acknowledged, which takes the latency there and back; unlimited where
+    /// absent.
+    pub credits: Option<u32>,
+}
+
+impl Bus {
+    /// True if frames of ports of that kind cross the bus.
+    pub fn serves(&self, kind: &PortKind) -> bool {
+        self.ports.is_empty() || kind.name.as_ref().is_some_and(|name| self.ports.contains(name))
+    }
 }
 
 /// Direction of the frames that a bus carries.

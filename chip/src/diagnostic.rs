@@ -19,6 +19,8 @@ pub enum Code {
     Contradiction,
     /// A cache that cannot have that size, line and number of ways.
     CacheShape,
+    /// A bus that no frame crosses.
+    IdleBus,
     /// Buffers that cannot hold what ports bring at one time.
     SmallBuffer,
     /// A chip without engines that carry packets.
@@ -92,6 +94,7 @@ impl Code {
         (Code::ClockMismatch, "clock-mismatch", Severity::Error),
         (Code::Contradiction, "contradiction", Severity::Error),
         (Code::CacheShape, "cache-shape", Severity::Error),
+        (Code::IdleBus, "idle-bus", Severity::Error),
         (Code::SmallBuffer, "small-buffer", Severity::Warning),
         (Code::NoPacketEngine, "no-packet-engine", Severity::Error),
         (Code::UnknownPath, "unknown-path", Severity::Error),

@@ -349,7 +349,7 @@ impl<'a> Machine<'a> {
                 let part = Part::of(element, bytes, ends.transmit);
                 let from = from.filter(|_| part.is_first && element.output == 0);
                 match unit {
-                    Some(unit) => writer.transmit_in_unit(unit, part),
+                    Some(unit) => writer.transmit_in_unit(unit, from, part),
                     None => writer.transmit(from, part, job),
                 }
             }

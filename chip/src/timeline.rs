@@ -396,7 +396,7 @@ impl<W: Write> Watch for Timeline<'_, W> {
         let (id, pid) = (self.references, self.memories + memory as u64);
         let (ts, end) = (self.stamp(at), self.stamp(done));
         let what = match purpose {
-            Purpose::Region(region) => region.name(),
+            Purpose::Region(region) | Purpose::Transfer(region) => region.name(),
             Purpose::Ring => "rings",
         };
         let how = match access {

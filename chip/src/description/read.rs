@@ -13,7 +13,7 @@ use super::{
 };
 use crate::clock::{Cycles, Hertz};
 use crate::diagnostic::Code;
-use crate::value::{self, Complaint, Sink, Table};
+use crate::value::{self, Complaint, Read, Sink, Table};
 
 /// Names of memories that mean something else in a mapping.
 const RESERVED: [&str; 2] = ["local", "registers"];
@@ -61,14 +61,14 @@ fn chip(sink: &Sink, root: &DeTable<'_>, parameters: &[String]) -> Chip {
     // Pools name engines and units alike.
     let units: Vec<Unit> =
         named(sink, &mut top, "unit", &mut names).into_iter().filter_map(|pair| unit(sink, pair)).collect();
-    let buses = named(sink, &mut top, "bus", &mut Vec::new())
-        .into_iter()
-        .filter_map(|pair| bus(sink, pair))
-        .collect();
     let receive = section(&mut top, "receive", "[receive]", true).map(buffer);
     let transmit = section(&mut top, "transmit", "[transmit]", true).map(buffer);
     let buffers = [&receive, &transmit].into_iter().flatten();
     let ports = ports(sink, &mut top, buffers.map(|buffer| buffer.element).max());
+    let buses = named(sink, &mut top, "bus", &mut Vec::new())
+        .into_iter()
+        .filter_map(|pair| bus(sink, pair, &ports))
+        .collect();
     let power = section(&mut top, "power", "[power]", false).map(power);
     let package = section(&mut top, "package", "[package]", false).map(package);
     let has_packet_engine = engines.iter().any(|engines| engines.role == Role::Packet)
@@ -368,6 +368,7 @@ fn unit(sink: &Sink, (name, value): Pair<'_, '_>) -> Option<Unit> {
         ("search", UnitWork::Search),
         ("modify", UnitWork::Modify),
         ("stage", UnitWork::Stage),
+        ("dma", UnitWork::Dma),
     ];
     let unit = Unit {
         name: name.get_ref().to_string(),
@@ -385,19 +386,44 @@ fn unit(sink: &Sink, (name, value): Pair<'_, '_>) -> Option<Unit> {
     Some(unit)
 }
 
-fn bus(sink: &Sink, (name, value): Pair<'_, '_>) -> Option<Bus> {
+fn bus(sink: &Sink, (name, value): Pair<'_, '_>, ports: &Ports) -> Option<Bus> {
     let mut table = Table::of(sink, value, "a bus")?;
     let words = [("receive", Carries::Receive), ("transmit", Carries::Transmit), ("both", Carries::Both)];
     let carries = table.require("carries", "\"both\"", |value| value::one_of(value, &words));
+    let credits = table.take("credits", |value| value::number32(value, 1, bound::ENTRIES));
     let bus = Bus {
         name: name.get_ref().to_string(),
         clock: clock(&mut table),
         width: bytes(&mut table, "width", "\"8 B\""),
         overhead: cycles(&mut table, "overhead"),
         carries: carries.unwrap_or(Carries::Both),
+        ports: table.take("ports", |value| kinds(value, ports)).unwrap_or_default(),
+        // Without one the first element is acknowledged before the second is sent.
+        latency: match table.has("credits") {
+            true => cycles(&mut table, "latency"),
+            false => table.take("latency", value::cycles).unwrap_or_default(),
+        },
+        credits,
     };
     table.finish();
     Some(bus)
+}
+
+/// The kinds of ports that a list names: one at least.
+fn kinds(value: &DeValue<'_>, ports: &Ports) -> Read<Vec<String>> {
+    let known: Vec<&str> = ports.0.iter().filter_map(|kind| kind.name.as_deref()).collect();
+    let kind = |value: &DeValue<'_>| {
+        let place = value::place_of(value, &known, "kind of ports", Code::UnknownPort)?;
+        Ok(known[place].to_owned())
+    };
+    match value {
+        DeValue::Array(items) if items.is_empty() => {
+            let complaint = Complaint::new(Code::IdleBus, "no frame crosses the bus");
+            Err(complaint.hint("name the kinds of ports behind it, or leave `ports` out where all are"))
+        }
+        DeValue::Array(items) => items.iter().map(|item| kind(item.get_ref())).collect(),
+        one => kind(one).map(|kind| vec![kind]),
+    }
 }
 
 fn buffer(mut table: Table<'_, '_, '_>) -> Buffer {

@@ -24,7 +24,7 @@ const MEMORY: &[&str] = &[
 ];
 const RING: &[&str] = &["count", "entries", "memory", "entry", "latency", "reach"];
 const UNIT: &[&str] = &["work", "count", "interval", "per-word", "latency"];
-const BUS: &[&str] = &["clock", "width", "overhead", "carries"];
+const BUS: &[&str] = &["clock", "width", "overhead", "carries", "ports", "latency", "credits"];
 
 /// The keys of the table at `path` that are no tables themselves; none where there is no such table.
 pub(super) fn keys(path: &[&str]) -> Vec<&'static str> {

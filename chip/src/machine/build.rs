@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::cache::Cache;
-use super::edge::{Buffer, Bus, Element, Line, UNBOUNDED, Way};
+use super::edge::{Buffer, Bus, Credits, Element, Line, UNBOUNDED, Way};
 use super::memory::SharedMemory;
 use super::script::{Remembered, View};
 use super::seen::Tallies;
@@ -85,6 +85,7 @@ impl<'a> Machine<'a> {
             });
         }
         let units = chip.units.iter().map(|unit| Unit {
+            work: unit.work,
             free: vec![Ticks::ZERO; unit.count.max(1) as usize],
             interval: time.cycles(unit.interval, chip.clock),
             per_word: cycle.0.saturating_mul(u64::from(unit.per_word)),
@@ -97,6 +98,9 @@ impl<'a> Machine<'a> {
             width: bus.width.0.max(1),
             carries_in: if bus.carries == Carries::Transmit { Way::Off } else { Way::On },
             carries_out: if bus.carries == Carries::Receive { Way::Off } else { Way::On },
+            lines: chip.ports.each().map(|kind| if bus.serves(kind) { Way::On } else { Way::Off }).collect(),
+            latency: time.cycles(bus.latency, bus.clock),
+            credits: bus.credits.map(Credits::new),
         });
         let fifo = |port: &PortKind| match (ideal, port.fifo) {
             (Ideal::Receive | Ideal::Transmit, _) => UNBOUNDED,

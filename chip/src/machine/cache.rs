@@ -3,7 +3,7 @@
 //! Only tags are kept: what a line holds is what its region holds. Reads and writes allocate, the line of a set that was used least
 //! recently makes room, and a changed line is written to the memory then. An engine waits for the lines that it lacks, and for no
 //! line that is written back. Caches are coherent: a write takes the line from the caches of all other engines, and what engines
-//! without a cache refer to is written back first.
+//! without a cache and DMA units refer to is written back first.
 //!
 //! Simplifications: a line counts as there from the moment at which it is asked for; instructions are fetched for nothing, which is in
 //! an engine's cycles per instruction; and rings are no part of what is cached.

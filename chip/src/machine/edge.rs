@@ -29,6 +29,43 @@ pub(super) struct Bus {
     pub(super) width: u64,
     pub(super) carries_in: Way,
     pub(super) carries_out: Way,
+    /// The lines whose frames cross it.
+    pub(super) lines: Vec<Way>,
+    pub(super) latency: Ticks,
+    pub(super) credits: Option<Credits>,
+}
+
+/// Credits of a bus: who sends has one for each element that the receiver has room for.
+#[derive(Clone, Debug)]
+pub(super) struct Credits {
+    most: usize,
+    /// Times at which those that are out come back, the earliest first.
+    out: VecDeque<Ticks>,
+}
+
+impl Credits {
+    pub(super) fn new(most: u32) -> Credits {
+        Credits { most: most.max(1) as usize, out: VecDeque::with_capacity(most.max(1) as usize) }
+    }
+
+    /// Takes a credit that is there at `at`, or later: when it is.
+    fn take(&mut self, at: Ticks) -> Ticks {
+        if self.out.len() < self.most { at } else { at.max(self.out.pop_front().unwrap_or(at)) }
+    }
+}
+
+impl Bus {
+    /// Sends an element from `at` on: how long that takes the bus, and when the element is there.
+    fn send(&mut self, at: Ticks, bytes: u32) -> (Ticks, Ticks) {
+        let at = self.credits.as_mut().map_or(at, |credits| credits.take(at)).max(self.free);
+        let span = Ticks((u64::from(bytes).div_ceil(self.width) + self.per_element) * self.cycle);
+        self.free = at + span;
+        let there = self.free + self.latency;
+        if let Some(credits) = &mut self.credits {
+            credits.out.push_back(there + self.latency);
+        }
+        (span, there)
+    }
 }
 
 /// Place of a bus: on a way, or not.
@@ -138,19 +175,17 @@ impl Machine<'_> {
     }
 
     /// Returns the time at which an element sent now has crossed the buses on its path.
-    fn over_buses(&mut self, bytes: u32, inward: Way, outward: Way) -> Ticks {
+    fn over_buses(&mut self, line: usize, bytes: u32, inward: Way, outward: Way) -> Ticks {
         let mut at = self.now();
         for (number, bus) in self.buses.iter_mut().enumerate() {
             let on = (bus.carries_in == Way::On && inward == Way::On)
                 || (bus.carries_out == Way::On && outward == Way::On);
-            if !on || self.ideal == Ideal::Bus(number) {
+            if !on || bus.lines[line] == Way::Off || self.ideal == Ideal::Bus(number) {
                 continue;
             }
-            let cycles = u64::from(bytes).div_ceil(bus.width) + bus.per_element;
-            let span = Ticks(cycles * bus.cycle);
-            at = at.max(bus.free) + span;
-            bus.free = at;
+            let (span, there) = bus.send(at, bytes);
             self.seen.buses[number] += span;
+            at = there;
         }
         at
     }
@@ -158,3 +193,168 @@ impl Machine<'_> {
 
 /// Elements of a direction that wait, in their order.
 pub(super) type Waiting = VecDeque<Element>;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use tally::{Address, Region};
+    use wire::Bytes;
+
+    use super::super::tests::{Same, chip, drawing, run};
+    use super::super::{Ideal, Machine, Window};
+    use super::{Bus, Credits, Way};
+    use crate::clock::{Cycles, Hertz};
+    use crate::description::{self, Cache, Carries, Chip, PortKind, Unit, UnitWork};
+    use crate::kernel::Ticks;
+    use crate::mapping::{Exit, Mapping, Place, Pool, PoolPlace, Ring, ServedPorts, Task, Who, Work};
+    use crate::trace::{Access, Act, Referral, Wait};
+
+    /// A bus that takes 16 ticks for 64 bytes, and 50 more until they are there.
+    fn bus(credits: Option<u32>) -> Bus {
+        Bus {
+            free: Ticks::ZERO,
+            per_element: 0,
+            cycle: 1,
+            width: 4,
+            carries_in: Way::On,
+            carries_out: Way::On,
+            lines: vec![Way::On],
+            latency: Ticks(50),
+            credits: credits.map(Credits::new),
+        }
+    }
+
+    #[test]
+    fn who_has_no_credit_waits_until_one_comes_back() {
+        let there = |credits| -> Vec<u64> {
+            let mut bus = bus(credits);
+            [0, 0, 0, 0, 1_000].map(|at| bus.send(Ticks(at), 64).1.0).into()
+        };
+        assert_eq!(there(None), [66, 82, 98, 114, 1_066]);
+        // The first is there at 66, and acknowledged at 116.
+        assert_eq!(there(Some(2)), [66, 82, 116 + 66, 132 + 66, 1_066]);
+        assert_eq!(there(Some(1)), [66, 116 + 66, 232 + 66, 348 + 66, 1_066]);
+        assert_eq!(there(Some(4)), there(None));
+    }
+
+    #[test]
+    fn credits_that_are_out_are_bounded() {
+        let mut bus = bus(Some(3));
+        for at in 0..100 {
+            bus.send(Ticks(at), 64);
+            assert!(bus.credits.as_ref().is_some_and(|credits| credits.out.len() <= 3));
+        }
+        // Three go in each 116 ticks, and the last of a hundred alone.
+        let out = bus.credits.map(|credits| credits.out);
+        assert_eq!(out, Some(VecDeque::from([3_844, 3_860, 3_944].map(Ticks))));
+    }
+
+    /// A processor with a cache, whose card is behind a bus of 4 bytes a cycle and moves frames by itself.
+    fn computer(ports: Vec<String>) -> Chip {
+        let mut chip = chip();
+        chip.engines[0].cache =
+            Some(Cache { bytes: Bytes(1_024), line: Bytes(64), ways: 4, latency: Cycles(0) });
+        let port = chip.ports.0[0].clone();
+        chip.ports.0 = vec![
+            PortKind { name: Some("card".into()), ..port.clone() },
+            PortKind { name: Some("other".into()), ..port },
+        ];
+        chip.buses = vec![description::Bus {
+            name: "pci".into(),
+            clock: Hertz(100_000_000),
+            width: Bytes(4),
+            overhead: Cycles(4),
+            carries: Carries::Both,
+            ports,
+            latency: Cycles(0),
+            credits: None,
+        }];
+        let unit = |name: &str| Unit {
+            name: name.into(),
+            work: UnitWork::Dma,
+            count: 1,
+            interval: Cycles(1),
+            per_word: 0,
+            latency: Cycles(8),
+        };
+        chip.units = vec![unit("in"), unit("out")];
+        chip.rings[0].memory = Some("sram".into());
+        chip
+    }
+
+    fn mapping() -> Mapping {
+        let pool = |name: &str, place, work, from, to: Option<usize>| Pool {
+            name: name.into(),
+            place,
+            tasks: vec![Task {
+                work,
+                from,
+                to: to.map(|ring| Exit { who: Who::All, ring }).into_iter().collect(),
+                ports: ServedPorts::default(),
+            }],
+        };
+        let engine = PoolPlace::Engines { kind: 0, numbers: vec![0], threads: 1 };
+        let ring = |name: &str| Ring { name: name.into(), kind: 0, entries: 16 };
+        Mapping {
+            pools: vec![
+                pool("receive", PoolPlace::Unit(0), Work::Receive(0..0), None, Some(0)),
+                pool("process", engine, Work::Stages(0..1), Some(0), Some(1)),
+                pool("transmit", PoolPlace::Unit(1), Work::Transmit, Some(1), None),
+            ],
+            rings: vec![ring("received"), ring("sent")],
+            ..drawing(1, 1, Place::Shared(0))
+        }
+    }
+
+    fn forwarded(chip: &Chip) -> Window {
+        let header = |access| {
+            Act::Refer(Referral {
+                region: Region::Frame,
+                access,
+                at: 0,
+                bytes: 20,
+                address: Address::Computed,
+                wait: Wait::Now,
+            })
+        };
+        let mapping = mapping();
+        let mut machine = Machine::new(chip, &mapping, Ideal::Nothing).unwrap();
+        machine
+            .run(
+                &mut Same {
+                    left: 100,
+                    acts: vec![run(10), header(Access::Read), header(Access::Write)],
+                    at: 0,
+                    every: 1_000,
+                },
+                0,
+            )
+            .unwrap()
+    }
+
+    #[test]
+    fn a_frame_crosses_the_bus_of_its_card_twice_and_no_other() {
+        let window = forwarded(&computer(Vec::new()));
+        assert_eq!(window.delivered.frames, 100);
+        assert_eq!(window.buses, [Ticks(100 * 2 * (64 / 4 + 4))]);
+        assert_eq!(forwarded(&computer(vec!["card".into()])).buses, window.buses);
+        assert_eq!(forwarded(&computer(vec!["other".into()])).buses, [Ticks(0)]);
+    }
+
+    #[test]
+    fn a_card_moves_frames_to_memory_and_the_processor_finds_them_in_no_cache() {
+        let window = forwarded(&computer(Vec::new()));
+        let traffic = |region: Region| {
+            let traffic = window.memories[0].regions[region as usize];
+            (traffic.references, traffic.bytes)
+        };
+        // The card writes and reads 64 bytes of each frame, and the processor fetches its header's line; the line that it has changed is
+        // written back before the card reads it.
+        assert_eq!(traffic(Region::Frame), (400, 400 * 64));
+        // Its descriptor is put and got by both.
+        assert_eq!(window.memories[0].rings.references, 400);
+        let seen = window.caches[0].1;
+        assert_eq!((seen.lookups, seen.misses, seen.written), (200, 100, 100), "the header, and its change");
+    }
+}

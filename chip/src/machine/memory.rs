@@ -95,6 +95,8 @@ pub(crate) struct Traffic {
 pub(crate) enum Purpose {
     /// A reference to a region.
     Region(Region),
+    /// Bytes of a region that a DMA unit moves, past all caches.
+    Transfer(Region),
     /// A put to a ring, or a get from one.
     Ring,
 }
@@ -194,11 +196,12 @@ impl SharedMemory {
         let underway = match purpose {
             _ if self.ideal => Underway { admitted: at, done: at },
             Purpose::Region(_) if self.cache.is_some() => self.by_cache(at, address, bytes, access),
+            Purpose::Transfer(_) if self.cache.is_some() => self.past_cache(at, address, bytes, access),
             _ => self.serve(at, address, bytes, access),
         };
         let latency = underway.done.since(at);
         let sum = match purpose {
-            Purpose::Region(region) => &mut self.seen.regions[region as usize],
+            Purpose::Region(region) | Purpose::Transfer(region) => &mut self.seen.regions[region as usize],
             Purpose::Ring => &mut self.seen.rings,
         };
         sum.references += 1;
@@ -233,6 +236,19 @@ impl SharedMemory {
             }
         }
         underway
+    }
+
+    /// Serves a reference that keeps out of the cache, after what the cache has changed of the same lines.
+    fn past_cache(&mut self, at: Ticks, address: u64, bytes: u32, access: Access) -> Underway {
+        let mut admitted = at;
+        if let Some(cache) = &self.cache {
+            for line in cache.lines(self.number, address, bytes) {
+                if self.cache.as_mut().is_some_and(|cache| cache.snoop(line, access)) {
+                    admitted = self.move_line(admitted, line, Access::Write).admitted;
+                }
+            }
+        }
+        self.serve(admitted, address, bytes, access)
     }
 
     fn move_line(&mut self, at: Ticks, line: Line, access: Access) -> Underway {
@@ -424,6 +440,9 @@ mod tests {
         assert_eq!(memory.refer(Ticks(5000), 64, 4, Access::Read, RULES).done, Ticks(5012));
         let seen = memory.cache_seen().unwrap();
         assert_eq!((seen.lookups, seen.misses, seen.written), (6, 3, 1));
+        // What a DMA unit writes past the cache has to be brought anew.
+        memory.refer(Ticks(6000), 64, 32, Access::Write, Purpose::Transfer(Region::RuleTable));
+        assert_eq!(memory.refer(Ticks(7000), 64, 4, Access::Read, RULES).done, Ticks(7000 + 90 + 21));
     }
 
     #[test]

@@ -6,12 +6,12 @@
 use tally::Region;
 
 use super::edge::{Buffer, Element};
-use super::script::{Busy, Move, Writer};
+use super::script::{Busy, Move, WRITES, Writer};
 use super::{Ring, Unit};
 use crate::description::{Chip, UnitWork};
 use crate::load::Job;
 use crate::mapping::{Mapping, Pool, PoolPlace, Task};
-use crate::trace::{Access, Act, Referral};
+use crate::trace::{Access, Act, Referral, Wait};
 
 /// Instructions and branches taken.
 #[derive(Clone, Copy, Debug)]
@@ -110,15 +110,24 @@ impl Writer<'_> {
     /// The way of an element from the receive buffer to memory, in a unit.
     pub(super) fn receive_in_unit(&mut self, unit: &Unit, part: Part) {
         self.in_unit(unit, part.bytes);
-        self.stream(Region::Frame, Access::Write, part.at, part.bytes);
+        if unit.work == UnitWork::Dma {
+            self.transfer(Region::Frame, Access::Write, part.at, part.bytes, Wait::Now);
+        }
         self.moves.extend([Move::Release, Move::Gather]);
     }
 
-    /// The way of an element from memory to the port, in a unit.
-    pub(super) fn transmit_in_unit(&mut self, unit: &Unit, part: Part) {
+    /// The way of an element to the port, in a unit; one that does DMA gets the frame's entry from the ring itself.
+    pub(super) fn transmit_in_unit(&mut self, unit: &Unit, from: Option<(u16, &Ring)>, part: Part) {
+        if let Some((number, _)) =
+            from.filter(|(_, ring)| unit.work == UnitWork::Dma && ring.memory.is_some())
+        {
+            self.moves.push(Move::Get(number));
+        }
         self.moves.push(Move::Claim);
-        self.stream(Region::Frame, Access::Read, part.at, part.bytes);
         self.in_unit(unit, part.bytes);
+        if unit.work == UnitWork::Dma {
+            self.transfer(Region::Frame, Access::Read, part.at, part.bytes, Wait::Now);
+        }
         self.moves.push(Move::Send);
     }
 
@@ -159,7 +168,7 @@ impl Writer<'_> {
             // Metadata are in the unit's own registers.
             let Act::Refer(Referral { region, access, at, bytes, .. }) = *act else { continue };
             if region != Region::Meta {
-                self.stream(region, access, at, bytes);
+                self.transfer(region, access, at, bytes, Wait::Later(WRITES));
             }
         }
         self.in_unit(unit, bytes);
@@ -191,11 +200,16 @@ impl Ring {
 /// Returns the unit of fixed function that the pool runs in; `None` if it runs on engines.
 pub(super) fn unit_of(pool: &Pool, chip: &Chip) -> Option<usize> {
     match pool.place {
-        PoolPlace::Unit(unit) if chip.units.get(unit).is_some_and(|unit| unit.work == UnitWork::Stage) => {
+        PoolPlace::Unit(unit) if chip.units.get(unit).is_some_and(|unit| takes_frames(unit.work)) => {
             Some(unit)
         }
         _ => None,
     }
+}
+
+/// True if a unit of that work takes frames in the place of an engine.
+fn takes_frames(work: UnitWork) -> bool {
+    matches!(work, UnitWork::Stage | UnitWork::Dma)
 }
 
 /// The tasks of a mapping, with the pool of each.

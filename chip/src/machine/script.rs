@@ -329,12 +329,11 @@ impl Writer<'_> {
 
     fn refer_for(&mut self, referral: Referral) {
         let Referral { region, access, at, bytes, address, wait } = referral;
-        let (place, base) = self.view.place(region, at);
-        let offset = self.offset(region, at);
+        let (place, located) = self.locate(region, at);
         let command = |memory: usize| Command {
             memory: memory as u16,
             access,
-            address: base + offset,
+            address: located,
             bytes,
             purpose: Purpose::Region(region),
         };
@@ -349,22 +348,23 @@ impl Writer<'_> {
         }
     }
 
-    /// Adds a reference that takes no instruction, and that nobody waits for.
-    pub(super) fn stream(&mut self, region: Region, access: Access, at: u64, bytes: u32) {
-        if let (Place::Shared(memory) | Place::Cached { memory, .. }, base) = self.view.place(region, at) {
-            let address = base + self.offset(region, at);
-            let purpose = Purpose::Region(region);
-            let command = Command { memory: memory as u16, access, address, bytes, purpose };
-            self.moves.push(Move::Refer(command, Wait::Later(WRITES)));
-        }
-    }
-
-    /// Offset of a byte in its region, of all frames' together.
-    fn offset(&self, region: Region, at: u64) -> u64 {
-        match region {
+    /// Place of a byte of a region, and its address there.
+    fn locate(&self, region: Region, at: u64) -> (Place, u64) {
+        let (place, base) = self.view.place(region, at);
+        let offset = match region {
             Region::Frame => u64::from(self.slot) * BUFFER + at,
             Region::Meta => u64::from(self.slot) * DESCRIPTOR + at,
             _ => at,
+        };
+        (place, base + offset)
+    }
+
+    /// Bytes of a region that a unit reads or writes: no instructions.
+    pub(super) fn transfer(&mut self, region: Region, access: Access, at: u64, bytes: u32, wait: Wait) {
+        let (place, address) = self.locate(region, at);
+        if let Place::Shared(memory) | Place::Cached { memory, .. } = place {
+            let (memory, purpose) = (memory as u16, Purpose::Transfer(region));
+            self.moves.push(Move::Refer(Command { memory, access, address, bytes, purpose }, wait));
         }
     }
 

@@ -1,10 +1,12 @@
 //! Units of fixed function: each operation takes one for an interval, and is done a latency later.
 
 use super::{Ideal, Machine};
+use crate::description::UnitWork;
 use crate::kernel::Ticks;
 
 #[derive(Clone, Debug)]
 pub(super) struct Unit {
+    pub(super) work: UnitWork,
     pub(super) free: Vec<Ticks>,
     pub(super) interval: Ticks,
     /// For each 4 bytes, in thousandths.

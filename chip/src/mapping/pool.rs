@@ -5,7 +5,7 @@ use std::ops::Range;
 use config::Entry;
 use toml::de::DeValue;
 
-use super::{Lines, Pool, PoolPlace, Ring, task};
+use super::{Lines, Pool, PoolPlace, Ring, Task, task};
 use crate::description::{Chip, EngineKind, UnitWork, bound};
 use crate::diagnostic::Code;
 use crate::value::{self, Complaint, Read, Sink, Table};
@@ -31,6 +31,9 @@ pub(super) fn pools(
         }
         let place = place(&mut table, chip, &name.span());
         let (tasks, mut spans) = task::tasks(&mut table, chip, stages, &names);
+        if let PoolPlace::Unit(unit) = place {
+            only_moves(&mut table, chip, unit, &tasks);
+        }
         pools.push(Pool { name: name.get_ref().to_string(), place, tasks });
         let mut entry = table.finish();
         entry.span = name.span();
@@ -56,11 +59,12 @@ fn place(table: &mut Table<'_, '_, '_>, chip: &Chip, name: &Range<usize>) -> Poo
         let names: Vec<&str> = chip.units.iter().map(|unit| unit.name.as_str()).collect();
         let unit = table.take("unit", |value| {
             let unit = value::place_of(value, &names, "unit", Code::UnknownEngine)?;
-            if chip.units[unit].work != UnitWork::Stage {
+            if !matches!(chip.units[unit].work, UnitWork::Stage | UnitWork::Dma) {
                 let message =
                     format!("the unit \"{}\" works for engines, not in the place of one", names[unit]);
                 let complaint = Complaint::new(Code::UnknownEngine, message);
-                return Err(complaint.hint("name a unit of the kind work = \"stage\""));
+                return Err(complaint
+                    .hint("name a unit of the kind work = \"stage\", or \"dma\" to receive or transmit"));
             }
             Ok(unit)
         });
@@ -92,6 +96,16 @@ fn place(table: &mut Table<'_, '_, '_>, chip: &Chip, name: &Range<usize>) -> Poo
         false => table.take("threads", |_| Ok(all)).unwrap_or(all),
     };
     PoolPlace::Engines { kind, numbers, threads }
+}
+
+/// Complains of stages in a unit that only moves frames.
+fn only_moves(table: &mut Table<'_, '_, '_>, chip: &Chip, unit: usize, tasks: &[Task]) {
+    let Some(unit) = chip.units.get(unit).filter(|unit| unit.work == UnitWork::Dma) else { return };
+    if tasks.iter().any(|task| !task.stages().is_empty()) {
+        let message = format!("the unit \"{}\" moves frames, and runs no stages", unit.name);
+        let complaint = Complaint::new(Code::UnknownEngine, message);
+        table.complain(complaint.hint("let it receive or transmit, and give stages to engines"));
+    }
 }
 
 /// Numbers of engines: 3, "5-7", or a list of such. Where it is not known of which, they are not looked for.

@@ -105,10 +105,11 @@ impl Machine<'_> {
             else {
                 return;
             };
-            lines[jobs[element.job as usize].line].buffered += 1;
+            let line = jobs[element.job as usize].line;
+            lines[line].buffered += 1;
             self.receive.free -= 1;
             let bytes = self.receive.bytes_of(element.number, self.jobs[element.job as usize].bytes);
-            let at = self.over_buses(bytes, Way::On, Way::Off);
+            let at = self.over_buses(line, bytes, Way::On, Way::Off);
             self.agenda.note(at, Event::Received(element));
         }
     }

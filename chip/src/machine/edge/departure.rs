@@ -179,7 +179,7 @@ impl Machine<'_> {
                 return;
             }
             self.lines[line].outgoing.claimed.pop_front();
-            let over = self.over_buses(first.bytes, Way::Off, Way::On);
+            let over = self.over_buses(line, first.bytes, Way::Off, Way::On);
             self.agenda.note(over, Event::Crossed);
             self.onto_line(line, first, over);
         }
