@@ -11,19 +11,28 @@ pub struct Shipped {
 
 /// The chips. One more is a file in `chips/` and a line here.
 pub const CHIPS: &[Shipped] = &[
+    Shipped { name: "cn3120", text: include_str!("../../chips/cn3120.toml") },
     Shipped { name: "ixp1200", text: include_str!("../../chips/ixp1200.toml") },
+    Shipped { name: "ixp2325", text: include_str!("../../chips/ixp2325.toml") },
     Shipped { name: "ixp2400", text: include_str!("../../chips/ixp2400.toml") },
     Shipped { name: "ixp2800", text: include_str!("../../chips/ixp2800.toml") },
+    Shipped { name: "mips32", text: include_str!("../../chips/mips32.toml") },
+    Shipped { name: "pc1", text: include_str!("../../chips/pc1.toml") },
+    Shipped { name: "pc2", text: include_str!("../../chips/pc2.toml") },
+    Shipped { name: "pc3", text: include_str!("../../chips/pc3.toml") },
+    Shipped { name: "pc4", text: include_str!("../../chips/pc4.toml") },
     Shipped { name: "pro3", text: include_str!("../../chips/pro3.toml") },
     Shipped { name: "tetra", text: include_str!("../../chips/tetra.toml") },
 ];
 
 /// The mappings. One more is a file in `chips/mappings/` and a line here.
 pub const MAPPINGS: &[Shipped] = &[
+    Shipped { name: "cn3120-pool", text: include_str!("../../chips/mappings/cn3120-pool.toml") },
     Shipped { name: "ixp1200-diffserv", text: include_str!("../../chips/mappings/ixp1200-diffserv.toml") },
     Shipped { name: "ixp1200-pool", text: include_str!("../../chips/mappings/ixp1200-pool.toml") },
     Shipped { name: "ixp1200-split", text: include_str!("../../chips/mappings/ixp1200-split.toml") },
     Shipped { name: "ixp1200-tunnel", text: include_str!("../../chips/mappings/ixp1200-tunnel.toml") },
+    Shipped { name: "ixp2325-pool", text: include_str!("../../chips/mappings/ixp2325-pool.toml") },
     Shipped { name: "ixp2400-firewall", text: include_str!("../../chips/mappings/ixp2400-firewall.toml") },
     Shipped {
         name: "ixp2400-firewall-1",
@@ -43,6 +52,11 @@ pub const MAPPINGS: &[Shipped] = &[
     },
     Shipped { name: "ixp2400-pool", text: include_str!("../../chips/mappings/ixp2400-pool.toml") },
     Shipped { name: "ixp2800-pool", text: include_str!("../../chips/mappings/ixp2800-pool.toml") },
+    Shipped { name: "mips32-pool", text: include_str!("../../chips/mappings/mips32-pool.toml") },
+    Shipped { name: "pc1-pool", text: include_str!("../../chips/mappings/pc1-pool.toml") },
+    Shipped { name: "pc2-pool", text: include_str!("../../chips/mappings/pc2-pool.toml") },
+    Shipped { name: "pc3-pool", text: include_str!("../../chips/mappings/pc3-pool.toml") },
+    Shipped { name: "pc4-pool", text: include_str!("../../chips/mappings/pc4-pool.toml") },
     Shipped { name: "pro3-pool", text: include_str!("../../chips/mappings/pro3-pool.toml") },
     Shipped { name: "tetra-pool", text: include_str!("../../chips/mappings/tetra-pool.toml") },
     Shipped { name: "tetra-row", text: include_str!("../../chips/mappings/tetra-row.toml") },

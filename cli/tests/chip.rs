@@ -531,10 +531,11 @@ fn the_fullest_channel_of_a_memory_is_shown() {
 #[test]
 fn chips_and_mappings_are_listed_and_can_be_taken_from() {
     let list = wirerate(&["chip", "list"]).exits(0);
-    for part in ["ixp1200", "ixp2400", "ixp2800", "pro3", "tetra", "ixp2400-firewall"] {
+    for part in ["ixp1200", "ixp2400", "ixp2800", "pro3", "tetra", "ixp2400-firewall", "pc1", "cn3120-pool"] {
         assert!(list.out.contains(part), "{}", list.out);
     }
-    assert_eq!(wirerate(&["chip", "list", "--json"]).exits(0).json()["chips"].as_array().unwrap().len(), 5);
+    let chips = wirerate(&["chip", "list", "--json"]).exits(0).json()["chips"].as_array().unwrap().len();
+    assert_eq!(chips, 12);
     // What is printed can be used, and does the same.
     let room = Room::new("chip-list");
     let policy = room.write("policy.toml", POLICY);

@@ -41,6 +41,41 @@ pub(crate) const HOSTS: &[Host] = &[
         start: |tables, now| modelled("ixp2800-pool", tables, now),
     },
     Host {
+        name: "chip ixp2325",
+        batching: Batching::Case,
+        start: |tables, now| modelled("ixp2325-pool", tables, now),
+    },
+    Host {
+        name: "chip pc1",
+        batching: Batching::Frame,
+        start: |tables, now| modelled("pc1-pool", tables, now),
+    },
+    Host {
+        name: "chip pc2",
+        batching: Batching::Case,
+        start: |tables, now| modelled("pc2-pool", tables, now),
+    },
+    Host {
+        name: "chip pc3",
+        batching: Batching::Case,
+        start: |tables, now| modelled("pc3-pool", tables, now),
+    },
+    Host {
+        name: "chip pc4",
+        batching: Batching::Frame,
+        start: |tables, now| modelled("pc4-pool", tables, now),
+    },
+    Host {
+        name: "chip mips32",
+        batching: Batching::Case,
+        start: |tables, now| modelled("mips32-pool", tables, now),
+    },
+    Host {
+        name: "chip cn3120",
+        batching: Batching::Frame,
+        start: |tables, now| modelled("cn3120-pool", tables, now),
+    },
+    Host {
         name: "chip tetra",
         batching: Batching::Case,
         start: |tables, now| modelled("tetra-pool", tables, now),
