@@ -205,7 +205,8 @@ impl CipherRun<'_> {
         })
     }
 
-    /// One pool whose threads draw messages, and the regions where the step of optimisation has them.
+    /// One pool whose threads draw messages, and the regions where the step of optimisation has them. Where the chip has but one memory,
+    /// all are there.
     fn mapping(&self, about: &About) -> Result<Mapping, CipherError> {
         let mut placements = Vec::new();
         for region in [Region::Frame, Region::CipherTable, Region::CipherKey] {
@@ -213,7 +214,9 @@ impl CipherRun<'_> {
                 let found = self.chip.memories.iter().position(|memory| memory.name == name);
                 found.map(Place::Shared).ok_or(CipherError::NoMemory(name))
             };
+            let only = self.chip.memories.len() == 1;
             let place = match ciphers::home(about, region, self.optimisation) {
+                _ if only => Place::Shared(0),
                 Home::Local => Place::Local,
                 Home::Scratch => named("scratch")?,
                 Home::Sram => named("sram")?,

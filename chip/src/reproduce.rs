@@ -19,6 +19,7 @@ pub mod figure;
 mod adapter;
 mod assumption;
 mod base;
+mod computer;
 mod crypto;
 mod diffserv;
 mod firewall;

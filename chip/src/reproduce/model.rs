@@ -1,7 +1,7 @@
 //! Model that claims are put to the test on: the shipped chips, as they are or with other values of parameters, and what has been measured
 //! on them.
 
-use super::{ReproduceError, base, crypto, diffserv, firewall, protocol, shipped};
+use super::{ReproduceError, base, computer, crypto, diffserv, firewall, protocol, shipped};
 use crate::builtin::{CHIPS, named};
 use crate::description::{self, Chip};
 
@@ -11,6 +11,7 @@ pub struct Model {
     values: Vec<Setting>,
     length: RunLength,
     pub(super) base: base::Measured,
+    pub(super) computer: computer::Measured,
     pub(super) diffserv: diffserv::Measured,
     pub(super) firewall: firewall::Measured,
     pub(super) crypto: crypto::Measured,
