@@ -296,6 +296,18 @@ pub struct Unit {
     pub per_word: u32,
     /// Cycles from an operation's beginning to its result, beyond the interval.
     pub latency: Cycles,
+    /// Access of a unit in the place of an engine to the frames that it has.
+    pub frames: FrameAccess,
+}
+
+/// Access of a unit to the bytes of frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FrameAccess {
+    /// Frames lie in memory, where the unit reads and writes them, as an accelerator does.
+    #[default]
+    Memory,
+    /// Frames pass through the unit on their way.
+    Inline,
 }
 
 /// Function of a unit.

@@ -23,6 +23,7 @@ mod computer;
 mod crypto;
 mod diffserv;
 mod firewall;
+mod inline;
 mod known;
 mod model;
 mod protocol;

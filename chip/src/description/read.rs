@@ -8,8 +8,8 @@ use toml::de::{DeTable, DeValue};
 use wire::{BitRate, Bytes};
 
 use super::{
-    Buffer, Bus, Cache, Cam, Carries, Checked, Chip, DataPins, EngineKind, LocalMemory, Memory, Package,
-    PortKind, Ports, Power, Reach, RingKind, Role, Source, Standing, Unit, UnitWork, bound,
+    Buffer, Bus, Cache, Cam, Carries, Checked, Chip, DataPins, EngineKind, FrameAccess, LocalMemory, Memory,
+    Package, PortKind, Ports, Power, Reach, RingKind, Role, Source, Standing, Unit, UnitWork, bound,
 };
 use crate::clock::{Cycles, Hertz};
 use crate::diagnostic::Code;
@@ -361,6 +361,7 @@ fn ring(sink: &Sink, (name, value): Pair<'_, '_>, memories: &[&str]) -> Option<R
 
 fn unit(sink: &Sink, (name, value): Pair<'_, '_>) -> Option<Unit> {
     let mut table = Table::of(sink, value, "a unit")?;
+    let access = [("memory", FrameAccess::Memory), ("inline", FrameAccess::Inline)];
     let words = [
         ("hash", UnitWork::Hash),
         ("crypto", UnitWork::Crypto),
@@ -381,6 +382,7 @@ fn unit(sink: &Sink, (name, value): Pair<'_, '_>) -> Option<Unit> {
             .take("per-word", |value| value::thousandths(value, 0, bound::THOUSANDTHS))
             .unwrap_or_default(),
         latency: cycles(&mut table, "latency"),
+        frames: table.take("frames", |value| value::one_of(value, &access)).unwrap_or_default(),
     };
     table.finish();
     Some(unit)

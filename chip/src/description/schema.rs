@@ -23,7 +23,7 @@ const MEMORY: &[&str] = &[
     "queue",
 ];
 const RING: &[&str] = &["count", "entries", "memory", "entry", "latency", "reach"];
-const UNIT: &[&str] = &["work", "count", "interval", "per-word", "latency"];
+const UNIT: &[&str] = &["work", "count", "interval", "per-word", "latency", "frames"];
 const BUS: &[&str] = &["clock", "width", "overhead", "carries", "ports", "latency", "credits"];
 
 /// The keys of the table at `path` that are no tables themselves; none where there is no such table.

@@ -86,6 +86,7 @@ impl<'a> Machine<'a> {
         }
         let units = chip.units.iter().map(|unit| Unit {
             work: unit.work,
+            frames: unit.frames,
             free: vec![Ticks::ZERO; unit.count.max(1) as usize],
             interval: time.cycles(unit.interval, chip.clock),
             per_word: cycle.0.saturating_mul(u64::from(unit.per_word)),

@@ -205,7 +205,7 @@ mod tests {
     use super::super::{Ideal, Machine, Window};
     use super::{Bus, Credits, Way};
     use crate::clock::{Cycles, Hertz};
-    use crate::description::{self, Cache, Carries, Chip, PortKind, Unit, UnitWork};
+    use crate::description::{self, Cache, Carries, Chip, FrameAccess, PortKind, Unit, UnitWork};
     use crate::kernel::Ticks;
     use crate::mapping::{Exit, Mapping, Place, Pool, PoolPlace, Ring, ServedPorts, Task, Who, Work};
     use crate::trace::{Access, Act, Referral, Wait};
@@ -277,6 +277,7 @@ mod tests {
             interval: Cycles(1),
             per_word: 0,
             latency: Cycles(8),
+            frames: FrameAccess::Memory,
         };
         chip.units = vec![unit("in"), unit("out")];
         chip.rings[0].memory = Some("sram".into());

@@ -8,7 +8,7 @@ use tally::Region;
 use super::edge::{Buffer, Element};
 use super::script::{Busy, Move, WRITES, Writer};
 use super::{Ring, Unit};
-use crate::description::{Chip, UnitWork};
+use crate::description::{Chip, FrameAccess, UnitWork};
 use crate::load::Job;
 use crate::mapping::{Mapping, Pool, PoolPlace, Task};
 use crate::trace::{Access, Act, Referral, Wait};
@@ -162,12 +162,16 @@ impl Writer<'_> {
     }
 
     /// The way of a frame through stages in a unit: no instructions, but the same references to memory, which a unit's pipeline issues
-    /// early enough to wait for none.
+    /// early enough to wait for none. Metadata, and what ciphers look up, are in the unit itself.
     pub(super) fn stages_in_unit(&mut self, unit: &Unit, bytes: u32, acts: &[Act]) {
         for act in acts {
-            // Metadata are in the unit's own registers.
             let Act::Refer(Referral { region, access, at, bytes, .. }) = *act else { continue };
-            if region != Region::Meta {
+            let is_inside = match region {
+                Region::Meta | Region::CipherTable | Region::CipherKey => true,
+                Region::Frame => unit.frames == FrameAccess::Inline,
+                _ => false,
+            };
+            if !is_inside {
                 self.transfer(region, access, at, bytes, Wait::Later(WRITES));
             }
         }

@@ -6,8 +6,8 @@ use wire::{BitRate, Bytes};
 use super::{Ideal, Machine, Window};
 use crate::clock::{Cycles, Hertz};
 use crate::description::{
-    Buffer, Cam, Chip, DataPins, EngineKind, LocalMemory, Memory, PortKind, Ports, Reach, RingKind, Role,
-    Unit, UnitWork,
+    Buffer, Cam, Chip, DataPins, EngineKind, FrameAccess, LocalMemory, Memory, PortKind, Ports, Reach,
+    RingKind, Role, Unit, UnitWork,
 };
 use crate::kernel::{Ticks, Timebase};
 use crate::load::{Arrival, Job, Load, Output, Standing};
@@ -358,6 +358,7 @@ fn units_take_what_is_handed_to_them() {
         interval: Cycles(10),
         per_word: 500,
         latency: Cycles(40),
+        frames: FrameAccess::Memory,
     };
     let mut chip = chip();
     chip.units =
@@ -390,6 +391,7 @@ fn stages_can_run_in_a_unit_of_fixed_function() {
         interval: Cycles(100),
         per_word: 0,
         latency: Cycles(300),
+        frames: FrameAccess::Memory,
     }];
     let mut mapping = line(1, 8);
     mapping.pools[1].place = PoolPlace::Unit(0);
@@ -413,6 +415,7 @@ fn units_of_fixed_function_can_receive_and_send() {
         interval: Cycles(20),
         per_word: 0,
         latency: Cycles(50),
+        frames: FrameAccess::Memory,
     };
     chip.units = vec![unit("in"), unit("out")];
     let mut mapping = line(1, 8);

@@ -1,12 +1,13 @@
 //! Units of fixed function: each operation takes one for an interval, and is done a latency later.
 
 use super::{Ideal, Machine};
-use crate::description::UnitWork;
+use crate::description::{FrameAccess, UnitWork};
 use crate::kernel::Ticks;
 
 #[derive(Clone, Debug)]
 pub(super) struct Unit {
     pub(super) work: UnitWork,
+    pub(super) frames: FrameAccess,
     pub(super) free: Vec<Ticks>,
     pub(super) interval: Ticks,
     /// For each 4 bytes, in thousandths.

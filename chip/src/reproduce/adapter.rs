@@ -7,17 +7,16 @@
 use wire::BitRate;
 
 use super::computer::{self, Computer};
+use super::inline;
 use super::shaper::{self, Tick};
 use super::{Claim, Model, Outcome, ReproduceError, Study};
 use crate::estimate::published::{CN3120, IXP2325, MIPS32, PACKAGES, PC1, PC2, PC3, PC4, Processor};
 use crate::estimate::{DOUBLING, Equation, EstimateError, Heat, packets, years};
+use crate::traffic::Size;
 
 pub(super) const CLAIMS: &[Claim] = &[
-    untested(
-        "R1",
-        "RENA-CHIP forwards at the full rate of 2 x 1 Gbit/s: there is no description of its units to run the pipeline on yet.",
-    ),
-    untested("R2", "IPsec of RENA-CHIP at 2 Gbit/s: as for R1."),
+    on("R1", &["rena"], wire_rate),
+    on("R2", &["rena"], security),
     on("R3", &["ixp2325"], catalogue),
     claim("R4", instructions),
     on("R5", &["cn3120"], octeon),
@@ -43,7 +42,7 @@ pub(super) const CLAIMS: &[Claim] = &[
     on("R22", &["pc4"], order_of_ciphers),
     on("R23", &["pc4"], share_of_ciphers),
     claim("R24", aes),
-    claim("R25", accelerator),
+    on("R25", &["rena"], accelerator),
     claim("R26", heat),
     untested(
         "R27",
@@ -477,7 +476,56 @@ fn aes(_: &Model) -> Result<Vec<Outcome>, ReproduceError> {
     ])
 }
 
-fn accelerator(_: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+fn wire_rate(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+    let short = inline::both_ways(model, Size::Fixed(Size::LEAST))?;
+    let mut lost = Vec::new();
+    for size in [Size::LEAST, 128, 256, 512, 1_024, 1_518] {
+        lost.push(inline::both_ways(model, Size::Fixed(size))?.lost);
+    }
+    let note =
+        "The intervals of its units are from this number; that nothing else holds frames up is the run's.";
+    Ok(vec![
+        Outcome::number("R1", "packets of 64 bytes, both ways", 2.8, short.delivered_mpps, "Mpps")
+            .not_blind()
+            .note(note),
+        Outcome::quality(
+            "R1",
+            "frames of all sizes pass both ways at the full rate",
+            "no loss",
+            format!("{} lost", lost.iter().sum::<u64>()),
+            lost.iter().all(|lost| *lost == 0),
+        )
+        .not_blind(),
+    ])
+}
+
+fn security(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+    let report = inline::encrypted(model, "inline")?;
+    Ok(vec![
+        Outcome::quality(
+            "R2",
+            "IPsec at the full rate of a line",
+            "no loss",
+            format!("{} lost, {:.2} Gbit/s of ESP", report.lost, report.gbps),
+            report.lost == 0,
+        )
+        .not_blind()
+        .note(
+            "The speed of its security engine is the study's; in the other direction there is another one.",
+        ),
+    ])
+}
+
+/// GB a second that cross the packet memory where a line's packets are encrypted.
+fn crossing(model: &Model, frames: &str) -> Result<f64, ReproduceError> {
+    let report = inline::encrypted(model, frames)?;
+    let packets = report.memories.iter().filter(|memory| memory.name == "packet");
+    let bytes: u64 = packets.flat_map(|memory| &memory.regions).map(|region| region.bytes).sum();
+    Ok(bytes as f64 / report.seconds / 1e9)
+}
+
+fn accelerator(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+    let (inline, by_accelerator) = (crossing(model, "inline")?, crossing(model, "memory")?);
     // From the port to memory, to the accelerator, back, and to the port.
     let crossings = 4.0;
     let (gigabit, width, clock, usage) = (1e9 / 8.0, 4.0, 133e6, 0.5);
@@ -507,6 +555,15 @@ fn accelerator(_: &Model) -> Result<Vec<Outcome>, ReproduceError> {
             "MHz",
         )
         .note("Memory comes at multiples of 133 MHz."),
+        Outcome::quality(
+            "R25",
+            "a frame crosses the memory bus twice as often with an accelerator as inline",
+            "4 times for 2",
+            format!("{by_accelerator:.2} GB/s for {inline:.2}, {:.2} times", by_accelerator / inline),
+            (1.8..2.2).contains(&(by_accelerator / inline)),
+        )
+        .not_blind()
+        .note("Runs of one direction, outer headers included."),
     ])
 }
 

@@ -3,12 +3,12 @@
 use tally::{Address, Offload, Region};
 use wire::Bytes;
 
-use super::{Same, chip, line, run, stage, write};
+use super::{Same, chip, line, pool, run, stage, task, write};
 use crate::clock::Cycles;
-use crate::description::{Chip, Unit, UnitWork};
-use crate::load::{Arrival, Job, Load};
+use crate::description::{Chip, FrameAccess, Unit, UnitWork};
+use crate::load::{Arrival, Handling, Job, Load};
 use crate::machine::{Ideal, Machine};
-use crate::mapping::{Mapping, Place};
+use crate::mapping::{Exit, Mapping, Place, Ring, Who, Work};
 use crate::trace::{Access, Act, Referral, Wait};
 
 #[test]
@@ -95,8 +95,15 @@ fn an_entry_that_a_packet_has_read_is_in_registers_until_the_table_is_written() 
 
 /// A chip with one more unit, each of whose operations takes ten cycles.
 fn with_unit(work: UnitWork) -> Chip {
-    let unit =
-        Unit { name: "unit".into(), work, count: 1, interval: Cycles(10), per_word: 0, latency: Cycles(0) };
+    let unit = Unit {
+        name: "unit".into(),
+        work,
+        count: 1,
+        interval: Cycles(10),
+        per_word: 0,
+        latency: Cycles(0),
+        frames: FrameAccess::Memory,
+    };
     Chip { units: vec![unit], ..chip() }
 }
 
@@ -127,4 +134,39 @@ fn nobody_waits_for_the_unit_that_changes_headers() {
     let (by_engine, slow) = stay(&chip(), &mapping, acts.clone());
     let (by_unit, quick) = stay(&with_unit(UnitWork::Modify), &mapping, acts);
     assert_eq!((by_engine - by_unit, slow - quick), (40 - 1, 40 - 1));
+}
+
+#[test]
+fn exceptions_go_to_who_handles_them() {
+    /// Every second frame is an exception, and of these every second one ends with the stage that finds it out.
+    struct Odd(Same, u32);
+    impl Load for Odd {
+        fn next(&mut self) -> Option<Arrival> {
+            self.0.next()
+        }
+        fn accept(&mut self, job: &mut Job) {
+            self.0.accept(job);
+            job.marks.push(job.acts.len() as u32);
+            self.1 += 1;
+            job.ends_at = 1;
+            if self.1 % 2 == 0 {
+                job.handling = Handling::Exception;
+            }
+            if self.1 % 4 == 0 {
+                job.outputs.clear();
+                job.ends_at = 0;
+            }
+        }
+    }
+    let (chip, mut mapping) = (chip(), line(1, 8));
+    let exit = |who, ring| Exit { who, ring };
+    mapping.pools[1].tasks[0].to = vec![exit(Who::Exception, 2), exit(Who::Rest, 1)];
+    let control = task(Work::Stages(1..2), Some(2), vec![exit(Who::All, 1)]);
+    mapping.pools.push(pool("control", vec![3], 1, control));
+    mapping.rings.push(Ring { name: "exception".into(), kind: 0, entries: 8 });
+    let mut load = Odd(Same { left: 100, acts: vec![run(10)], at: 0, every: 2_000 }, 0);
+    let seen = Machine::new(&chip, &mapping, Ideal::Nothing).unwrap().run(&mut load, 0).unwrap();
+    assert_eq!((seen.delivered.frames, seen.ended.frames), (75, 25));
+    // All frames but exceptions take the one ring; exceptions the other, and half of them both.
+    assert_eq!((seen.rings[2].puts, seen.rings[1].puts), (50, 75));
 }

@@ -46,6 +46,16 @@ pub(crate) const HOSTS: &[Host] = &[
         start: |tables, now| modelled("ixp2325-pool", tables, now),
     },
     Host {
+        name: "chip pro3",
+        batching: Batching::Frame,
+        start: |tables, now| modelled("pro3-pool", tables, now),
+    },
+    Host {
+        name: "chip rena",
+        batching: Batching::Case,
+        start: |tables, now| modelled("rena-pool", tables, now),
+    },
+    Host {
         name: "chip pc1",
         batching: Batching::Frame,
         start: |tables, now| modelled("pc1-pool", tables, now),
