@@ -50,9 +50,8 @@ pub struct Job {
     /// Elements that are in memory.
     pub(crate) gathered: u32,
     pub(crate) has_overrun: bool,
-    /// Its number among the frames that depart, and the turn of each output's first element on its line.
+    /// Its number among the frames that depart.
     pub(crate) departure: u64,
-    pub(crate) turns: Vec<u64>,
 }
 
 /// A frame that leaves.

@@ -244,12 +244,17 @@ impl<'a> Machine<'a> {
     fn take_work(&mut self, thread: usize, load: &mut dyn Load) -> bool {
         let pool = self.threads[thread].pool;
         let mapping = self.mapping;
+        let mut is_reserve = false;
         for (number, task) in mapping.pools[pool].tasks.iter().enumerate().rev() {
+            // Somebody must be there to transmit when a line has room: who is waited for by the rings does not wait for them.
+            if is_reserve && self.pools[pool].hungry.is_empty() {
+                break;
+            }
             let whole = |job| Element { job, ..Element::default() };
             let element = match (&task.work, task.from) {
                 (Work::Receive(_), _) => self.take_received(thread, task),
                 (Work::Transmit, Some(ring)) => {
-                    self.take_element(pool).or_else(|| self.take_from(ring).map(|job| self.depart(job)))
+                    self.take_element(pool).or_else(|| self.take_departing(ring).map(|job| self.depart(job)))
                 }
                 (_, Some(ring)) => self.take_from(ring).map(whole),
                 (_, None) => self.draw(load).map(whole),
@@ -258,6 +263,7 @@ impl<'a> Machine<'a> {
                 self.begin(thread, number, task, element);
                 return true;
             }
+            is_reserve |= self.waits_to_transmit(pool, task);
         }
         self.threads[thread].waits = Waits::Frames;
         self.pools[pool].hungry.push_back(thread);
@@ -273,8 +279,19 @@ impl<'a> Machine<'a> {
     }
 
     fn take_from(&mut self, ring: usize) -> Option<u32> {
+        self.take_at(ring, 0)
+    }
+
+    /// Takes the first frame that can depart: frames wait before each line by themselves.
+    fn take_departing(&mut self, ring: usize) -> Option<u32> {
+        let frames = self.rings[ring].frames.iter();
+        let place = frames.into_iter().position(|job| self.can_depart(*job))?;
+        self.take_at(ring, place)
+    }
+
+    fn take_at(&mut self, ring: usize, place: usize) -> Option<u32> {
         let of = &mut self.rings[ring];
-        let job = of.frames.pop_front()?;
+        let job = of.frames.remove(place)?;
         if let Some(thread) = of.blocked.pop_front() {
             self.agenda.note(self.agenda.now(), Event::Ready(thread));
         }

@@ -9,12 +9,15 @@ use super::{Element, Way};
 use crate::kernel::Ticks;
 use crate::load::{Load, Output};
 use crate::machine::{Event, Machine, Waits};
+use crate::mapping::{Task, Work};
 
 /// Frames that leave by a line.
 #[derive(Clone, Debug, Default)]
 pub(in crate::machine) struct Outgoing {
     /// Turn of the next element that is given one.
     next: u64,
+    /// Frames that have no turns yet, and leave before others that wait: further ones because of a frame of which a part departs.
+    reserved: u32,
     /// Turn of the next element to have a place in the transmit buffer.
     claims: u64,
     /// Elements that have one, in the order of their turns.
@@ -47,34 +50,50 @@ struct Place {
 }
 
 impl Machine<'_> {
-    /// Gives turns to all elements of all that leaves because of a frame, and returns the first. Of two frames the one that comes
-    /// first has the earlier turns on every line.
+    /// Begins the departure of all that leaves because of a frame, and returns the first element. Of two frames the one that comes first
+    /// has the earlier turns on every line.
     pub(in crate::machine) fn depart(&mut self, job: u32) -> Element {
         self.departures += 1;
-        let of = &mut self.jobs[job as usize];
-        of.departure = self.departures;
-        of.turns.clear();
-        for output in 0..of.outputs.len() {
-            let Output { port, bytes } = self.jobs[job as usize].outputs[output];
-            let line = self.line(port);
-            let next = &mut self.lines[line].outgoing.next;
-            self.jobs[job as usize].turns.push(*next);
-            *next += u64::from(self.transmit.elements(bytes));
+        self.jobs[job as usize].departure = self.departures;
+        for output in 1..self.jobs[job as usize].outputs.len() {
+            let line = self.line(self.output(job, output as u32).port);
+            self.lines[line].outgoing.reserved += 1;
         }
         self.first_element(job, 0)
     }
 
-    fn first_element(&self, job: u32, output: u32) -> Element {
-        let turn = self.jobs[job as usize].turns.get(output as usize).copied().unwrap_or_default();
+    /// Gives turns to all elements of one frame that leaves, and returns the first.
+    fn first_element(&mut self, job: u32, output: u32) -> Element {
+        let Output { port, bytes } = self.output(job, output);
+        let (line, elements) = (self.line(port), self.transmit.elements(bytes));
+        let outgoing = &mut self.lines[line].outgoing;
+        outgoing.reserved -= u32::from(output > 0);
+        let turn = outgoing.next;
+        outgoing.next += u64::from(elements);
         Element { job, output, number: 0, turn }
+    }
+
+    /// True if a frame can depart: its line can send, and none of those by which it leaves has an earlier one still to come.
+    pub(in crate::machine) fn can_depart(&self, job: u32) -> bool {
+        let mut outputs = self.jobs[job as usize].outputs.iter();
+        outputs.all(|output| self.lines[self.line(output.port)].outgoing.reserved == 0)
+            && self.can_send(job, 0)
     }
 
     /// Takes an element that waits for a thread of the pool: of the frame that departs first.
     pub(in crate::machine) fn take_element(&mut self, pool: usize) -> Option<Element> {
-        let elements = &mut self.pools[pool].elements;
+        let elements = self.pools[pool].elements.iter().enumerate();
+        let able = elements.filter(|(_, element)| self.can_send(element.job, element.output));
         let departs = |element: &Element| self.jobs[element.job as usize].departure;
-        let (place, _) = elements.iter().enumerate().min_by_key(|(_, element)| departs(element))?;
-        Some(elements.swap_remove(place))
+        let (place, _) = able.min_by_key(|(_, element)| departs(element))?;
+        Some(self.pools[pool].elements.swap_remove(place))
+    }
+
+    /// True if the line that a frame leaves by can take one more element: none in the transmit buffer waits for room in its MAC. So a slow
+    /// line takes neither places there nor threads from the others.
+    fn can_send(&self, job: u32, output: u32) -> bool {
+        let line = self.line(self.output(job, output).port);
+        !self.lines[line].outgoing.is_due
     }
 
     fn output(&self, job: u32, output: u32) -> Output {
@@ -212,6 +231,23 @@ impl Machine<'_> {
     pub(in crate::machine) fn crossed(&mut self, load: &mut dyn Load) {
         self.transmit.free += 1;
         self.wake_claimants(load);
+        self.feed_transmitters(load);
+    }
+
+    /// True if frames, or parts of them, wait for the task to transmit them.
+    pub(in crate::machine) fn waits_to_transmit(&self, pool: usize, task: &Task) -> bool {
+        let waits = |ring: usize| !self.rings[ring].frames.is_empty();
+        task.work == Work::Transmit && (!self.pools[pool].elements.is_empty() || task.from.is_some_and(waits))
+    }
+
+    /// Wakes a thread of each pool that transmits, if frames wait that it could not take before, as their lines had no room.
+    fn feed_transmitters(&mut self, load: &mut dyn Load) {
+        for (pool, of) in self.mapping.pools.iter().enumerate() {
+            let is_idle = !self.pools[pool].hungry.is_empty();
+            if is_idle && of.tasks.iter().any(|task| self.waits_to_transmit(pool, task)) {
+                self.feed(pool, load);
+            }
+        }
     }
 
     /// A frame's last bit has left.
