@@ -30,6 +30,7 @@ mod protocol;
 mod range;
 mod shaper;
 mod shipped;
+mod smartnic;
 #[cfg(test)]
 mod tests;
 
@@ -67,12 +68,21 @@ pub enum Study {
     Firewall,
     /// Yin, Tan et al., Adding Security to Network via Network Processors.
     Crypto,
+    /// Processors of cards that can be bought.
+    SmartNic,
 }
 
 impl Study {
     /// Every study.
-    pub const ALL: [Study; 6] =
-        [Study::Base, Study::Adapter, Study::DiffServ, Study::Protocol, Study::Firewall, Study::Crypto];
+    pub const ALL: [Study; 7] = [
+        Study::Base,
+        Study::Adapter,
+        Study::DiffServ,
+        Study::Protocol,
+        Study::Firewall,
+        Study::Crypto,
+        Study::SmartNic,
+    ];
 
     /// Returns the name on the command line.
     pub const fn name(self) -> &'static str {
@@ -83,6 +93,7 @@ impl Study {
             Study::Protocol => "pro3",
             Study::Firewall => "ixp2400-firewall",
             Study::Crypto => "ixp2800-ciphers",
+            Study::SmartNic => "smartnics",
         }
     }
 
@@ -103,6 +114,7 @@ impl Study {
                 "Vlaeminck et al., Implementation of network systems using network processor technology (IXP2400)"
             }
             Study::Crypto => "Yin, Tan et al., Adding Security to Network via Network Processors (IXP2800)",
+            Study::SmartNic => "Cards that can be bought, by what their makers say (NFP-4000)",
         }
     }
 }
@@ -217,6 +229,7 @@ pub fn claims() -> Vec<Claim> {
         .chain(protocol::CLAIMS)
         .chain(firewall::CLAIMS)
         .chain(crypto::CLAIMS)
+        .chain(smartnic::CLAIMS)
         .copied()
         .collect()
 }

@@ -37,15 +37,15 @@ const POLICY: &str = "mode = \"stateless\"\n[default]\n\"any > any\" = \"accept\
 struct Sizes {
     sizes: Vec<usize>,
     next: usize,
+    /// Picoseconds, and those for a byte.
     at: u64,
-    /// Nanoseconds for a byte.
     byte: u64,
     times: u64,
 }
 
 impl Traffic for Sizes {
     fn peek(&mut self) -> Option<Nanos> {
-        (self.next < self.sizes.len()).then_some(Nanos(self.at))
+        (self.next < self.sizes.len()).then_some(Nanos(self.at.div_ceil(1_000)))
     }
 
     fn next(&mut self, bytes: &mut Vec<u8>) -> Option<Entry> {
@@ -54,7 +54,7 @@ impl Traffic for Sizes {
             .ipv4([10, 0, 0, 2].into(), [203, 0, 113, 2].into())
             .udp(1_024, 9);
         bytes.extend(frame.payload(&vec![0; size - 42]).to_vec());
-        let at = Nanos(self.at);
+        let at = Nanos(self.at.div_ceil(1_000));
         (self.next, self.at) = (self.next + 1, self.at + (size as u64 + 24) * self.byte * self.times);
         Some(Entry::new(at, PortId(0), size))
     }
@@ -68,7 +68,7 @@ fn run(chip: &Chip, mapping: &Mapping, sizes: &[usize], times: u64) -> Report {
         let tables = Tables::compile(&policy, 1)?;
         let wiring = Wiring::new(&tables, &[]);
         let replay = Replay::new(tables, Nanos(0), Way::Step)?;
-        let traffic = Sizes { sizes: sizes.to_vec(), next: 0, at: 0, byte: 8_000_000_000 / rate, times };
+        let traffic = Sizes { sizes: sizes.to_vec(), next: 0, at: 0, byte: 8_000_000_000_000 / rate, times };
         Ok(Source { replay, traffic: Box::new(traffic), start: Nanos(0), wiring })
     };
     Setup { chip, mapping, source: &source, warm: 0 }.run(Ideal::Nothing, &mut ()).unwrap()

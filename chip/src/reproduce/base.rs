@@ -81,27 +81,35 @@ fn engines_alone(model: &Model) -> Result<Chip, ReproduceError> {
 
 fn plain(model: &Model) -> Result<Report, ReproduceError> {
     model.base.plain.get((), || {
-        let chip = engines_alone(model)?;
-        let mapping = shipped::mapping("ixp1200-pool", &chip)?;
-        let policy = shipped::policy(POLICY, "plain")?;
         let stream = Stream {
             rate: Rate::Frames(OFFERED),
             flows: Flows::Fixed(100),
             frames: model.frames(FRAMES),
             ..Stream::new("lan", "wan")
         };
-        let start = Nanos::from_secs(1);
-        let source = || {
-            let tables = Tables::compile(&policy, 1).map_err(SourceError::Compile)?;
-            let wiring = Wiring::new(&tables, &[]);
-            let lines = Lines { ports: &chip.ports, wiring: &wiring };
-            let traffic = Generator::new(&stream, &tables, lines, start, 1).map_err(SourceError::Traffic)?;
-            let replay = Replay::new(tables, Nanos(0), Way::Step).map_err(SourceError::Replay)?;
-            Ok(Source { replay, traffic: Box::new(traffic), start, wiring })
-        };
-        let setup = Setup { chip: &chip, mapping: &mapping, source: &source, warm: model.frames(WARM) };
-        Ok(setup.run(Ideal::Nothing, &mut ())?)
+        forwarded(&engines_alone(model)?, "ixp1200-pool", &stream, model.frames(WARM))
     })
+}
+
+/// Forwards a stream from `lan` to `wan` on a chip, and leaves `warm` frames out.
+pub(super) fn forwarded(
+    chip: &Chip,
+    mapping: &str,
+    stream: &Stream,
+    warm: u64,
+) -> Result<Report, ReproduceError> {
+    let mapping = shipped::mapping(mapping, chip)?;
+    let policy = shipped::policy(POLICY, "plain")?;
+    let start = Nanos::from_secs(1);
+    let source = || {
+        let tables = Tables::compile(&policy, 1).map_err(SourceError::Compile)?;
+        let wiring = Wiring::new(&tables, &[]);
+        let lines = Lines { ports: &chip.ports, wiring: &wiring };
+        let traffic = Generator::new(stream, &tables, lines, start, 1).map_err(SourceError::Traffic)?;
+        let replay = Replay::new(tables, Nanos(0), Way::Step).map_err(SourceError::Replay)?;
+        Ok(Source { replay, traffic: Box::new(traffic), start, wiring })
+    };
+    Ok(Setup { chip, mapping: &mapping, source: &source, warm }.run(Ideal::Nothing, &mut ())?)
 }
 
 fn forwarding(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {

@@ -26,7 +26,7 @@ mod plot;
 #[command(after_long_help = with_exit_codes(HELP))]
 pub(crate) struct Arguments {
     /// Claims (B1, F5, C7) or studies (base-checks, rena-chip, ixp1200-diffserv, pro3, ixp2400-firewall,
-    /// ixp2800-ciphers); otherwise all
+    /// ixp2800-ciphers, smartnics); otherwise all
     #[arg(value_name = "ID")]
     ids: Vec<String>,
 
@@ -321,7 +321,7 @@ mod tests {
         assert_eq!(chosen(&["c7", "F5", "F5"]).unwrap(), ["F5", "C7"]);
         let firewall = chosen(&["ixp2400-firewall"]).unwrap();
         assert_eq!((firewall.len(), firewall[0]), (14, "F1"));
-        let others = ["base-checks", "rena-chip", "ixp1200-diffserv", "pro3", "ixp2800-ciphers"]
+        let others = ["base-checks", "rena-chip", "ixp1200-diffserv", "pro3", "ixp2800-ciphers", "smartnics"]
             .map(|study| chosen(&[study]).unwrap().len());
         assert_eq!(chosen(&[]).unwrap().len(), firewall.len() + others.iter().sum::<usize>());
         assert_eq!(chosen(&[]).unwrap()[0], "B1", "what others stand on comes first");

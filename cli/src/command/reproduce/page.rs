@@ -48,7 +48,7 @@ pub(super) fn of(
             table(&mut page, study, claims, &its);
         }
         match study {
-            Study::Base | Study::Protocol => {}
+            Study::Base | Study::Protocol | Study::SmartNic => {}
             Study::Adapter => adapter(&mut page, figures)?,
             Study::DiffServ => router(&mut page, figures)?,
             Study::Firewall => firewall(&mut page, figures)?,

@@ -86,6 +86,11 @@ pub(crate) const HOSTS: &[Host] = &[
         start: |tables, now| modelled("cn3120-pool", tables, now),
     },
     Host {
+        name: "chip nfp-4000",
+        batching: Batching::Case,
+        start: |tables, now| modelled("nfp-4000-pool", tables, now),
+    },
+    Host {
         name: "chip tetra",
         batching: Batching::Case,
         start: |tables, now| modelled("tetra-pool", tables, now),
