@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use ring::hmac::{HMAC_SHA256, Key, sign};
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
 use wire::esp::Direction;
 
 use crate::transform::Keys;
@@ -25,9 +26,10 @@ impl Fingerprint {
             Direction::In => b"sequence numbers received",
             Direction::Out => b"sequence numbers sent",
         };
-        let tag = sign(&Key::new(HMAC_SHA256, key.expose()), purpose);
+        let mut hmac = Hmac::<Sha256>::new_from_slice(key.expose()).expect("a key of any length");
+        hmac.update(purpose);
         let mut bytes = [0; Fingerprint::LEN];
-        bytes.copy_from_slice(&tag.as_ref()[..Fingerprint::LEN]);
+        bytes.copy_from_slice(&hmac.finalize().into_bytes()[..Fingerprint::LEN]);
         Fingerprint(bytes)
     }
 

@@ -8,9 +8,11 @@ mod abreast;
 mod by_count;
 mod by_length;
 mod composed;
+#[cfg(not(target_arch = "riscv32"))]
 mod gmac;
 #[cfg(feature = "ipsec-mb")]
 mod ipsec_mb;
+#[cfg(not(target_arch = "riscv32"))]
 mod ring;
 
 use by_count::ByCount;
@@ -77,6 +79,7 @@ pub(crate) const LIBRARIES: &[Library] = &[
         least: |_| 1,
         expand: abreast::expand,
     },
+    #[cfg(not(target_arch = "riscv32"))]
     Library {
         name: || Some(ring::name()),
         has: ring::has,

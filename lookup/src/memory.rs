@@ -11,7 +11,6 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
 use bytemuck::Pod;
-use memmap2::MmapMut;
 
 /// The small page of every system that we run on is this size or a multiple of it.
 const PAGE: usize = 4096;
@@ -19,7 +18,7 @@ const PAGE: usize = 4096;
 /// A fixed number of `T` in memory of their own.
 pub struct Slab<T> {
     /// Mapping that `first` points into; its address does not change when the slab is moved.
-    _map: MmapMut,
+    _map: Mapping,
     first: NonNull<T>,
     count: usize,
 }
@@ -126,20 +125,64 @@ impl<T: fmt::Debug> fmt::Debug for Slab<T> {
 }
 
 /// Takes zeroed memory for `count` entries.
-fn memory<T>(count: usize) -> Result<(MmapMut, NonNull<T>), MemoryError> {
+fn memory<T>(count: usize) -> Result<(Mapping, NonNull<T>), MemoryError> {
     const { assert!(align_of::<T>() <= PAGE && size_of::<T>() > 0) };
     let refused = |source| MemoryError { bytes: count.saturating_mul(size_of::<T>()), source };
     let bytes =
         count.checked_mul(size_of::<T>()).ok_or_else(|| refused(io::ErrorKind::OutOfMemory.into()))?;
-    let mut map = MmapMut::map_anon(room(bytes)).map_err(refused)?;
-    // Advice only: where there are no huge pages the table works as well, slower.
-    #[cfg(target_os = "linux")]
-    let _ = map.advise(memmap2::Advice::HugePage);
+    let mut map = mapping(bytes).map_err(refused)?;
     for page in map[..bytes].chunks_mut(PAGE) {
         page[0] = 0;
     }
     let first = NonNull::from(&mut map[..]).cast();
     Ok((map, first))
+}
+
+#[cfg(unix)]
+type Mapping = memmap2::MmapMut;
+
+/// Maps zeroed memory.
+#[cfg(unix)]
+fn mapping(bytes: usize) -> io::Result<Mapping> {
+    let map = Mapping::map_anon(room(bytes))?;
+    // Advice only: where there are no huge pages the table works as well, slower.
+    #[cfg(target_os = "linux")]
+    let _ = map.advise(memmap2::Advice::HugePage);
+    Ok(map)
+}
+
+/// Memory of the heap, where none can be mapped.
+#[cfg(not(unix))]
+struct Mapping(Vec<Page>);
+
+#[cfg(not(unix))]
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C, align(4096))]
+struct Page([u8; PAGE]);
+
+#[cfg(not(unix))]
+impl Deref for Mapping {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.0)
+    }
+}
+
+#[cfg(not(unix))]
+impl DerefMut for Mapping {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        bytemuck::cast_slice_mut(&mut self.0)
+    }
+}
+
+#[cfg(not(unix))]
+fn mapping(bytes: usize) -> io::Result<Mapping> {
+    let mut pages = Vec::new();
+    let count = room(bytes).div_ceil(PAGE);
+    pages.try_reserve_exact(count).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    pages.resize(count, Page([0; PAGE]));
+    Ok(Mapping(pages))
 }
 
 /// Makes a list of `count` entries, all alike.

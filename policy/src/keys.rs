@@ -1,9 +1,8 @@
 //! Files of keys, which a policy names and does not contain. A policy with the keys read is for compiling alone: it is never printed, kept or
 //! sent anywhere.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use wire::esp::{BadHex, Secret};
@@ -138,13 +137,25 @@ pub fn key(path: &Path) -> Result<Secret, KeyFileError> {
     if !found.is_file() || found.len() > MOST {
         return Err(KeyFileError::NoFile { path: path.to_owned() });
     }
-    let mode = found.mode() & 0o777;
+    let mode = mode(&found);
     if mode & OTHERS != 0 {
         return Err(KeyFileError::Open { path: path.to_owned(), mode });
     }
     let text = text(file).map_err(failed("read"))?;
     let text = std::str::from_utf8(&text).map_err(|_| KeyFileError::NoFile { path: path.to_owned() })?;
     Secret::of_hex(text.trim()).map_err(|error| KeyFileError::Text { path: path.to_owned(), error })
+}
+
+/// Permission bits of a file.
+#[cfg(unix)]
+fn mode(found: &Metadata) -> u32 {
+    std::os::unix::fs::MetadataExt::mode(found) & 0o777
+}
+
+/// Permission bits of a file: no others, where a system knows none.
+#[cfg(not(unix))]
+fn mode(_: &Metadata) -> u32 {
+    0
 }
 
 /// Reads a file into memory that is zeroised, and does not grow, so that no copy stays behind.
