@@ -25,10 +25,20 @@ impl Tick {
     /// The length of a tick.
     pub const LENGTH: Nanos = Nanos::from_millis(125);
 
+    /// `LENGTH` is this power of two, times an odd number.
+    const TWOS: u32 = Tick::LENGTH.0.trailing_zeros();
+    /// Bits that `RECIPROCAL` has beyond 64: as many as make the quotient right for every span (Granlund and Montgomery, "Division by
+    /// invariant integers using multiplication", PLDI 1994, theorem 4.2).
+    const REST: u32 = 15;
+    /// 2^(64 + `REST`) over that odd number, rounded up.
+    const RECIPROCAL: u64 = ((1 << (64 + Tick::REST)) / (Tick::LENGTH.0 >> Tick::TWOS) as u128 + 1) as u64;
+
     /// The whole ticks in a span of time.
     #[inline(always)]
     pub fn within(span: Nanos) -> Tick {
-        Tick(u32::try_from(span.0 / Tick::LENGTH.0).unwrap_or(u32::MAX))
+        // Divided by a multiplication, as a compiler for 64 bits divides by a constant; one for 32 bits calls a function.
+        let ticks = (u128::from(span.0 >> Tick::TWOS) * u128::from(Tick::RECIPROCAL)) >> 64;
+        Tick(u32::try_from(ticks as u64 >> Tick::REST).unwrap_or(u32::MAX))
     }
 
     /// Ticks from `earlier` to here, 0 if time went backwards.
@@ -111,5 +121,36 @@ impl Wheel {
     /// Bytes of memory.
     pub(super) fn bytes(&self) -> usize {
         size_of_val(&*self.first)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn divided(span: u64) -> u32 {
+        u32::try_from(span / Tick::LENGTH.0).unwrap_or(u32::MAX)
+    }
+
+    #[test]
+    fn ticks_of_spans_beside_a_multiple_are_those_of_a_division() {
+        let length = Tick::LENGTH.0;
+        for ticks in
+            [0, 1, 2, 3, 1953124, 1953125, u64::from(u32::MAX) - 1, u64::from(u32::MAX), u64::MAX / length]
+        {
+            for span in [ticks * length, (ticks * length).wrapping_sub(1), ticks * length + 1] {
+                assert_eq!(Tick::within(Nanos(span)).0, divided(span), "{span}");
+            }
+        }
+        assert_eq!(Tick::within(Nanos(u64::MAX)).0, divided(u64::MAX));
+    }
+
+    proptest! {
+        #[test]
+        fn ticks_are_those_of_a_division(span in any::<u64>(), shift in 0..64_u32) {
+            prop_assert_eq!(Tick::within(Nanos(span >> shift)).0, divided(span >> shift));
+        }
     }
 }
