@@ -4,25 +4,22 @@ use tally::{Branch, Op, Region, Tally};
 
 use super::{Classifier, Header, Pattern, Position};
 
+mod account;
+#[cfg(test)]
+mod tests;
+
 /// Patterns in order.
 #[derive(Clone, Debug)]
 pub struct Linear {
     patterns: Vec<Pattern>,
 }
 
-/// Bytes that a network processor reads for one pattern: two addresses with masks, two port ranges,
+/// Bytes that a network processor reads for one pattern: two IPv4 addresses with masks, two port ranges,
 /// protocol, flags and zones, as S3's rules in SRAM.
 const PATTERN_BYTES: u32 = 32;
 
-/// Instructions that compare a pattern, without branches. All conditions, as of a pattern that differs in the last of them.
-/// Zones and code point: a bit of a mask each, 3; two addresses: mask and compare, 4; protocol: compare, any, 2; two port
-/// ranges: both ends taken out of their word and compared, 8; TCP flags: mask and compare, 2; the next pattern's place,
-/// compared with the end, 2.
-const COMPARE: u32 = 21;
-
-/// Branches of a pattern that does not match, all but the last of them: one for each of these conditions, two for each range
-/// and the protocol. The last is back to the beginning, and taken.
-const BRANCHES: u32 = 12;
+/// Bytes of two IPv6 addresses with masks, which are read where they are compared. They lie behind all patterns.
+const WIDE_BYTES: u32 = 64;
 
 impl Linear {
     /// Keeps the patterns as they are.
@@ -40,12 +37,20 @@ impl Classifier for Linear {
     fn classify_tallied(&self, header: &Header, tally: &mut dyn Tally) -> Option<Position> {
         for (index, pattern) in self.patterns.iter().enumerate() {
             tally.read(Region::RuleTable, index * PATTERN_BYTES as usize, PATTERN_BYTES);
-            tally.instructions(COMPARE);
-            tally.execute(Op::Branch, BRANCHES);
-            tally.branch(Branch::Taken);
-            if pattern.matches(header) {
+            let work = account::compare(pattern, header);
+            if work.wide {
+                let at = self.patterns.len() * PATTERN_BYTES as usize + index * WIDE_BYTES as usize;
+                tally.read(Region::RuleTable, at, WIDE_BYTES);
+            }
+            tally.instructions(work.instructions);
+            tally.execute(Op::Branch, work.branches);
+            if work.matches {
                 return u32::try_from(index).ok();
             }
+            // Out of the comparison, and back to its beginning.
+            tally.instructions(account::NEXT);
+            tally.branch(Branch::Taken);
+            tally.branch(Branch::Taken);
         }
         None
     }
@@ -55,11 +60,13 @@ impl Classifier for Linear {
     }
 
     fn region_bytes(&self) -> u64 {
-        self.patterns.len() as u64 * u64::from(PATTERN_BYTES)
+        let has_wide = self.patterns.iter().any(account::has_wide);
+        self.patterns.len() as u64 * u64::from(PATTERN_BYTES + if has_wide { WIDE_BYTES } else { 0 })
     }
 
     fn program(&self) -> u32 {
-        // And the reference, and the branch back.
-        COMPARE + BRANCHES + 2
+        // And the references, and the branches back.
+        let wide = if self.patterns.iter().any(account::has_wide) { account::WIDE_PROGRAM } else { 0 };
+        account::PROGRAM + account::NEXT + 3 + wide
     }
 }
