@@ -40,4 +40,4 @@ fuzz: ## each fuzz target for FUZZ_SECONDS (60)
 
 clean: ## remove what was built and generated
 	cargo clean
-	rm -rf $(OUT) fuzz/target packaging/strongswan/build
+	rm -rf $(OUT) fuzz/target bench/rv32/target packaging/strongswan/build

@@ -36,9 +36,9 @@ def output(*command, **options):
     return done.stdout.strip()
 
 
-def cargo(*arguments, root=ROOT, target=None, flags=None):
+def cargo(*arguments, root=ROOT, target=None, flags=None, variables=None):
     """Runs cargo and gives the path of the executable that it built last."""
-    environment = dict(os.environ)
+    environment = {**os.environ, **(variables or {})}
     environment["PATH"] = os.path.expanduser("~/.cargo/bin") + ":" + environment["PATH"]
     if target:
         environment["CARGO_TARGET_DIR"] = target

@@ -1,10 +1,7 @@
 //! Cost of each stage per frame, as tallied and as executed by the processor: for `bench/tally`.
 //!
-//! `stages tallied KIND PACKETS` prints, as JSON, what each stage tallied over that many frames of a kind of
-//! traffic. `stages native KIND PACKETS` takes the same frames through without a tally, for an instrument that counts
-//! by function; the difference of two runs of different length is the cost of the frames.
-//! `stages batches KIND PACKETS` does so in batches of 64, as a worker has them; up to 32768 frames, all of which are made beforehand.
-//! `stages hash 4 CALLS` does nothing but hash keys of that family. Without arguments, the kinds are listed.
+//! `stages KIND PACKETS` takes that many frames of a kind of traffic through a gateway, once with a tally and once without, and prints, as
+//! JSON, the sums of each stage: instructions and references tallied, instructions executed. Without arguments, the kinds are listed.
 #![allow(missing_docs, clippy::unwrap_used)] // A failure here is the programmer's.
 
 use std::collections::BTreeMap;
@@ -28,21 +25,24 @@ use wire::build::{self, Icmp, Packet, Tcp};
 use wire::ethernet::Mac;
 use wire::header::Protocol;
 use wire::tcp::Flags;
-use wire::{BATCH, Batch, Frame, Nanos, Pool, PortId};
+use wire::{Batch, Frame, Nanos, Pool, PortId};
+
+mod machine;
+
+use machine::Counters;
+
+/// Name of an opportunity to send among the stages.
+const SCHEDULE: &str = "schedule";
 
 fn main() {
-    let arguments: Vec<String> = env::args().skip(1).filter(|argument| argument != "--bench").collect();
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let kind = |name: &str| *KINDS.iter().find(|kind| kind.name == name).expect("no such kind");
+    let arguments: Vec<String> = env::args().collect();
     match arguments.as_slice() {
         [] => KINDS.iter().for_each(|kind| println!("{}", kind.name)),
-        ["tallied", name, packets] => print_tallied(kind(name), packets.parse().unwrap()),
-        ["native", name, packets] => drop(native(kind(name), packets.parse().unwrap())),
-        ["batches", name, packets] => drop(batches(kind(name), packets.parse().unwrap())),
-        ["hash", family, calls] => hash(family, calls.parse().unwrap()),
-        _ => eprintln!(
-            "usage: stages [tallied KIND PACKETS | native KIND PACKETS | batches KIND PACKETS | hash 4|6 CALLS]"
-        ),
+        [name, packets] => {
+            let kind = KINDS.iter().find(|kind| kind.name == name).expect("no such kind");
+            measure(*kind, packets.parse().unwrap());
+        }
+        _ => eprintln!("usage: stages [KIND PACKETS]"),
     }
 }
 
@@ -325,14 +325,14 @@ impl Gateway {
         }
     }
 
-    /// Takes one frame through, stage by stage, and returns the frame sent. The scheduler's work goes into its own tally.
+    /// Takes one frame through, stage by stage, and returns the frame sent; `next` is its opportunity to be sent.
     #[inline(always)]
     fn pass<T: Tally + 'static>(
         &mut self,
         load: &Load,
         tally: &mut T,
-        scheduler: &mut T,
         watch: &mut impl Watch<T>,
+        next: &mut impl FnMut(&mut Shard, PortId, Nanos) -> Next,
     ) -> Option<Vec<u8>> {
         self.now += Nanos(PERIOD);
         let frame = self.batch.extend_from(&mut self.pool).unwrap();
@@ -348,7 +348,7 @@ impl Gateway {
         let port = PortId(waits? as u16);
         // A shaper lets a frame go in its time, which is over before the next frame comes.
         let until = self.now + Nanos(PERIOD - 1);
-        match schedule_one(&mut self.shard, port, until, scheduler) {
+        match next(&mut self.shard, port, until) {
             Next::Frame(frame, _) => {
                 let sent = frame.bytes().to_vec();
                 self.pool.put(frame);
@@ -358,33 +358,11 @@ impl Gateway {
         }
     }
 
-    /// Takes a batch through, and takes the frames sent.
-    #[inline(never)]
-    fn run(&mut self, load: &[Load]) {
-        self.now += Nanos(PERIOD * load.len() as u64);
-        for load in load {
-            let frame = self.batch.extend_from(&mut self.pool).unwrap();
-            assert!(frame.fill(&load.bytes));
-            frame.meta.ingress = load.ingress;
-            frame.meta.received = self.now;
-        }
-        let Gateway { tables, shard, pool, .. } = self;
-        let mut cx = Cx { tables, shard, pool, tally: &mut NoTally };
-        self.pipeline.run(&mut self.batch, &mut self.ended, &mut cx);
-        for frame in self.ended.drain(..) {
-            self.pool.put(frame);
-        }
-        for port in (0..self.shard.egress.ports() as u16).map(PortId) {
-            while let Next::Frame(frame, _) = self.shard.next(port, self.now) {
-                self.pool.put(frame);
-            }
-        }
-    }
-
     /// Sets a connection up, and gives its ends as the outside has them.
     fn open(&mut self, kind: Kind, flow: u32) -> Ends {
         let inside = kind.ends(flow);
-        let mut pass = |load: Load| self.pass(&load, &mut NoTally, &mut NoTally, &mut ()).expect("it passes");
+        let mut next = |shard: &mut Shard, port, now| schedule_one(shard, port, now, &mut NoTally);
+        let mut pass = |load: Load| self.pass(&load, &mut NoTally, &mut (), &mut next).expect("it passes");
         let sent = pass(kind.packet(inside, Saying::Opens, true));
         let outside = seen_outside(inside, &sent, kind.protocol);
         if kind.protocol == Protocol::TCP {
@@ -435,33 +413,14 @@ fn prepare(kind: Kind, packets: u32) -> (Gateway, Vec<Load>) {
     (gateway, load)
 }
 
-/// Takes the frames through with the account that nobody keeps.
-fn native(kind: Kind, packets: u32) -> Gateway {
-    let (mut gateway, load) = prepare(kind, packets);
-    for load in &load {
-        black_box(gateway.pass(load, &mut NoTally, &mut NoTally, &mut ()));
-    }
-    gateway
-}
-
-/// The most frames that [`batches`] takes.
-const MOST: u32 = 32_768;
-
-/// Takes the first so many of [`MOST`] frames through in batches.
-fn batches(kind: Kind, packets: u32) -> Gateway {
-    let (mut gateway, load) = prepare(kind, MOST);
-    for load in load[..packets as usize].chunks(BATCH) {
-        gateway.run(load);
-    }
-    gateway
-}
-
 /// Tallies of a stage.
 #[derive(Clone, Default)]
 struct Sum {
     frames: u64,
     ops: [u64; Op::ALL.len()],
     references: u64,
+    /// Words of 32 bits that these move: loads and stores of a processor.
+    words: u64,
     hashes: u64,
     /// All of these, by the file and line that told them.
     places: BTreeMap<(&'static str, u32), u64>,
@@ -473,8 +432,9 @@ impl Sum {
     }
 
     #[track_caller]
-    fn referred(&mut self) {
+    fn referred(&mut self, bytes: u32) {
         self.references += 1;
+        self.words += u64::from(bytes.div_ceil(4));
         self.told(Location::caller(), 1);
     }
 }
@@ -486,16 +446,17 @@ impl Tally for Sum {
         self.told(Location::caller(), u64::from(count));
     }
     #[track_caller]
-    fn read(&mut self, _: Region, _: usize, _: u32) {
-        self.referred();
+    fn read(&mut self, _: Region, _: usize, bytes: u32) {
+        self.referred(bytes);
     }
     #[track_caller]
-    fn write(&mut self, _: Region, _: usize, _: u32) {
-        self.referred();
+    fn write(&mut self, _: Region, _: usize, bytes: u32) {
+        self.referred(bytes);
     }
     #[track_caller]
-    fn atomic(&mut self, _: Region, _: usize, _: u32) {
-        self.referred();
+    fn atomic(&mut self, _: Region, _: usize, bytes: u32) {
+        // Read and written.
+        self.referred(2 * bytes);
     }
     #[track_caller]
     fn hash(&mut self, _: u32) {
@@ -521,55 +482,120 @@ impl Watch<Sum> for Sums {
     }
 }
 
-fn print_tallied(kind: Kind, packets: u32) {
+/// Sums the instructions that each stage executes.
+#[derive(Default)]
+struct Counter {
+    stages: BTreeMap<&'static str, u64>,
+    /// Counters before the stage.
+    began: Counters,
+    /// Instructions that a stage takes that does nothing: those of the call, and of the counting.
+    nothing: u32,
+}
+
+impl Watch<NoTally> for Counter {
+    #[inline(always)]
+    fn before(&mut self, _: &'static str, _: &Frame, _: &mut Cx<'_, NoTally>) {
+        self.began = Counters::read();
+    }
+
+    #[inline(always)]
+    fn after(&mut self, stage: &'static str, _: &Frame, _: &mut Cx<'_, NoTally>) {
+        let ended = Counters::read();
+        self.count(stage, ended);
+    }
+}
+
+impl Counter {
+    #[inline(never)]
+    fn count(&mut self, stage: &'static str, ended: Counters) {
+        *self.stages.entry(stage).or_default() += u64::from(ended.since(self.began) - self.nothing);
+    }
+}
+
+/// Takes frames through with a tally and, in a gateway of its own, without, and prints both sums.
+fn measure(kind: Kind, packets: u32) {
     let (mut gateway, load) = prepare(kind, packets);
     let (mut sums, mut sent) = (Sums::default(), 0);
     let mut scheduler = Sum::default();
+    let mut next = |shard: &mut Shard, port, now| schedule_one(shard, port, now, &mut scheduler);
     for load in &load {
-        sent += u32::from(gateway.pass(load, &mut Sum::default(), &mut scheduler, &mut sums).is_some());
+        sent += u64::from(gateway.pass(load, &mut Sum::default(), &mut sums, &mut next).is_some());
     }
+    let (mut gateway, load) = prepare(kind, packets);
+    let mut counter = Counter::default();
+    counter.nothing = nothing(&mut gateway, &mut counter);
+    let mut scheduled = 0;
+    let mut next = |shard: &mut Shard, port, now| {
+        let began = Counters::read();
+        let next = schedule_one(shard, port, now, &mut NoTally);
+        scheduled += u64::from(Counters::read().since(began));
+        next
+    };
+    for load in &load {
+        gateway.pass(load, &mut NoTally, &mut counter, &mut next);
+    }
+    counter.stages.insert(SCHEDULE, scheduled);
     if kind.policy == Policy::Scheduled {
-        scheduler.frames = sent.into();
-        sums.stages.insert("schedule", scheduler);
+        scheduler.frames = sent;
+        sums.stages.insert(SCHEDULE, scheduler);
     }
-    let stages: Vec<String> = sums.stages.iter().map(|(stage, sum)| sum.json(stage)).collect();
+    let executed = |stage| counter.stages.get(stage).copied().unwrap_or(0);
+    let stages: Vec<String> =
+        sums.stages.iter().map(|(stage, sum)| sum.json(stage, executed(stage))).collect();
     println!(
-        "{{\"kind\":\"{}\",\"packets\":{packets},\"sent\":{sent},\"stages\":[{}]}}",
+        "{{\"kind\":\"{}\",\"packets\":{packets},\"sent\":{sent},\"hash\":{},\"stages\":[{}]}}",
         kind.name,
+        hash(kind.v6),
         stages.join(",")
     );
 }
 
+/// Instructions counted of a stage that does nothing.
+fn nothing(gateway: &mut Gateway, counter: &mut Counter) -> u32 {
+    let stage: fn(&mut Frame, &mut Cx<'_, NoTally>) = black_box(|_, _| {});
+    let mut frame = gateway.pool.take().unwrap();
+    let mut cx = Cx {
+        tables: &gateway.tables,
+        shard: &mut gateway.shard,
+        pool: &mut gateway.pool,
+        tally: &mut NoTally,
+    };
+    counter.before("", &frame, &mut cx);
+    stage(&mut frame, &mut cx);
+    let nothing = Counters::read().since(counter.began);
+    gateway.pool.put(frame);
+    nothing
+}
+
 impl Sum {
-    fn json(&self, stage: &str) -> String {
+    fn json(&self, stage: &str, executed: u64) -> String {
         let ops: Vec<String> =
             Op::ALL.iter().zip(self.ops).map(|(op, count)| format!("\"{}\":{count}", op.name())).collect();
         let places: Vec<String> =
             self.places.iter().map(|((file, line), count)| format!("[\"{file}\",{line},{count}]")).collect();
         format!(
-            "{{\"stage\":\"{stage}\",\"frames\":{},{},\"references\":{},\"hashes\":{},\"places\":[{}]}}",
+            "{{\"stage\":\"{stage}\",\"frames\":{},{},\"references\":{},\"words\":{},\"hashes\":{},\"executed\":{executed},\"places\":[{}]}}",
             self.frames,
             ops.join(","),
             self.references,
+            self.words,
             self.hashes,
             places.join(",")
         )
     }
 }
 
-/// Hashes keys and does nothing else: the work that a hash unit would take off the processor.
-fn hash(family: &str, calls: u32) {
+/// Instructions of a hash of a key: the work that a hash unit would take off the processor.
+fn hash(v6: bool) -> u32 {
     let table = FlowTable::new(1, SEED, Timeouts::new(|_| Nanos::from_secs(1)), Nanos(0)).unwrap();
-    let key = match family {
-        "4" => Key::v4(0x0a00_0001, 0xc633_6401, 10_000, 443, 17),
-        _ => Key::v6(1 << 64, 2 << 64, 10_000, 443, 17),
+    let key = match v6 {
+        false => Key::v4(0x0a00_0001, 0xc633_6401, 10_000, 443, 17),
+        true => Key::v6(1 << 64, 2 << 64, 10_000, 443, 17),
     };
-    for _ in 0..calls {
-        hash_one(&table, &key);
-    }
-}
-
-#[inline(never)]
-fn hash_one(table: &FlowTable, key: &Key) {
-    black_box(table.hash(black_box(key), &mut NoTally));
+    let key = black_box(&key);
+    let began = Counters::read();
+    let hash = table.hash(key, &mut NoTally);
+    let ended = Counters::read();
+    black_box(hash);
+    ended.since(began)
 }
