@@ -52,7 +52,7 @@ fn predicted_numbers_have_ranges_over_what_is_assumed() {
 /// The study's sums, those of its numbers that contradict one another among them, and the rates of its shaper.
 #[test]
 fn what_follows_from_the_study_of_the_adapter_is_not_blind() {
-    let json = wirerate(&["reproduce", "rena-chip", "--json"]).exits(0).json();
+    let json = wirerate(&["reproduce", "rena-chip", "--json", "--quick"]).exits(0).json();
     let of = |id: &str| -> Vec<&Value> {
         json.as_array().unwrap().iter().filter(|outcome| outcome["id"] == id).collect()
     };
@@ -69,7 +69,7 @@ fn what_follows_from_the_study_of_the_adapter_is_not_blind() {
     close(of("R15")[1], 133_010.0);
     close(of("R24")[1], 3.456);
     for id in ["R3", "R4", "R6"] {
-        assert_eq!(verdicts(id), ["contradictory"], "{id}");
+        assert_eq!(verdicts(id)[0], "contradictory", "{id}");
     }
     assert_eq!(
         (verdicts("R14"), verdicts("R24")),
@@ -78,8 +78,8 @@ fn what_follows_from_the_study_of_the_adapter_is_not_blind() {
     assert!(of("R16").iter().all(|row| row["blind"] == false));
     close(of("R17")[0], 3.965);
     assert_eq!(verdicts("R18"), ["within", "within", "qualitative-wrong", "miss", "miss"]);
-    let told = wirerate(&["reproduce", "R13"]).exits(0).out;
-    assert!(told.contains("R13: Equation (1) is 20 % off at most"), "{told}");
+    let told = wirerate(&["reproduce", "R27"]).exits(0).out;
+    assert!(told.contains("R27: Packets and algorithms that the study measured IPsec with"), "{told}");
 }
 
 #[test]
@@ -108,18 +108,20 @@ fn unknown_claims_are_refused_with_the_nearest() {
 #[test]
 fn the_page_on_fidelity_has_every_claim_and_those_that_take_no_time_as_printed() {
     let page = fs::read_to_string(root().join("docs/fidelity.md")).unwrap();
-    let fast = ["rena-chip", "pro3", "F1", "F2", "F3", "F11", "F12", "C1", "C2", "C3"];
+    let fast =
+        "R4 R6 R9 R14 R15 R16 R17 R18 R19 R20 R24 R26 P1 P3 P5 P6 P7 P11 P12 F1 F2 F3 F11 F12 C1 C2 C3";
+    let fast: Vec<&str> = fast.split(' ').collect();
     let printed = wirerate(&[&["reproduce", "--markdown", "--quick"], &fast[..]].concat()).exits(0).out;
     let is_row = |line: &&str| ["| R", "| P", "| F", "| C"].iter().any(|begin| line.starts_with(begin));
     let rows: Vec<&str> = printed.lines().filter(is_row).collect();
-    assert_eq!(rows.len(), 38 + 14 + 30);
+    assert_eq!(rows.len(), 27 + 12 + 30);
     for row in rows {
         assert!(
             page.contains(row),
             "not in docs/fidelity.md, which `wirerate reproduce --markdown` renews:\n{row}"
         );
     }
-    let untested = [1, 2, 7, 8, 10, 11, 13, 21, 22, 27];
+    let untested = [7, 8, 10, 27];
     let adapter = (1..=27).filter(|claim| !untested.contains(claim)).map(|claim| format!("| R{claim} |"));
     let firewall = (1..=14).map(|claim| format!("| F{claim} |"));
     for id in adapter.chain(firewall).chain((1..=13).map(|claim| format!("| C{claim} |"))) {

@@ -70,9 +70,9 @@ pub trait Stage {
         }
     }
 
-    /// Instructions that its code takes in the store of an engine: those of each tally call once, however often it is
-    /// executed, one for each reference, and the paths that no tally tells apart. Code that several stages call is counted
-    /// with one of them (`tests/program.rs` says which).
+    /// Instructions that its code takes in the store of an engine, one for each reference, and with the paths that no tally tells
+    /// apart. Counted by hand: the store has a loop over words and a routine for 64 bits or a place and its bound once, where a tally tells
+    /// what is executed. Code that several stages call is counted with one of them (`tests/program.rs` says which).
     fn program(tables: &Tables) -> u32;
 }
 

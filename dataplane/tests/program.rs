@@ -1,5 +1,5 @@
 //! Each stage says how much of an engine's store its program takes. That is written by hand, so it is held here to what
-//! the stage's code tells: no less than all the places from which it was told, and not many times as much.
+//! the stage's code tells: to all the places from which it was told, neither a small part of that nor many times as much.
 
 use std::collections::BTreeMap;
 use std::panic::Location;
@@ -232,6 +232,9 @@ fn owner(file: &str) -> Option<&'static str> {
 /// Largest ratio of a program to its tallied instructions: room for paths that no tally tells apart.
 const MOST: u32 = 4;
 
+/// Largest ratio of tallied instructions to a program, which has loops over words and routines for 64 bits once.
+const LOOPS: u32 = 3;
+
 #[test]
 fn programs_are_as_large_as_what_they_tell() {
     let places = places();
@@ -259,7 +262,7 @@ fn programs_are_as_large_as_what_they_tell() {
             .collect();
         let sum: u32 = told.values().copied().sum();
         eprintln!("{stage}: {program} beside its search, {sum} told from {} places", told.len());
-        if program < sum || program > MOST * sum {
+        if LOOPS * program < sum || program > MOST * sum {
             let places: Vec<String> =
                 told.iter().map(|((file, line, _), count)| format!("  {count} at {file}:{line}")).collect();
             wrong.push(format!("{stage} says {program}, and tells {sum}:\n{}", places.join("\n")));
@@ -318,7 +321,7 @@ fn programs_of_trees_are_as_large_as_what_they_tell() {
         let told = &places.told["queue"];
         let sum: u32 = told.values().copied().sum();
         eprintln!("{what}: {program}, {sum} told from {} places", told.len());
-        if program < sum || 2 * program > 3 * sum {
+        if LOOPS * program < sum || 2 * program > 3 * sum {
             let places: Vec<String> =
                 told.iter().map(|((file, line, _), count)| format!("  {count} at {file}:{line}")).collect();
             wrong.push(format!("{what} says {program}, and tells {sum}:\n{}", places.join("\n")));

@@ -36,17 +36,17 @@ fn is_divided(node: &QueueNode) -> bool {
 /// 10, and the end of a turn, 10; activation, 15.
 const SCHEDULER: u32 = 113;
 
-/// Charge of a shaper, 25; its timer set, 23, and passed, 23.
-const SHAPER: u32 = 71;
+/// Charge of a shaper, 34; its timer set, 23, and passed, 23.
+const SHAPER: u32 = 80;
 
-/// Timer of a guarantee, 23; the first child within its own is found as the first of others.
-const GUARANTEE: u32 = 23;
+/// Timer of a guarantee, set and passed, 46; the first child within its own is found as the first of others.
+const GUARANTEE: u32 = 46;
 
 /// Heap of start tags: out and in.
 const FAIR: u32 = 40;
 
-/// Hash of a subscriber, 1; slot, comparison and place, 17.
-const INSTANCE: u32 = 18;
+/// Hash of a subscriber, 1; slot, comparison of 16 bytes, and place, 29.
+const INSTANCE: u32 = 30;
 
 /// State of a queue's management at arrival, 32, and at departure, 22.
 const DROPPER: u32 = 54;

@@ -203,8 +203,8 @@ impl Tree {
             if self.lost.is_some() {
                 return self.leave_lost();
             }
-            // The first of three moments.
-            tally.instructions(6);
+            // Node by place and bound, 6; its limit, 4; whether it has anything to send, 4; levels up, 6.
+            tally.instructions(20);
             let Some((at, event)) = self.first(link) else { return Next::Empty };
             if at > now {
                 // A timer alone may be about a guarantee, of a node that has nothing to send.

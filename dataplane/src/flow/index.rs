@@ -84,9 +84,10 @@ impl Index {
         let mut at = home(hash, buckets.len());
         loop {
             let bucket = &buckets[at];
-            // Home, 3; five words of two tags each: difference, and whether a half of it is zero, 20; place and entry, 5.
-            tally.instructions(28);
-            tally.execute(Op::Branch, 6);
+            // Home, 5; five words of two tags each: difference, whether a half of it is zero, 20, and which, as a bit, 15; place and
+            // entry, 8; whether others went on, 2.
+            tally.instructions(50);
+            tally.execute(Op::Branch, 9);
             tally.branch(Branch::Taken);
             tally.read(Region::FlowIndex, at * size_of::<Bucket>(), 64);
             for place in bucket.places(tag) {
@@ -124,8 +125,9 @@ impl Index {
         let mut at = home(hash, count);
         loop {
             let bucket = &mut buckets[at];
-            tally.instructions(28);
-            tally.execute(Op::Branch, 7);
+            // Home, 5; tags, 20; the first place, 3, and its two words, 6.
+            tally.instructions(34);
+            tally.execute(Op::Branch, 8);
             tally.read(Region::FlowIndex, at * size_of::<Bucket>(), 64);
             if let Some(place) = bucket.places(0).next() {
                 bucket.tags[place] = tag(hash);
@@ -147,8 +149,9 @@ impl Index {
         let mut at = home(hash, count);
         loop {
             let bucket = &mut buckets[at];
-            tally.instructions(28);
-            tally.execute(Op::Branch, 7);
+            // Home, 5; tags, 20; the first place, 3, and its two words, 6.
+            tally.instructions(34);
+            tally.execute(Op::Branch, 8);
             tally.read(Region::FlowIndex, at * size_of::<Bucket>(), 64);
             if let Some(place) = bucket.places(tag).find(|place| bucket.entries[*place] == entry) {
                 bucket.tags[place] = 0;

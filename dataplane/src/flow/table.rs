@@ -243,9 +243,9 @@ impl FlowTable {
         self.evictable.join(cold, place);
         self.index.insert(hash, entry(id, Direction::Original), tally);
         self.publish(hash);
-        // A place, 6; the flow's words, 32, and the timer's, 8; the wheel's level, slot and list, 20; the list of those
-        // that may make room, 8.
-        tally.instructions(74);
+        // A place, 10; the flow's words, 32, and the timer's, 8; the wheel's level, slot and list, 34; the list of those
+        // that may make room, 16; the state with its timeout, 14; three counters, 16.
+        tally.instructions(130);
         tally.write(Region::FlowTable, id.0 as usize * size_of::<Flow>(), 128);
         tally.write(Region::Timer, id.0 as usize * size_of::<Cold>(), 32);
         self.len += 1;
@@ -283,8 +283,8 @@ impl FlowTable {
         }
         self.index.insert(hash, entry(id, Direction::Reply), tally);
         self.publish(hash);
-        // The key's ten words, and whether there was one.
-        tally.instructions(14);
+        // The flow's place and bound, 4; the key's ten words, taken out and put there, 40; whether there was one, 16.
+        tally.instructions(60);
         tally.write(Region::FlowTable, id.0 as usize * size_of::<Flow>() + 64, 40);
         Ok(())
     }

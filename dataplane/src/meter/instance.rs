@@ -77,9 +77,10 @@ impl Meters {
             }
         };
         let at = *base + found.map_or(0, |place| (place as usize + 1) * ENTRY);
-        // Time since the last packet, tokens of two rates with their remainders, 30; both compared and taken, 10; colours, 6.
-        tally.instructions(46);
-        tally.execute(Op::Branch, 8);
+        // Of 64 bits each: time since the last packet, 10; for two rates a product, 10, a quotient, which takes a bit at a time or an
+        // estimate that is corrected, 80, and a remainder, 10, bound to the depth, 10; both compared and taken, 40; colours, 10.
+        tally.instructions(280);
+        tally.execute(Op::Branch, 50);
         tally.atomic(Region::Meter, at, 40);
         let buckets = match found {
             Some(place) => each.value(place).unwrap_or(shared),

@@ -206,8 +206,8 @@ impl Ports {
             Wish::Port(port) => preserve(map, ranges, share, port, random, tally),
         }?;
         set(words, port);
-        // Set a bit: address (3), shift, or; test for all ones, branch.
-        tally.instructions(7);
+        // Set a bit in one of two words: address (6), shift, or, 6; test both for all ones, 6; number of those taken, 6.
+        tally.instructions(24);
         tally.write(Region::NatTable, base + usize::from(port) / 64 * 8, 8);
         Some(port)
     }
@@ -322,8 +322,8 @@ fn preserve<T: Tally>(
     random: &mut Random,
     tally: &mut T,
 ) -> Option<u16> {
-    // Each range compared (4); address (2), load two words, shift, and, compare, branch.
-    tally.instructions(8 + 4 * ranges.len() as u32);
+    // Map and ranges by place and bound, 12; each range compared, 8; address (6), one of two words, shift, and, compare, branch, 12.
+    tally.instructions(30 + 8 * ranges.len() as u32);
     tally.read(Region::NatTable, map.base + usize::from(port) / 64 * 8, 8);
     if ranges.iter().any(|range| range.has(port)) && is_free(map.words, port) {
         return Some(port);
@@ -393,8 +393,8 @@ fn next_of<T: Tally>(map: Map<'_>, mask: u64, first: u16, last: u16, tally: &mut
     let until = (usize::from(last) / 64).min(from + PARITY_WORDS - 1);
     for at in from..=until {
         let word = map.words.get(at)?;
-        // Load two words, complement, mask, compare, branch, advance, find first set (2).
-        tally.instructions(9);
+        // Address (4), two words, complement, mask, 10; compare, branch, advance, 6; find first set across both, 8.
+        tally.instructions(28);
         tally.read(Region::NatTable, map.base + at * 8, 8);
         let free = !word & mask;
         if free != 0 {
@@ -414,14 +414,14 @@ fn next_free<T: Tally>(
     tally: &mut T,
 ) -> Option<u16> {
     let word = usize::from(first) / 64;
-    // Address (2), load two words, mask, complement, and, find first set (2), compare, branch.
-    tally.instructions(12);
+    // Address (4), two words, mask, complement, 10; find first set across both, 8; compare, branch, 6.
+    tally.instructions(28);
     tally.read(Region::NatTable, base + word * 8, 8);
     let mut free = !map[word] & (u64::MAX << (first % 64));
     let mut at = word;
     if free == 0 {
         at = next_with_free(&map[WORDS..], word + 1, usize::from(last) / 64, base + WORDS * 8, tally)?;
-        tally.instructions(12);
+        tally.instructions(22);
         tally.read(Region::NatTable, base + at * 8, 8);
         free = !map[at];
     }
@@ -439,8 +439,8 @@ pub(super) fn next_with_free<T: Tally>(
 ) -> Option<usize> {
     let mut mask = u64::MAX << (first % 64);
     for at in first / 64..=last / 64 {
-        // Load two words, complement, mask, compare, branch, advance, find first set (2).
-        tally.instructions(9);
+        // Address (4), two words, complement, mask, 10; compare, branch, advance, 6; find first set across both, 8.
+        tally.instructions(28);
         tally.read(Region::NatTable, base + at * 8, 8);
         let free = !full.get(at)? & mask;
         if free != 0 {

@@ -117,9 +117,10 @@ fn search<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
 /// Tells what it took to search, beside the classifier.
 #[inline(always)]
 fn tell_search<T: Tally>(cx: &mut Cx<'_, T>) {
-    // The header's fourteen fields, 20; the choice by action or zones, 5.
-    cx.tally.instructions(25);
-    cx.tally.execute(Op::Branch, 6);
+    // The header's fourteen fields in two families, with two zones by place and bound, 58; the rule by place and bound, its action and
+    // limits, 20.
+    cx.tally.instructions(78);
+    cx.tally.execute(Op::Branch, 20);
     if let Some(macs) = &cx.tables.source_macs {
         header::tell_class(macs, cx.tally);
     }

@@ -38,9 +38,9 @@ impl Stage for Mark {
     }
 
     fn step<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
-        // The class by place and bound, 5; the action for the colour, 5; the code point compared, 2.
-        cx.tally.instructions(12);
-        cx.tally.execute(Op::Branch, 5);
+        // Class and meter by place and bound, 14; the action for the colour, 10; the code point compared, 4; congestion, 2.
+        cx.tally.instructions(30);
+        cx.tally.execute(Op::Branch, 10);
         let Marks { dscp, congestion } = marks(frame, &cx.tables.classes);
         if let Some(dscp) = dscp.filter(|dscp| *dscp != Dscp::of_field(frame.meta.ds_field)) {
             tell_write(cx);
@@ -62,8 +62,8 @@ impl Stage for Mark {
 /// Tells a write of the field.
 #[inline(always)]
 fn tell_write<T: Tally>(cx: &mut Cx<'_, T>) {
-    // The family, 2; the field, 3; the checksum, 5; both put back, 2.
-    cx.tally.instructions(12);
+    // The family, 2; where the header is, with its bounds, 8; the field, 5; the checksum with its carries, 12; both put back, 3.
+    cx.tally.instructions(30);
     cx.tally.write(Region::Frame, 16, 16);
 }
 

@@ -41,9 +41,14 @@ impl Stage for Queue {
 
     #[inline(always)]
     fn step<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
-        // The interface's port and its queue, each by place and bound, 8; length, those admitted, capacity, 4; egress, 2.
-        cx.tally.instructions(14);
-        cx.tally.execute(Op::Branch, 4);
+        // The interface's port and its queue, each by place and bound, 10; length, those admitted, capacity, 4; egress and verdict, 4.
+        cx.tally.instructions(18);
+        cx.tally.execute(Op::Branch, 6);
+        if cx.tables.queues.has_any {
+            // The tree's room for packets on their way to it, and the packet's interface of origin.
+            cx.tally.instructions(6);
+            cx.tally.execute(Op::Branch, 2);
+        }
         cx.tally.write(Region::Queue, usize::from(frame.meta.egress.0) * 64, 8);
         let root = cx.tables.interfaces.get(usize::from(frame.meta.egress.0)).map(|interface| interface.root);
         let Some(queue) = root.and_then(|root| cx.shard.egress.port(root)) else {

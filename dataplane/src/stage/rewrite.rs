@@ -69,10 +69,10 @@ impl Stage for Rewrite {
                 record(frame, cx);
             }
         }
-        // Flags, family, 4; time to live with its checksum, 8; the hop's place and bound, 3; its header's three words
-        // beside the type, 7; lengths, 6.
-        cx.tally.instructions(28);
-        cx.tally.execute(Op::Branch, 12);
+        // Flags, family, 8; time to live with its checksum, 12; the hop's place and bound, 4; its header's three words
+        // beside the type, 7; lengths, of the frame, of the header and of the hop's, 9.
+        cx.tally.instructions(40);
+        cx.tally.execute(Op::Branch, 17);
         cx.tally.branch(Branch::Taken);
         cx.tally.read(Region::HopTable, frame.meta.hop as usize * 32, 32);
         cx.tally.write(Region::Frame, 0, 32);
@@ -84,7 +84,7 @@ impl Stage for Rewrite {
     }
 
     fn program(tables: &Tables) -> u32 {
-        // What is told, 192. the MSS, 32. Of handshakes: numbers, windows and options, 60; the
+        // This stage, translation and the MSS, 192. Of handshakes: numbers, windows and options, 60; the
         // acknowledgements to both sides, 60.
         192 + link::program(tables) + if tables.filter.has_syn_proxy { 120 } else { 0 }
     }
@@ -101,10 +101,15 @@ fn translate_for_itself<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) {
 /// Translates the packet as its flow says: it shall look like what the other direction's key answers.
 #[inline(always)]
 fn translate<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) {
-    // The flow's place and bound, 4; direction and keys, 4; where the transport is, 6; four words of the packet put
-    // together, 4; three changes with their carries, 12; two checksums, 9 each; four words put back, 7.
-    cx.tally.instructions(55);
-    cx.tally.execute(Op::Branch, 11);
+    // The flow's place and bound, 4; direction and keys, 8; where the transport is, 8; four words of the packet put
+    // together, 4; three changes with their carries, 12; two checksums, 11 each; four words put back, 7.
+    cx.tally.instructions(65);
+    cx.tally.execute(Op::Branch, 14);
+    if frame.meta.protocol == Protocol::ICMP.0 || frame.meta.protocol == Protocol::ICMPV6.0 {
+        // The type says where the identifier stands, 10; its own checksum, 6.
+        cx.tally.instructions(16);
+        cx.tally.execute(Op::Branch, 4);
+    }
     cx.tally.branch(Branch::Taken);
     cx.tally.branch(Branch::Always);
     cx.tally.read(Region::FlowTable, frame.meta.flow as usize * 128, 80);
@@ -149,6 +154,10 @@ fn translate_error(packet: &mut [u8], transport: Transport, arrives: &Key, other
 
 /// Makes the MSS that a SYN announces fit both links that it crosses.
 fn clamp<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) {
+    // Two interfaces by place and bound, 10; the lesser MSS, 3; where the options are, 4; the option, compared and written beside its
+    // checksum, 7.
+    cx.tally.instructions(24);
+    cx.tally.execute(Op::Branch, 9);
     let v4 = frame.meta.family == Family::V4;
     let of = |id| cx.tables.interface(id).map_or(u16::MAX, |own| if v4 { own.mss4 } else { own.mss6 });
     let limit = of(frame.meta.ingress).min(of(frame.meta.egress));

@@ -69,7 +69,7 @@ impl Stage for Route {
         let spd = &tables.tunnels.spd;
         // Security policies: both looks, 76; an error's quote, 60.
         let policies = if spd.is_empty() { 0 } else { 136 + spd.program() };
-        // What is told, of this stage and the tries of both families, 141; targets and groups, 19.
+        // This stage and the tries of both families, 141; targets and groups, 19.
         160 + policies
     }
 }
@@ -134,9 +134,9 @@ fn ordinary(frame: &Frame) -> Option<ipv4::Header<'_>> {
 /// Checks time to live and size against the hop, and names the interface.
 #[inline(always)]
 fn fits<T: Tally>(frame: &mut Frame, ttl: u8, cx: &mut Cx<'_, T>) -> Step {
-    // Time to live, 3; the hop's place and bound, 3; sizes, 3; interface, 2; tunnel, 1; whether a hop was chosen, and which, 3.
-    cx.tally.instructions(15);
-    cx.tally.execute(Op::Branch, 6);
+    // Time to live, 4; the hop's place and bound, 3; sizes, 4; interface, 2; tunnel, 2; whether a hop was chosen, and which, 3.
+    cx.tally.instructions(18);
+    cx.tally.execute(Op::Branch, 7);
     cx.tally.branch(Branch::Taken);
     cx.tally.read(Region::HopTable, frame.meta.hop as usize * 32, 32);
     let Some(hop) = cx.shard.hops.get(frame.meta.hop) else { return Step::Drop(Reason::NeighbourUnknown) };
@@ -185,10 +185,11 @@ fn ttl(frame: &Frame) -> u8 {
 /// Tells what it took to find a hop, beside the search among routes.
 #[inline(always)]
 fn tell_find<T: Tally>(cx: &mut Cx<'_, T>) {
-    // Addresses, 4; who opens, 3; the source's check: interface, mode, kinds of addresses, its target, 15; the
-    // destination's kind and its target, 6; the way, 4.
-    cx.tally.instructions(32);
-    cx.tally.execute(Op::Branch, 17);
+    // Addresses, out of the header or of what `dnat` has decided, 16; who opens, 6; the source's check: interface, mode, kinds of
+    // addresses, its target and the link that this leads to, each by place and bound, 52; the destination's kind and its target, 20; the
+    // path with its hop, 14. Each by its branches.
+    cx.tally.instructions(108);
+    cx.tally.execute(Op::Branch, 46);
     cx.tally.branch(Branch::Taken);
 }
 

@@ -115,8 +115,8 @@ impl Fib6 {
     /// The value of the longest prefix that `destination` (host order) lies in.
     #[inline]
     pub fn lookup<T: Tally>(&self, destination: u128, tally: &mut T) -> Option<u32> {
-        // Shift, scale and issue the read of the root; shift, add, scale and issue the read of the index; test and branch.
-        tally.instructions(9);
+        // Shift across two words, scale and issue the read of the root; shift, add, scale and issue the read of the index; test and branch.
+        tally.instructions(13);
         let at = self.root_index(destination);
         tally.read(Region::RouteTable, at * size_of::<Root>(), size_of::<Root>() as u32);
         let rest = destination << self.root_bits;
@@ -216,9 +216,9 @@ impl Fib6 {
             let mut at = (found ^ IS_BLOCK) as usize;
             let slot = loop {
                 let block = &self.blocks.entries()[at];
-                // Issue the read: 1. A binary search over 15 bounds in the registers that the line was read
-                // to: 4 steps of compare, branch, next. Test, branch, add, scale for the way: 4.
-                tally.instructions(17);
+                // The key across two words, 4; issue the read, 1. A binary search over 15 bounds in the registers that the line was
+                // read to: 4 steps of place, compare, branch, next. Test, branch, add, scale for the way, and whether it is a block: 6.
+                tally.instructions(27);
                 let blocks = self.root.bytes() + self.index.bytes();
                 tally.read(Region::RouteTable, blocks + at * size_of::<Block>(), 64);
                 at = (block.ways & !IS_BLOCK) as usize + block.rank(key) as usize;
@@ -226,8 +226,8 @@ impl Fib6 {
                     break at;
                 }
             };
-            // Issue the read, test, branch, move to the next 32 bits.
-            tally.instructions(4);
+            // Issue the read, test, branch, move by a word: 3.
+            tally.instructions(6);
             let slots = self.root.bytes() + self.index.bytes() + self.blocks.bytes();
             tally.read(Region::RouteTable, slots + slot * 4, 4);
             found = self.slots.entries()[slot];

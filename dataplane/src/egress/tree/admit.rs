@@ -49,10 +49,11 @@ impl Tree {
             None => leaf,
         };
         let Some(node) = nodes.get_mut(place as usize) else { return self.refuse(NONE) };
-        // Bounds of packets, bytes and memory, 6; a free entry, its link, the last one's link and the list, 9; branches, 4. The
-        // descriptor is read and written; the packet's entry takes 16 bytes, and the last one's link 4.
-        tally.instructions(15);
-        tally.execute(Op::Branch, 4);
+        // Leaf by place and bound, 6; bounds of packets, bytes and memory, of 64 bits two, 18; a free entry, its link, the last one's link and
+        // the list, 20; number and bytes, with their highest, 16. The descriptor is read and written; the packet's entry takes 16 bytes, and the
+        // last one's link 4.
+        tally.instructions(60);
+        tally.execute(Op::Branch, 16);
         let at = place as usize * DESCRIPTOR as usize;
         tally.read(Region::Queue, at, DESCRIPTOR);
         tally.write(Region::Queue, at, DESCRIPTOR);
@@ -149,8 +150,9 @@ impl Tree {
 /// Place of the leaf for an arrival: of its subscriber.
 #[inline(always)]
 fn locate<T: Tally>(instances: &mut Instances, nodes: &[Node], arrival: &Arrival, tally: &mut T) -> u32 {
-    // Slot by hash, 3, compared, 4; the subscriber's 16 bytes compared, 5; place of the leaf, 3.
-    tally.instructions(15);
+    // Subscriber's address by direction and prefix, 18; slot by hash, 6, compared, 6; the subscriber's 16 bytes compared, 16; time of use, 4;
+    // place of the leaf, 6.
+    tally.instructions(56);
     tally.read(Region::Queue, arrival.subscriber.hash as usize % (1 << 16) * 8, 8);
     tally.read(Region::Queue, arrival.subscriber.hash as usize % (1 << 16) * 16, 16);
     let size = instances.size as usize;

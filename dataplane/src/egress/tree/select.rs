@@ -26,9 +26,9 @@ impl Tree {
         let mut place = self.turn;
         let work = loop {
             let node = &self.nodes[place as usize];
-            // The descriptor; work of the node, 2; first priority of either kind, 4; the first child, 2.
-            tally.instructions(6);
-            tally.execute(Op::Branch, 2);
+            // The descriptor, by place and bound, 6; work of the node, 4; first priority of either kind, 8; the first child, 6.
+            tally.instructions(24);
+            tally.execute(Op::Branch, 8);
             tally.read(Region::Queue, self.tallied_node(place), DESCRIPTOR);
             match node.work {
                 Work::Drr => {
@@ -55,8 +55,9 @@ impl Tree {
                 work => break work,
             }
         };
-        // Head and its link, free list, number and bytes, 8; counters, 4; delay and its bucket, 8. The entry has 16 bytes.
-        tally.instructions(20);
+        // Head and its link, free list, number and bytes, 24; counters of 64 bits, 22; delay, of 64 bits, its sum, highest and bucket, 44. The
+        // entry has 16 bytes.
+        tally.instructions(90);
         tally.read(Region::Queue, self.tallied_node(place), 16);
         tally.write(Region::Queue, self.tallied_node(place), DESCRIPTOR);
         if work != Work::Fifo {
@@ -247,9 +248,9 @@ impl Tree {
             let Tree { nodes, kinds, rings, .. } = &mut *self;
             let (nodes, kinds) = (nodes.entries_mut(), kinds.as_slice());
             let account = loop {
-                // Bytes with overhead, 3; deficit, 3; anything left to send, 3. The descriptor is written.
-                tally.instructions(7);
-                tally.execute(Op::Branch, 2);
+                // Node by place and bound, 6; bytes with overhead, 6; deficit, 5; anything left to send, 7. The descriptor is written.
+                tally.instructions(24);
+                tally.execute(Op::Branch, 6);
                 if place != leaf {
                     tally.write(Region::Queue, place as usize * DESCRIPTOR as usize, DESCRIPTOR);
                 }
@@ -350,9 +351,10 @@ impl Tree {
         let Some(shaping) = self.shapers.get_mut(node.shaper as usize) else { return Charged::default() };
         let is_guaranteed = shaping.is_guaranteed;
         let Some(bytes) = sent else { return Charged { is_guaranteed, is_past: false } };
-        // Each rate: idle or not, 4; two products, 10; sum and carry, 5; tolerance and comparison, 4. 16 bytes of state.
-        tally.instructions(13);
-        tally.execute(Op::Multiply, 10);
+        // Each rate, of 64 bits: idle or not, 10; two products, 16 and 16; sums with their carries, 20; tolerance and comparison, 18.
+        // 16 bytes of state.
+        tally.instructions(64);
+        tally.execute(Op::Multiply, 16);
         tally.read(Region::Queue, node.shaper as usize * 64, 32);
         tally.write(Region::Queue, node.shaper as usize * 64, 16);
         if let Some(pace) = &paces.ceiling {
@@ -396,8 +398,8 @@ impl Tree {
         let mut place = leaf;
         loop {
             let node = &mut self.nodes[place as usize];
-            // In a ring or held back, 2; deficit, 3; the parent's ring and its neighbours, 8.
-            tally.instructions(13);
+            // Node and parent by place and bound, 10; in a ring or held back, 6; deficit, 6; the parent's ring and its neighbours, 18.
+            tally.instructions(40);
             if node.is_throttled || node.ring != NO_RING {
                 return;
             }
@@ -482,8 +484,8 @@ fn end_turn<T: Tally>(
     nodes: &mut [Node],
     tally: &mut T,
 ) {
-    // Quantum, head of the ring and neighbours, 8, of which two are written.
-    tally.instructions(8);
+    // Nodes by place and bound, 12; quantum, head of the ring and neighbours, 14, of which two are written.
+    tally.instructions(26);
     let node = &mut nodes[place as usize];
     let is_active = node.is_active();
     if !is_active || node.is_throttled {
@@ -519,5 +521,6 @@ fn behind(leaf: u32, nodes: &[Node], rings: &[Rings]) -> u32 {
 /// Nodes of an instance that are asked for ahead.
 const AHEAD: usize = 32;
 
-/// Setting of a timer, or its going off: level and slot, 6; its list and the slot's bit, 6; the heap of the first slot, 10.
-const TIMER: u32 = 22;
+/// Setting of a timer, or its going off: time to a slot's number, of 64 bits, 20; level and slot, 16; its list and the slot's bit, 24; the next
+/// slot that is set, 24; its node by place and bound, 16.
+const TIMER: u32 = 100;

@@ -21,10 +21,10 @@ const BLOCK: u32 = 4;
 
 /// Instructions for a cuboid. Of each lane with addresses: the lowest taken away and compared with the span, 2; of that
 /// with ports: both halves of three words taken out, taken away and compared, 10; of the others: masked and compared, 2;
-/// and 2 for the next.
+/// and 6 for the next: its lanes' place, and whether one differed.
 const fn compare<S: Shape>(zones: bool) -> u32 {
     let others = (lanes::<S>(zones) - S::PORTS - 1) as u32;
-    2 * S::PORTS as u32 + 10 + 2 * others + 2
+    2 * S::PORTS as u32 + 10 + 2 * others + 6
 }
 
 /// Bytes that are read of a node.
