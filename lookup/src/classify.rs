@@ -92,7 +92,7 @@ pub trait Classifier: Send + Sync {
     /// Returns the memory that the classifier uses, in bytes.
     fn memory_bytes(&self) -> usize;
 
-    /// Returns the size of [`Region::RuleTable`](tally::Region::RuleTable) for [`Classifier::classify_tallied`], in bytes.
+    /// Returns the size of [`Region::RuleTable`] for [`Classifier::classify_tallied`], in bytes.
     fn region_bytes(&self) -> u64;
 
     /// Returns the size of the search in an engine's control store, in instructions.

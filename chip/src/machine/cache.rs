@@ -56,7 +56,7 @@ pub(super) struct Line {
 pub(super) enum Look {
     /// The line was there.
     Hit,
-    /// It was not, and has taken the place of another; that one, if it has to be written to its memory.
+    /// Line that was not there, and has taken the place of another; that one, if it has to be written to its memory.
     Miss(Option<Line>),
 }
 

@@ -106,7 +106,7 @@ fn saves(word: u32) -> bool {
     }
 }
 
-/// What `ecall` is asked for, by its number.
+/// Requests of `ecall`, by number.
 mod call {
     /// Ends the program with the exit code `a0`.
     pub(crate) const EXIT: u32 = 0;
@@ -124,7 +124,7 @@ struct Machine<'a> {
     arguments: &'a [String],
     /// Instructions executed.
     executed: u64,
-    /// Those among them that save and restore registers.
+    /// Instructions among them that save and restore registers.
     saves: u64,
 }
 

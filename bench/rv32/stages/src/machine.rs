@@ -130,7 +130,7 @@ fn call(number: usize, operands: [usize; 3]) -> usize {
 pub(crate) struct Counters {
     /// Instructions executed.
     pub(crate) executed: u32,
-    /// Those among them that save and restore registers, which an engine without a stack never does.
+    /// Instructions among them that save and restore registers, which an engine without a stack never does.
     pub(crate) saves: u32,
 }
 

@@ -11,7 +11,7 @@ pub(super) const NEXT: u32 = 4;
 /// Instructions and branches of all conditions of a pattern that asks for one value of each, of IPv4 ([`compare`]).
 pub(super) const PROGRAM: u32 = 36 + 14;
 
-/// Those of two IPv6 addresses: the loop over the words of each, with the reference.
+/// Instructions of two IPv6 addresses: the loop over the words of each, with the reference.
 pub(super) const WIDE_PROGRAM: u32 = 2 * (WORD + 3) + 1;
 
 /// Instructions for a word of an address, without branches: both words taken and compared.
