@@ -33,6 +33,7 @@ mod shipped;
 mod smartnic;
 #[cfg(test)]
 mod tests;
+mod workload;
 
 pub use assumption::{Assumption, SPREAD};
 pub use model::{Model, RunLength, Setting};

@@ -4,18 +4,15 @@
 //! They count as within at 20 %, and in no other score.
 
 use ciphers::{ALL, Optimisation};
-use dataplane::replay::Way;
-use dataplane::{Replay, Tables};
 use wire::Nanos;
 
 use super::known::Known;
+use super::workload::Workload;
 use super::{Claim, Model, Outcome, ReproduceError, Study, crypto, shipped};
 use crate::description::Chip;
-use crate::host::Wiring;
 use crate::machine::Ideal;
 use crate::report::Report;
-use crate::run::{Setup, Source, SourceError};
-use crate::traffic::{Flows, Generator, Lines, Rate, Stream};
+use crate::traffic::{Flows, Rate, Stream};
 
 pub(super) const CLAIMS: &[Claim] = &[
     claim("B1", &["ixp1200"], forwarding),
@@ -87,7 +84,7 @@ fn plain(model: &Model) -> Result<Report, ReproduceError> {
             frames: model.frames(FRAMES),
             ..Stream::new("lan", "wan")
         };
-        forwarded(&engines_alone(model)?, "ixp1200-pool", &stream, model.frames(WARM))
+        forwarded(&engines_alone(model)?, "ixp1200-pool", stream, model.frames(WARM))
     })
 }
 
@@ -95,21 +92,15 @@ fn plain(model: &Model) -> Result<Report, ReproduceError> {
 pub(super) fn forwarded(
     chip: &Chip,
     mapping: &str,
-    stream: &Stream,
+    stream: Stream,
     warm: u64,
 ) -> Result<Report, ReproduceError> {
     let mapping = shipped::mapping(mapping, chip)?;
     let policy = shipped::policy(POLICY, "plain")?;
-    let start = Nanos::from_secs(1);
-    let source = || {
-        let tables = Tables::compile(&policy, 1).map_err(SourceError::Compile)?;
-        let wiring = Wiring::new(&tables, &[]);
-        let lines = Lines { ports: &chip.ports, wiring: &wiring };
-        let traffic = Generator::new(stream, &tables, lines, start, 1).map_err(SourceError::Traffic)?;
-        let replay = Replay::new(tables, Nanos(0), Way::Step).map_err(SourceError::Replay)?;
-        Ok(Source { replay, traffic: Box::new(traffic), start, wiring })
-    };
-    Ok(Setup { chip, mapping: &mapping, source: &source, warm }.run(Ideal::Nothing, &mut ())?)
+    let streams = [(stream, Nanos(0))];
+    let workload =
+        Workload { chip, mapping: &mapping, policy: &policy, algorithm: None, streams: &streams, warm };
+    Ok(workload.run(Ideal::Nothing)?)
 }
 
 fn forwarding(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {

@@ -4,23 +4,20 @@
 //! about a source and a destination, the last two are those that let them pass; what has no rule, passes too.
 
 use ciphers::{ALL, Optimisation};
-use dataplane::replay::Way;
-use dataplane::{Replay, Tables};
 use ipnet::IpNet;
 use lookup::classify::Algorithm;
 use wire::Nanos;
 
 use super::known::Known;
+use super::workload::Workload;
 use super::{Model, ReproduceError, shipped};
 use crate::cipher::{By, CipherRun};
 use crate::description::Chip;
 use crate::estimate::published::Processor;
 use crate::estimate::{Equation, Point};
-use crate::host::Wiring;
 use crate::machine::Ideal;
 use crate::report::Report;
-use crate::run::{Setup, Source, SourceError};
-use crate::traffic::{Flows, Generator, Lines, Rate, Size, Stream, Ways};
+use crate::traffic::{Flows, Rate, Size, Stream, Ways};
 
 /// A processor of the study, and the chip that it is modelled as.
 #[derive(Clone, Copy, Debug)]
@@ -99,7 +96,6 @@ impl Run {
     fn report(&self, model: &Model, chip: &Chip) -> Result<Report, ReproduceError> {
         let mapping = shipped::mapping(&format!("{}-pool", chip.name), chip)?;
         let policy = shipped::policy(&policy(self.rules), "pc")?;
-        let algorithm = Algorithm::named("linear").unwrap_or(&lookup::classify::ALGORITHMS[0]);
         let stream = Stream {
             size: Size::Fixed(self.size),
             rate: self.rate,
@@ -110,17 +106,15 @@ impl Run {
             destination: host(1),
             ..Stream::new("lan", "wan")
         };
-        let start = Nanos::from_secs(1);
-        let source = || {
-            let tables = Tables::compile_for(&policy, 1, algorithm).map_err(SourceError::Compile)?;
-            let wiring = Wiring::new(&tables, &[]);
-            let lines = Lines { ports: &chip.ports, wiring: &wiring };
-            let traffic = Generator::new(&stream, &tables, lines, start, 1).map_err(SourceError::Traffic)?;
-            let replay = Replay::new(tables, Nanos(0), Way::Step).map_err(SourceError::Replay)?;
-            Ok(Source { replay, traffic: Box::new(traffic), start, wiring })
+        let workload = Workload {
+            chip,
+            mapping: &mapping,
+            policy: &policy,
+            algorithm: Algorithm::named("linear"),
+            streams: &[(stream, Nanos(0))],
+            warm: model.frames(WARM),
         };
-        let setup = Setup { chip, mapping: &mapping, source: &source, warm: model.frames(WARM) };
-        Ok(setup.run(self.ideal, &mut ())?)
+        Ok(workload.run(self.ideal)?)
     }
 }
 

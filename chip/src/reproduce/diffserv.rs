@@ -4,21 +4,20 @@
 //! other way round, so that no line out of the chip is full. Rules ask for all that the study's six dimensions have but the input,
 //! and the last one alone is met: its worst case.
 
-use dataplane::replay::Way;
-use dataplane::{Replay, Tables, extent};
-use lookup::classify::{ALGORITHMS, Algorithm};
+use dataplane::{Tables, extent};
+use lookup::classify::Algorithm;
 use policy::Policy;
 use wire::Nanos;
 
 use super::known::Known;
+use super::workload::{self, Workload};
 use super::{Claim, Model, Outcome, ReproduceError, Study, shipped};
 use crate::description::Chip;
-use crate::host::{Traffic, Wiring};
 use crate::machine::{Ideal, PROGRAMS};
 use crate::mapping::{Mapping, PoolPlace, Work};
 use crate::report::{EngineReport, Report};
-use crate::run::{RunError, Setup, Source, SourceError};
-use crate::traffic::{Flows, Generator, Lines, Merge, Rate, Size, Stream};
+use crate::run::RunError;
+use crate::traffic::{Flows, Rate, Size, Stream};
 
 pub(super) const CLAIMS: &[Claim] = &[
     claim("D1", processor),
@@ -183,28 +182,16 @@ impl Router<'_> {
     /// Runs streams, each of which begins so long after the start; the first `warm` frames are left out.
     fn run(&self, streams: &[(Stream, Nanos)], warm: u64, ideal: Ideal) -> Result<Report, ReproduceError> {
         let mapping = mapping(self.chip)?;
-        let start = Nanos::from_secs(1);
-        let source = || {
-            let tables =
-                Tables::compile_for(self.policy, 1, named(self.algorithm)).map_err(SourceError::Compile)?;
-            let wiring = Wiring::new(&tables, &[]);
-            let mut sources: Vec<Box<dyn Traffic>> = Vec::new();
-            for (seed, (stream, begin)) in (1..).zip(streams) {
-                let lines = Lines { ports: &self.chip.ports, wiring: &wiring };
-                let traffic = Generator::new(stream, &tables, lines, start + *begin, seed)
-                    .map_err(SourceError::Traffic)?;
-                sources.push(Box::new(traffic));
-            }
-            let replay = Replay::new(tables, Nanos(0), Way::Step).map_err(SourceError::Replay)?;
-            Ok(Source { replay, traffic: Box::new(Merge::new(sources)), start, wiring })
+        let workload = Workload {
+            chip: self.chip,
+            mapping: &mapping,
+            policy: self.policy,
+            algorithm: Algorithm::named(self.algorithm),
+            streams,
+            warm,
         };
-        let setup = Setup { chip: self.chip, mapping: &mapping, source: &source, warm };
-        Ok(setup.run(ideal, &mut ())?)
+        Ok(workload.run(ideal)?)
     }
-}
-
-fn named(algorithm: &str) -> &'static Algorithm {
-    Algorithm::named(algorithm).unwrap_or(&ALGORITHMS[0])
 }
 
 /// One run.
@@ -299,8 +286,8 @@ fn bus(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
 
 /// Tables of the router with so many rules.
 fn tables(rules: u32) -> Result<Tables, ReproduceError> {
-    Tables::compile_for(&policy(rules, Met::Last)?, 1, named(RANGE_MATCH))
-        .map_err(|error| ReproduceError::Run(RunError::Source(SourceError::Compile(error))))
+    let policy = policy(rules, Met::Last)?;
+    Ok(workload::tables(&policy, Algorithm::named(RANGE_MATCH)).map_err(RunError::Source)?)
 }
 
 /// Instructions of the study's three programs, which have what its figure 3 has: all up to the queue is the receiver's.

@@ -3,23 +3,21 @@
 //! Frames of 64 bytes come by two gigabit ports, upstream and downstream, together as many as one port carries (section
 //! VI: "100 % means all 1.448 million packets"). For all but F10 and F13 every packet meets every rule, as there.
 
-use dataplane::replay::Way;
-use dataplane::{Replay, Tables};
-use lookup::classify::Algorithm;
+use lookup::classify::{ALGORITHMS, Algorithm};
 use policy::Policy;
 use wire::Nanos;
 
 use super::known::Known;
+use super::workload::{self, Workload};
 use super::{Claim, Model, Outcome, ReproduceError, Study, TOLERANCE, shipped};
 use crate::clock::Hertz;
 use crate::description::Chip;
-use crate::host::Wiring;
 use crate::kernel::Timebase;
 use crate::machine::Ideal;
 use crate::mapping::PoolPlace;
 use crate::report::Report;
-use crate::run::{RunError, Setup, Source, SourceError};
-use crate::traffic::{Begin, Flows, Generator, Lines, Rate, Stream, Ways};
+use crate::run::RunError;
+use crate::traffic::{Begin, Flows, Rate, Stream, Ways};
 
 pub(super) const CLAIMS: &[Claim] = &[
     claim("F1", line_rate),
@@ -141,8 +139,6 @@ impl Run<'_> {
         let chip = chip(model)?;
         let mapping = shipped::mapping(&format!("ixp2400-{}", self.mapping), &chip)?;
         let policy = policy(self.rules, self.judged)?;
-        let algorithm = mapping.classifier.as_deref().and_then(Algorithm::named);
-        let algorithm = algorithm.unwrap_or(&lookup::classify::ALGORITHMS[0]);
         let fresh = self.flows == Flows::Each;
         let frames = model.frames(self.frames);
         let stream = Stream {
@@ -153,21 +149,15 @@ impl Run<'_> {
             begin: if fresh { Begin::Fresh } else { Begin::Established },
             ..Stream::new("lan", "wan")
         };
-        let start = Nanos::from_secs(1);
-        let source = || {
-            let tables = Tables::compile_for(&policy, 1, algorithm).map_err(SourceError::Compile)?;
-            let wiring = Wiring::new(&tables, &[]);
-            let lines = Lines { ports: &chip.ports, wiring: &wiring };
-            let mut traffic =
-                Generator::new(&stream, &tables, lines, start, 1).map_err(SourceError::Traffic)?;
-            let mut replay = Replay::new(tables, Nanos(0), Way::Step).map_err(SourceError::Replay)?;
-            if !fresh {
-                traffic.establish(&mut replay, &stream, Nanos(0)).map_err(SourceError::Traffic)?;
-            }
-            Ok(Source { replay, traffic: Box::new(traffic), start, wiring })
+        let workload = Workload {
+            chip: &chip,
+            mapping: &mapping,
+            policy: &policy,
+            algorithm: mapping.classifier.as_deref().and_then(Algorithm::named).or(Some(&ALGORITHMS[0])),
+            streams: &[(stream, Nanos(0))],
+            warm: model.frames(WARM),
         };
-        let setup = Setup { chip: &chip, mapping: &mapping, source: &source, warm: model.frames(WARM) };
-        Ok(if explain { setup.explain(&mut ())? } else { setup.run(Ideal::Nothing, &mut ())? })
+        Ok(if explain { workload.explain()? } else { workload.run(Ideal::Nothing)? })
     }
 }
 
@@ -234,8 +224,8 @@ fn local_rules(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
     let chip = chip(model)?;
     let local = chip.engines.first().and_then(|kind| kind.local).map_or(0, |local| local.bytes.0);
     let takes = |rules| {
-        let tables = Tables::compile_for(&policy(rules, Judged::Each)?, 1, &lookup::classify::ALGORITHMS[0])
-            .map_err(|error| ReproduceError::Run(RunError::Source(SourceError::Compile(error))))?;
+        let policy = policy(rules, Judged::Each)?;
+        let tables = workload::tables(&policy, Some(&ALGORITHMS[0])).map_err(RunError::Source)?;
         Ok::<_, ReproduceError>(tables.filter.search.classifier.region_bytes())
     };
     let mut rules = 0;

@@ -1,16 +1,13 @@
 //! RENA-CHIP itself, as a chip of fixed functions: frames of all sizes both ways at the full rate, and IPsec inline and by an accelerator.
 
-use dataplane::replay::Way;
-use dataplane::{Replay, Tables};
 use wire::Nanos;
 
+use super::workload::Workload;
 use super::{Model, ReproduceError, shipped};
 use crate::description::Chip;
-use crate::host::Wiring;
 use crate::machine::Ideal;
 use crate::report::Report;
-use crate::run::{Setup, Source, SourceError};
-use crate::traffic::{Begin, Flows, Generator, Lines, Rate, Size, Stream, Ways};
+use crate::traffic::{Begin, Flows, Rate, Size, Stream, Ways};
 
 /// An adapter without tunnels.
 const PLAIN: &str = "[interface.lan]\nzone = \"lan\"\naddresses = [\"192.168.1.1/24\"]\nmac = \"02:00:00:00:00:01\"\n\
@@ -24,23 +21,18 @@ const ADAPTER: &str = include_str!("../../../policies/rena-adapter.toml");
 const FRAMES: u64 = 10_000;
 const WARM: u64 = 1_000;
 
-fn run(model: &Model, chip: &Chip, policy: &str, stream: &Stream) -> Result<Report, ReproduceError> {
+fn run(model: &Model, chip: &Chip, policy: &str, stream: Stream) -> Result<Report, ReproduceError> {
     let mapping = shipped::mapping("rena-pool", chip)?;
     let policy = shipped::policy(policy, "rena")?;
-    let start = Nanos::from_secs(1);
-    let source = || {
-        let tables = Tables::compile(&policy, 1).map_err(SourceError::Compile)?;
-        let wiring = Wiring::new(&tables, &[]);
-        let lines = Lines { ports: &chip.ports, wiring: &wiring };
-        let mut traffic = Generator::new(stream, &tables, lines, start, 1).map_err(SourceError::Traffic)?;
-        let mut replay = Replay::new(tables, Nanos(0), Way::Step).map_err(SourceError::Replay)?;
-        if stream.begin == Begin::Established {
-            traffic.establish(&mut replay, stream, Nanos(0)).map_err(SourceError::Traffic)?;
-        }
-        Ok(Source { replay, traffic: Box::new(traffic), start, wiring })
+    let workload = Workload {
+        chip,
+        mapping: &mapping,
+        policy: &policy,
+        algorithm: None,
+        streams: &[(stream, Nanos(0))],
+        warm: model.frames(WARM),
     };
-    let setup = Setup { chip, mapping: &mapping, source: &source, warm: model.frames(WARM) };
-    Ok(setup.run(Ideal::Nothing, &mut ())?)
+    Ok(workload.run(Ideal::Nothing)?)
 }
 
 /// Frames of that size at the full rate of both lines.
@@ -53,7 +45,7 @@ pub(super) fn both_ways(model: &Model, size: Size) -> Result<Report, ReproduceEr
         begin: Begin::Established,
         ..Stream::new("lan", "wan")
     };
-    run(model, &model.chip("rena")?, PLAIN, &stream)
+    run(model, &model.chip("rena")?, PLAIN, stream)
 }
 
 /// Bytes of a frame whose packet a tunnel makes as long as an access network's MTU.
@@ -69,5 +61,5 @@ pub(super) fn encrypted(model: &Model, frames: &str) -> Result<Report, Reproduce
         frames: model.frames(FRAMES),
         ..Stream::new("home", "centre")
     };
-    run(model, &chip, ADAPTER, &stream)
+    run(model, &chip, ADAPTER, stream)
 }

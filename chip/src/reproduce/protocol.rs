@@ -16,12 +16,12 @@ use wire::tcp::Flags;
 use wire::{Nanos, PortId};
 
 use super::known::Known;
+use super::workload::Workload;
 use super::{Claim, Model, Outcome, ReproduceError, Study, shipped};
-use crate::host::{Traffic, Wiring};
 use crate::machine::Ideal;
 use crate::report::Report;
-use crate::run::{RunError, Setup, Source, SourceError};
-use crate::traffic::{Begin, Flows, Generator, Lines, Merge, Rate, Size, Stream, Transport};
+use crate::run::RunError;
+use crate::traffic::{Begin, Flows, Rate, Size, Stream, Transport};
 
 pub(super) const CLAIMS: &[Claim] = &[
     claim("P1", bus),
@@ -284,51 +284,36 @@ fn run(
     case: Case,
     shares: &[Share],
     rate: f64,
-    play: impl FnOnce(&Setup<'_>) -> Result<Report, RunError>,
+    play: impl FnOnce(&Workload<'_>) -> Result<Report, RunError>,
 ) -> Result<Report, ReproduceError> {
     let chip = model.chip_with("pro3", &[("ports.rate", "10 Gbit/s")])?;
-    let mapping = shipped::mapping("pro3-pool", &chip)?;
-    let policy = policy(case)?;
-    let start = Nanos::from_secs(1);
-    let source = || {
-        let tables = Tables::compile(&policy, 1).map_err(SourceError::Compile)?;
-        let wiring = Wiring::new(&tables, &[]);
-        let mut sources: Vec<Box<dyn Traffic>> = Vec::new();
-        let mut streams = Vec::new();
-        for (Share(share, mean, deviation), source) in
-            shares.iter().zip(["192.168.1.0/25", "192.168.1.128/25"])
-        {
-            let stream = Stream {
-                size: Size::Normal { mean: mean + LINK, deviation: *deviation },
-                rate: Rate::Frames(rate * share),
-                flows: Flows::Fixed(500),
-                frames: (model.frames(FRAMES) as f64 * share) as u64,
-                begin: Begin::Established,
-                transport: Transport::Tcp,
-                source: source.parse().ok(),
-                ..Stream::new("lan", "wan")
-            };
-            let lines = Lines { ports: &chip.ports, wiring: &wiring };
-            let generator =
-                Generator::new(&stream, &tables, lines, start, 1).map_err(SourceError::Traffic)?;
-            streams.push((stream, generator));
-        }
-        let mut replay = Replay::new(tables, Nanos(0), Way::Step).map_err(SourceError::Replay)?;
-        for (stream, mut generator) in streams {
-            generator.establish(&mut replay, &stream, Nanos(0)).map_err(SourceError::Traffic)?;
-            sources.push(Box::new(generator));
-        }
-        Ok(Source { replay, traffic: Box::new(Merge::new(sources)), start, wiring })
+    let stream = |Share(share, mean, deviation): &Share, source: &str| Stream {
+        size: Size::Normal { mean: mean + LINK, deviation: *deviation },
+        rate: Rate::Frames(rate * share),
+        flows: Flows::Fixed(500),
+        frames: (model.frames(FRAMES) as f64 * share) as u64,
+        begin: Begin::Established,
+        transport: Transport::Tcp,
+        source: source.parse().ok(),
+        ..Stream::new("lan", "wan")
     };
-    let setup = Setup { chip: &chip, mapping: &mapping, source: &source, warm: model.frames(WARM) };
-    Ok(play(&setup)?)
+    let sources = shares.iter().zip(["192.168.1.0/25", "192.168.1.128/25"]);
+    let streams: Vec<_> = sources.map(|(share, source)| (stream(share, source), Nanos(0))).collect();
+    let workload = Workload {
+        chip: &chip,
+        mapping: &shipped::mapping("pro3-pool", &chip)?,
+        policy: &policy(case)?,
+        algorithm: None,
+        streams: &streams,
+        warm: model.frames(WARM),
+    };
+    Ok(play(&workload)?)
 }
 
 /// A run of more packets than the cores have time for.
 fn overloaded(model: &Model, case: Case) -> Result<Report, ReproduceError> {
     let shares = [Share(1.0, 70, 0)];
-    let explained = |setup: &Setup<'_>| setup.explain(&mut ());
-    model.protocol.overloaded.get(case, || run(model, case, &shares, 8e6, explained))
+    model.protocol.overloaded.get(case, || run(model, case, &shares, 8e6, |workload| workload.explain()))
 }
 
 fn bottleneck(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
@@ -354,7 +339,7 @@ fn mean_length(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
 fn small(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
     let mean = 0.9 * SMALL + 0.1 * LARGE;
     let mix = [Share(0.9, SMALL as u16, 15), Share(0.1, LARGE as u16, 35)];
-    let once = |setup: &Setup<'_>| setup.run(Ideal::Nothing, &mut ());
+    let once = |workload: &Workload<'_>| workload.run(Ideal::Nothing);
     let lost = |case| Ok::<_, ReproduceError>(run(model, case, &mix, LINE / mean / 8.0, once)?.lost);
     let (passed, translated) = (lost(Case::Passed)?, lost(Case::Translated)?);
     Ok(vec![
@@ -373,7 +358,8 @@ fn large(_: &Model) -> Result<Vec<Outcome>, ReproduceError> {
     let rate = gbps(WORST, middle(SMALL, LARGE));
     let row = Outcome::number("P11", "half of the packets large, 167 instructions each", 2.5, rate, "Gbit/s");
     Ok(vec![row.not_blind().contradictory().note(
-        "By the study's own means: 120 bytes on average, so that 60 % must be large. It holds where large ones are of a Gaussian about 170 that is          cut off at 100 bytes, with a deviation of 71: they have 191 on average then.",
+        "By the study's own means: 120 bytes on average, so that 60 % must be large. It holds where large ones are of a Gaussian about 170 that is \
+         cut off at 100 bytes, with a deviation of 71: they have 191 on average then.",
     )])
 }
 
@@ -387,7 +373,8 @@ fn protocols(_: &Model) -> Result<Vec<Outcome>, ReproduceError> {
         "Gbit/s",
     );
     Ok(vec![row.not_blind().contradictory().note(
-        "By the study's own table B: 88 instructions a packet are the most for that, which 80 % TCP of 141 or more exceed, whatever UDP takes. Its          average of TCP must have packets in it that are not translated.",
+        "By the study's own table B: 88 instructions a packet are the most for that, which 80 % TCP of 141 or more exceed, whatever UDP takes. Its \
+         average of TCP must have packets in it that are not translated.",
     )])
 }
 

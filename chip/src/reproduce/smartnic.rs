@@ -24,7 +24,7 @@ fn line_rate(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
         ways: Ways::Both,
         ..Stream::new("lan", "wan")
     };
-    let report = base::forwarded(&model.chip("nfp-4000")?, "nfp-4000-pool", &stream, model.frames(WARM))?;
+    let report = base::forwarded(&model.chip("nfp-4000")?, "nfp-4000-pool", stream, model.frames(WARM))?;
     let busy = report.engines.iter().map(|engine| engine.executing + engine.aborted).fold(0.0, f64::max);
     let row = Outcome::number(
         "N1",
