@@ -258,16 +258,22 @@ impl<'a> Marker<'a> {
     /// [descriptor word](crate::machine) along with buffer and length: the egress, once it is known, and the ingress until then.
     fn cross(&self, crossing: &mut Vec<u32>) {
         const ELSEWHERE: Fields = Fields::RECEIVED.and(Fields::NUMBER).and(Fields::EGRESS);
+        // Those written before each number of stages passed, then those read behind it.
+        let mut written = [Fields::NONE; STAGES];
+        for passed in 1..STAGES {
+            written[passed] = written[passed - 1].and(self.written[passed - 1]);
+        }
         crossing.clear();
         crossing.resize(STAGES + 1, 0);
         let mut read = Fields::NONE;
-        for (passed, bytes) in crossing.iter_mut().enumerate().take(STAGES).rev() {
+        for passed in (0..STAGES).rev() {
             read = read.and(self.read[passed]);
-            let written = self.written[..passed].iter().fold(Fields::NONE, |all, fields| all.and(*fields));
-            let is_routed = written.within(Fields::EGRESS) != Fields::NONE;
-            let known =
-                if is_routed { written.and(Fields::INGRESS) } else { written.without(Fields::INGRESS) };
-            *bytes = known.within(read).without(ELSEWHERE).bytes();
+            let is_routed = written[passed].within(Fields::EGRESS) != Fields::NONE;
+            let known = match is_routed {
+                true => written[passed].and(Fields::INGRESS),
+                false => written[passed].without(Fields::INGRESS),
+            };
+            crossing[passed] = known.within(read).without(ELSEWHERE).bytes();
         }
     }
 }

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use crate::agenda::Agenda;
 use crate::description::Chip;
 use crate::kernel::{Ticks, Timebase};
-use crate::load::{Handling, Job, Load};
+use crate::load::{Job, Load};
 use crate::mapping::{Mapping, Task, Who, Work};
 use crate::trace::{Access, Wait};
 
@@ -284,8 +284,7 @@ impl<'a> Machine<'a> {
 
     /// Takes the first frame that can depart: frames wait before each line by themselves.
     fn take_departing(&mut self, ring: usize) -> Option<u32> {
-        let frames = self.rings[ring].frames.iter();
-        let place = frames.into_iter().position(|job| self.can_depart(*job))?;
+        let place = self.rings[ring].frames.iter().position(|job| self.can_depart(*job))?;
         self.take_at(ring, place)
     }
 
@@ -687,7 +686,7 @@ struct Ends<'a> {
 /// Writes the end of a task: the frame goes on by a ring, or no further.
 fn leave(writer: &mut Writer<'_>, task: &Task, job: &Job, rings: &[Ring], is_unit: bool) {
     let ring = |ring: usize| (ring as u16, &rings[ring]);
-    match exit(task, job).filter(|_| goes_on(task, job)).map(ring) {
+    match exit(task, job).map(ring) {
         Some((number, _)) if is_unit => writer.moves.push(Move::Put(number)),
         Some((number, ring)) => writer.pass(number, ring, job),
         None if is_unit || is_closed(task) => writer.moves.push(Move::End),
@@ -700,19 +699,14 @@ fn is_closed(task: &Task) -> bool {
     task.from.is_none() && !task.receives()
 }
 
-/// True if the frame goes on behind the task: not if nothing leaves because of it, and its last stage was there. What is delivered or held
-/// goes to who handles exceptions all the same.
-fn goes_on(task: &Task, job: &Job) -> bool {
-    let stages = task.stages();
-    let is_handled = job.handling == Handling::Exception && job.ends_at >= stages.start;
-    let parts = task.to.iter().any(|exit| exit.who == Who::Exception);
-    stages.is_empty() || !job.outputs.is_empty() || job.ends_at >= stages.end || is_handled && parts
-}
-
-/// The ring by which the frame leaves the task.
+/// The ring by which the frame goes on behind the task: none if nothing leaves because of it, and its last stage was there. What is
+/// delivered or held goes to who handles exceptions all the same.
 fn exit(task: &Task, job: &Job) -> Option<usize> {
-    let exit = task.to.iter().find(|exit| exit.who.takes(job.standing, job.handling));
-    exit.map(|exit| exit.ring)
+    let exit = task.to.iter().find(|exit| exit.who.takes(job.standing, job.handling))?;
+    let stages = task.stages();
+    let is_handled = exit.who == Who::Exception && job.ends_at >= stages.start;
+    let goes_on = stages.is_empty() || !job.outputs.is_empty() || job.ends_at >= stages.end || is_handled;
+    goes_on.then_some(exit.ring)
 }
 
 impl Ring {

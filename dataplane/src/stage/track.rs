@@ -71,8 +71,7 @@ impl Stage for Track {
         // The key is made of fields that a unit for searches has from the header.
         cx.tally.begin_offload(search(frame.meta.family));
         let key = key_of(frame, cx);
-        let hash = cx.shard.flows.hash(&key, cx.tally);
-        let found = cx.shard.flows.find(&key, hash, cx.tally);
+        let (hash, found) = find(&key, cx);
         cx.tally.end_offload();
         match live(found, &key, hash, frame, cx) {
             Ok(Some(hit)) if frame.meta.flags & flag::WAITED != 0 => go_on(frame, hit, hash, cx),
@@ -131,6 +130,13 @@ pub(super) fn is_icmp(frame: &Frame) -> bool {
 /// Search for a flow by addresses, ports, protocol.
 fn search(family: Family) -> Offload {
     Offload::Search { region: Region::FlowIndex, bytes: if family == Family::V4 { 13 } else { 37 } }
+}
+
+/// Finds the flow with this key; returns the key's hash, too.
+#[inline(always)]
+fn find<T: Tally>(key: &Key, cx: &mut Cx<'_, T>) -> (u64, Option<Hit>) {
+    let hash = cx.shard.flows.hash(key, cx.tally);
+    (hash, cx.shard.flows.find(key, hash, cx.tally))
 }
 
 /// The flow that has been found for this key, unless it has expired: then it has ended. One that earlier tables have decided is
@@ -451,8 +457,7 @@ fn find_related<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
     };
     let key = quote.reversed().in_ct_zone(ct_zone(frame.meta.ingress, cx));
     cx.tally.begin_offload(search(frame.meta.family));
-    let hash = cx.shard.flows.hash(&key, cx.tally);
-    let found = cx.shard.flows.find(&key, hash, cx.tally);
+    let (hash, found) = find(&key, cx);
     cx.tally.end_offload();
     let hit = match live(found, &key, hash, frame, cx) {
         Ok(Some(hit)) => hit,
