@@ -239,7 +239,7 @@ impl Fragments {
     }
 
     /// True if [`Fragments::expire`] has something to do.
-    #[inline]
+    #[inline(always)]
     pub fn is_due(&self, now: Nanos) -> bool {
         self.held.has_doomed() || self.over(now).is_some()
     }

@@ -454,9 +454,7 @@ fn run_stages<T: Tally + 'static>(places: &[u8], frames: &mut [Frame], cx: &mut 
 /// connection tracking, only tables of an earlier epoch can have left flows or datagrams.
 #[inline(always)]
 fn is_due_before_one<T: Tally>(batch: &Batch, cx: &Cx<'_, T>) -> bool {
-    let mut moments = batch.iter().map(|frame| frame.meta.received);
-    moments
-        .any(|now| cx.shard.flows.is_due(now) || cx.shard.fragments.is_due(now) || cx.shard.sas.is_due(now))
+    batch.iter().any(|frame| cx.shard.is_due(frame.meta.received))
 }
 
 /// True if one frame of a batch may bring a tunnel news that hold before another one, or a keepalive may be due before the last one.

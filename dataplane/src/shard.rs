@@ -260,6 +260,12 @@ impl Shard {
         self.flows.remove(id, tally);
     }
 
+    /// True if a flow, a pending fragment or news of a tunnel is due.
+    #[inline(always)]
+    pub(crate) fn is_due(&self, now: Nanos) -> bool {
+        self.flows.is_due(now) || self.fragments.is_due(now) || self.sas.is_due(now)
+    }
+
     /// Ends flows that have been idle for too long, up to a bounded number at once, and gives up neighbours that have been
     /// asked for too long.
     pub fn expire<T: Tally>(&mut self, now: Nanos, tally: &mut T) {

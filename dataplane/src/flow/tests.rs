@@ -473,3 +473,22 @@ fn what_another_table_has_had_goes_on_where_it_was() {
     to.remove(there, &mut NoTally);
     assert!(to.is_blank());
 }
+
+proptest! {
+    /// Whatever the clock does, and whenever it is looked at.
+    #[test]
+    fn a_tick_is_a_quotient(
+        start in prop_oneof![Just(0), any::<u64>()],
+        moments in prop::collection::vec((any::<bool>(), prop_oneof![0..Tick::LENGTH.0 * 3, any::<u64>()]), 1..40),
+    ) {
+        let mut table = FlowTable::new(4, [1, 2], timeouts(), Nanos(start)).unwrap();
+        for (is_advanced, after) in moments {
+            let now = Nanos(start.wrapping_add(after));
+            if is_advanced {
+                table.advance(now, 8, &mut NoTally, |_, _, _| {});
+            }
+            let ticks = now.0.saturating_sub(table.start().0) / Tick::LENGTH.0;
+            assert_eq!(table.tick(now), Tick(ticks.min(u32::MAX.into()) as u32));
+        }
+    }
+}

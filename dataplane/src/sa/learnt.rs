@@ -70,7 +70,7 @@ impl Learnt {
 
     #[inline(always)]
     fn is_due(&self, now: Nanos) -> bool {
-        now >= self.quiet.1 || now < self.quiet.0
+        !self.paths.is_empty() && (now >= self.quiet.1 || now < self.quiet.0)
     }
 
     pub(super) fn learn(&mut self, tunnel: u16, news: PathNews, now: Nanos) {

@@ -56,9 +56,10 @@ impl Stage for Track {
     }
 
     fn step<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
-        // Four timers (flows, fragments, senders of ESP, the limiter) of two words each, 20; part, kind, error, 4.
-        cx.tally.instructions(24);
-        cx.tally.execute(Op::Branch, 10);
+        // When a flow is due, of two words, 5; the oldest datagram in fragments by place and bound, and those given up, 5; whether there are
+        // tunnels, 2; part, error, 4.
+        cx.tally.instructions(16);
+        cx.tally.execute(Op::Branch, 8);
         pass_time(frame.meta.received, cx);
         if frame.meta.part != Part::Whole && frame.meta.flags & flag::RESUMED == 0 {
             if let Err(step) = follow_first(frame, cx) {
@@ -144,6 +145,7 @@ fn find<T: Tally>(key: &Key, cx: &mut Cx<'_, T>) -> (u64, Option<Hit>) {
 ///
 /// # Errors
 /// The flow is not to go on, or there is no way for it, and the packet opens none.
+#[inline(always)]
 fn live<T: Tally>(
     found: Option<Hit>,
     key: &Key,
@@ -151,23 +153,42 @@ fn live<T: Tally>(
     frame: &mut Frame,
     cx: &mut Cx<'_, T>,
 ) -> Result<Option<Hit>, Step> {
-    let Some(hit) = found else {
-        return if cx.shard.flows.may_be_stale() { revalidate::find(key, hash, frame, cx) } else { Ok(None) };
-    };
-    // Time since the table was made, of two words, 6; to ticks by a reciprocal of two words, 30; since when it was seen, 2; its timeout by
-    // its state, 5; epoch, 2; place and bound, 3.
-    cx.tally.instructions(48);
+    match found {
+        Some(hit) if current(hit, frame, cx).is_some() => Ok(found),
+        None if !cx.shard.flows.may_be_stale() => Ok(None),
+        _ => renew(found, key, hash, frame, cx),
+    }
+}
+
+/// The flow that has been found, if it has not expired and these tables have decided it.
+#[inline(always)]
+fn current<'a, T: Tally>(hit: Hit, frame: &Frame, cx: &'a mut Cx<'_, T>) -> Option<&'a Flow> {
+    // Time in the present tick, of two words, 6; since when the flow was seen, 2; its timeout by its state, 6; epoch, 2; place and bound, 3.
+    cx.tally.instructions(19);
     cx.tally.execute(Op::Branch, 7);
     let tick = cx.shard.flows.tick(frame.meta.received);
-    let Some(flow) = cx.shard.flows.flow(hit.id) else { return Ok(None) };
-    if cx.shard.flows.is_expired(flow, tick) {
-        cx.shard.end_flow(hit.id, cx.tally);
-        return Ok(None);
+    let flow = cx.shard.flows.flow(hit.id)?;
+    (!cx.shard.flows.is_expired(flow, tick) && flow.epoch == cx.tables.epoch).then_some(flow)
+}
+
+/// [`live`], of a flow that is not current.
+#[inline(never)]
+fn renew<T: Tally>(
+    found: Option<Hit>,
+    key: &Key,
+    hash: u64,
+    frame: &mut Frame,
+    cx: &mut Cx<'_, T>,
+) -> Result<Option<Hit>, Step> {
+    if let Some(hit) = found {
+        let tick = cx.shard.flows.tick(frame.meta.received);
+        let Some(flow) = cx.shard.flows.flow(hit.id) else { return Ok(None) };
+        if cx.shard.flows.is_expired(flow, tick) {
+            cx.shard.end_flow(hit.id, cx.tally);
+            return Ok(None);
+        }
     }
-    if flow.epoch != cx.tables.epoch {
-        return revalidate::find(key, hash, frame, cx);
-    }
-    Ok(Some(hit))
+    revalidate::find(key, hash, frame, cx)
 }
 
 /// True if a packet opens a new connection in place of the flow that it matches: the rules decide anew.
@@ -609,7 +630,15 @@ pub(crate) fn datagram<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Option<(Datag
 }
 
 /// Advances the time to `now`: expires idle flows and pending fragments, and puts news of tunnels in force.
+#[inline(always)]
 pub(crate) fn pass_time<T: Tally>(now: wire::Nanos, cx: &mut Cx<'_, T>) {
+    if cx.shard.is_due(now) {
+        do_what_is_due(now, cx);
+    }
+}
+
+#[inline(never)]
+fn do_what_is_due<T: Tally>(now: wire::Nanos, cx: &mut Cx<'_, T>) {
     if cx.shard.flows.is_due(now) {
         cx.shard.expire(now, cx.tally);
     }

@@ -6,9 +6,9 @@ use tally::{NoTally, Tally};
 use wire::tcp::Flags;
 use wire::{BATCH, Frame, Part};
 
-use super::{Track, follow, key_of, open};
+use super::{Track, current, follow, key_of, open};
 use crate::flag;
-use crate::flow::{Hit, Key};
+use crate::flow::{Flow, Hit, Key};
 use crate::hop::NO_HOP;
 use crate::nat::Endpoint;
 use crate::stage::{Cx, take};
@@ -88,12 +88,8 @@ impl Lookups {
             return false;
         }
         let hash = self.hashes[place % BATCH];
-        let tick = cx.shard.flows.tick(frame.meta.received);
-        let Some(flow) = cx.shard.flows.flow(hit.id) else { return false };
-        if cx.shard.flows.is_expired(flow, tick)
-            || flow.epoch != cx.tables.epoch
-            || flow.hops[hit.direction as usize] == NO_HOP
-        {
+        let has_hop = |flow: &Flow| flow.hops[hit.direction as usize] != NO_HOP;
+        if !current(hit, frame, cx).is_some_and(has_hop) {
             return false;
         }
         follow(frame, hit, hash, cx).settle(frame);
@@ -105,12 +101,7 @@ impl Lookups {
     fn find<T: Tally>(&self, place: usize, frame: &Frame, cx: &mut Cx<'_, T>) -> Found {
         let now = frame.meta.received;
         let special = flag::ERROR | flag::GROUP | flag::TO_GROUP;
-        if frame.meta.part != Part::Whole
-            || frame.meta.flags & special != 0
-            || cx.shard.flows.is_due(now)
-            || cx.shard.fragments.is_due(now)
-            || cx.shard.sas.is_due(now)
-        {
+        if frame.meta.part != Part::Whole || frame.meta.flags & special != 0 || cx.shard.is_due(now) {
             return Found::Apart;
         }
         // The remainder is for the compiler, which then has no bound to check.
