@@ -117,10 +117,10 @@ fn what_fits_exactly_fits() {
             [Program { name: "filter", instructions }, Program { name: "queue", instructions: 96 }];
         check_fit(&chip, &mapping, lines, &extents, &programs)
     };
-    assert_eq!(fits(&checked.lines, 4 << 20, 4_000), []);
-    assert_eq!(fits(&checked.lines, (4 << 20) + 1, 4_001).len(), 2);
+    assert_eq!(fits(&checked.lines, 8 << 20, 4_000), []);
+    assert_eq!(fits(&checked.lines, (8 << 20) + 1, 4_001).len(), 2);
     // A mapping that came from no text is weighed all the same.
-    let found = fits(&Lines::default(), (4 << 20) + 1, 4_001);
+    let found = fits(&Lines::default(), (8 << 20) + 1, 4_001);
     assert_eq!(found.len(), 2);
     assert!(found.iter().all(|diagnostic| diagnostic.place.is_none()));
 }
