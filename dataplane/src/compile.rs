@@ -89,6 +89,7 @@ impl Tables {
             source_macs,
             nat: nat::compile(policy, &names, &routes)?,
             zones: names.zones,
+            exits: routes.targets.iter().map(|target| routes.exit(target)).collect(),
             fib4: routes.fib4,
             fib6: routes.fib6,
             targets: routes.targets,
@@ -103,6 +104,7 @@ impl Tables {
             idle: Vec::new(),
             numbers: Numbers::default(),
             own_bits: own_bits(policy),
+            checks_sources: policy.interfaces.iter().any(|own| own.source_check == SourceCheck::Strict),
             stages: Selection::default(),
         };
         tables.stages = Selection::of(&tables);

@@ -6,7 +6,7 @@ use policy::model::{
     Action, AddressRange, ConnectionLimit, Limits, Log, Logging, Mode, PriorityTag, Rate, SourceCheck,
     SynAnswer, Timeouts,
 };
-use tally::{Offload, Region, Tally};
+use tally::{Offload, Op, Region, Tally};
 use wire::ethernet::Mac;
 use wire::rfc2684::Channel;
 use wire::vlan::Tags;
@@ -85,6 +85,8 @@ pub struct Tables {
     pub fib6: Fib6,
     /// Targets of routes.
     pub targets: Vec<Target>,
+    /// For each of them the only interface by which packets to it leave, if there is one: what a strict source check asks for.
+    pub exits: Vec<Option<PortId>>,
     /// Places in `gateways`, referred to by [`Target::Gateways`]; one stands there as often as its weight.
     pub ways: Vec<u32>,
     /// Routers that routes lead to.
@@ -119,6 +121,8 @@ pub struct Tables {
     pub numbers: Numbers,
     /// A bit for each of the gateway's own addresses, by a hash of it; others may share it.
     pub own_bits: u64,
+    /// True if an interface checks strictly where sources are at home.
+    pub checks_sources: bool,
     /// The stages that they need.
     pub stages: Selection,
 }
@@ -348,8 +352,33 @@ impl Tables {
     }
 
     /// Returns the target of the longest-prefix match for `address`.
-    #[inline]
-    pub fn route<T: Tally>(&self, address: Address, tally: &mut T) -> Option<Target> {
+    #[inline(always)]
+    pub fn route<T: Tally>(&self, address: Address, tally: &mut T) -> Option<&Target> {
+        let value = self.route_number(address, tally)?;
+        tally.read(Region::RouteTable, value as usize * size_of::<Target>(), 8);
+        self.targets.get(value as usize)
+    }
+
+    /// True if packets to `address` leave by this interface and no other.
+    #[inline(always)]
+    pub fn leaves_only_by<T: Tally>(&self, interface: PortId, address: Address, tally: &mut T) -> bool {
+        // Place and bound, comparison, 5.
+        tally.instructions(5);
+        tally.execute(Op::Branch, 3);
+        let Some(value) = self.route_number(address, tally) else { return false };
+        tally.read(Region::RouteTable, value as usize * size_of::<Option<PortId>>(), 4);
+        self.is_exit(value, interface)
+    }
+
+    /// True if packets to the target of that number, as of a look-up in the FIB, leave by this interface and no other.
+    #[inline(always)]
+    pub(crate) fn is_exit(&self, number: u32, interface: PortId) -> bool {
+        self.exits.get(number as usize).is_some_and(|exit| *exit == Some(interface))
+    }
+
+    /// Place in `targets` of the longest-prefix match.
+    #[inline(always)]
+    fn route_number<T: Tally>(&self, address: Address, tally: &mut T) -> Option<u32> {
         let bytes = if address.v6 { 16 } else { 4 };
         tally.begin_offload(Offload::Search { region: Region::RouteTable, bytes });
         let value = if address.v6 {
@@ -358,14 +387,12 @@ impl Tables {
             self.fib4.lookup(address.bits as u32, tally)
         };
         tally.end_offload();
-        let value = value?;
-        tally.read(Region::RouteTable, value as usize * size_of::<Target>(), 8);
-        self.targets.get(value as usize).copied()
+        value
     }
 
     /// True if packets to the target may leave by `interface`.
-    pub fn leads_by(&self, target: Target, interface: PortId) -> bool {
-        match target {
+    pub fn leads_by(&self, target: &Target, interface: PortId) -> bool {
+        match *target {
             Target::Link(link) | Target::Broadcast(link) => link == interface,
             Target::Gateways { first, count } => {
                 let ways = self.ways.get(first as usize..first as usize + count as usize).unwrap_or_default();

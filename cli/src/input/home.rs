@@ -174,7 +174,7 @@ pub(crate) fn receiver(frame: &[u8], port: PortId, tables: &Tables) -> Mac {
 }
 
 /// Returns the target of the default route: the best route to an address that nobody has a narrower route for.
-fn default_target(tables: &Tables, v6: bool) -> Option<Target> {
+fn default_target(tables: &Tables, v6: bool) -> Option<&Target> {
     // 192.0.0.8 (RFC 7600) and 100::/64's last (RFC 6666): no route but the default one leads there.
     let nobody =
         if v6 { Address::v6((0x100 << 112) | u128::from(u64::MAX)) } else { Address::v4(0xc000_0008) };

@@ -21,6 +21,23 @@ pub(super) struct Routes {
     pub(super) gateways: Vec<Gateway>,
 }
 
+impl Routes {
+    /// The only interface by which packets to a target leave, if there is one.
+    pub(super) fn exit(&self, target: &Target) -> Option<PortId> {
+        match *target {
+            Target::Link(link) => Some(link),
+            Target::Gateways { first, count } => {
+                let ways = self.ways.get(first as usize..first as usize + count as usize)?;
+                let mut exits =
+                    ways.iter().map(|way| self.gateways.get(*way as usize).map(|of| of.interface));
+                let exit = exits.next()??;
+                exits.all(|other| other == Some(exit)).then_some(exit)
+            }
+            Target::Local | Target::Broadcast(_) | Target::Blackhole | Target::Unreachable => None,
+        }
+    }
+}
+
 /// Compiles the routes: a policy's own, and those to the interfaces' networks, addresses and broadcast
 /// addresses, which take precedence.
 pub(super) fn compile(policy: &Policy, names: &Names) -> Result<Routes, CompileError> {

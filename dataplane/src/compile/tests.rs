@@ -1,8 +1,10 @@
 use lookup::classify::{Algorithm, Header};
 use policy::model::SearchAlgorithm;
-use wire::Family;
+use tally::NoTally;
+use wire::{Family, PortId};
 
 use super::*;
+use crate::tables::Target;
 
 /// A policy whose rules are for these destination ports.
 fn of_ports(ports: impl IntoIterator<Item = u16>) -> Policy {
@@ -90,4 +92,61 @@ fn every_algorithm_can_be_named() {
     }
     let known = lookup::classify::ALGORITHMS.len();
     assert_eq!(SearchAlgorithm::ALL.len(), known + 1, "and `auto`");
+}
+
+/// Exits let a strict source check pass nothing that the routers behind them would not.
+#[test]
+fn an_exit_is_the_only_interface_that_a_target_leads_by() {
+    let policy = policy::parse(
+        r#"
+        [interface.lan]
+        zone = "lan"
+        addresses = ["10.0.0.1/24", "2001:db8:1::1/64"]
+        [interface.a]
+        zone = "wan"
+        addresses = ["203.0.113.2/24"]
+        [interface.b]
+        zone = "wan"
+        addresses = ["198.51.100.2/24"]
+        [[route]]
+        to = "0.0.0.0/0"
+        via = ["203.0.113.1", "198.51.100.1"]
+        [[route]]
+        to = "192.0.2.0/24"
+        via = ["203.0.113.1", "203.0.113.9"]
+        [[route]]
+        to = "172.16.0.0/12"
+        via = "10.0.0.2"
+        [[route]]
+        to = "100.64.0.0/10"
+        kind = "blackhole"
+        "#,
+        "policy",
+    );
+    let tables =
+        Tables::compile(&policy.policy.unwrap_or_else(|| panic!("{:?}", policy.diagnostics)), 1).unwrap();
+    let interfaces = (0..tables.interfaces.len() as u16).map(PortId);
+    let mut exits = 0;
+    for (target, exit) in tables.targets.iter().zip(&tables.exits) {
+        let leads: Vec<PortId> = interfaces.clone().filter(|own| tables.leads_by(target, *own)).collect();
+        // To everybody on a link is nobody's source.
+        let is_one = leads.len() == 1 && !matches!(target, Target::Broadcast(_));
+        assert_eq!(*exit, is_one.then(|| leads[0]), "{target:?}");
+        exits += usize::from(is_one);
+    }
+    // Three links, and the routers of two routes.
+    assert_eq!((exits, tables.exits.len()), (5, tables.targets.len()));
+    let only = |interface, address: &str| {
+        let address = address.parse::<IpAddr>().unwrap().into();
+        tables.leaves_only_by(PortId(interface), address, &mut NoTally)
+    };
+    assert!(
+        only(0, "10.0.0.77") && only(0, "172.20.0.1") && only(0, "2001:db8:1::7") && only(1, "192.0.2.9")
+    );
+    // By another interface, by two, to the gateway itself, to everybody, and nowhere.
+    for (interface, address) in
+        [(1, "10.0.0.77"), (1, "8.8.8.8"), (0, "10.0.0.1"), (0, "10.0.0.255"), (0, "100.64.0.1")]
+    {
+        assert!(!only(interface, address), "{address}");
+    }
 }

@@ -184,7 +184,7 @@ fn way<T: Tally>(flow: &Flow, ingress: PortId, cx: &mut Cx<'_, T>) -> Result<Way
     }
     let hash = cx.shard.flows.hash(flow.original(), cx.tally);
     let unknown = Step::Drop(Reason::NeighbourUnknown);
-    let mut target = cx.tables.route(destination, cx.tally);
+    let mut target = cx.tables.route(destination, cx.tally).copied();
     if !cx.tables.tunnels.spd.is_empty() {
         if !is_own && cx.tables.tunnel_of(ingress).is_none() {
             protect::in_clear(&selector::of_key(flow.original(), Side::In), cx)?;
@@ -381,7 +381,7 @@ fn sender<T: Tally>(hit: Hit, flow: &Flow, frame: &Frame, cx: &mut Cx<'_, T>) ->
         return mac;
     }
     let source = flow.original().source().into();
-    let hop = match cx.tables.route(source, cx.tally) {
+    let hop = match cx.tables.route(source, cx.tally).copied() {
         Some(Target::Link(link)) => cx.shard.hops.neighbour(cx.tables, link, source),
         Some(Target::Gateways { first, count }) => {
             let hash = cx.shard.flows.hash(flow.reply(), cx.tally);

@@ -32,8 +32,16 @@ impl Stage for Route {
     #[inline(always)]
     fn step<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
         if frame.meta.hop == NO_HOP {
-            if let Err(step) = find(frame, cx) {
+            let ends = if cx.tables.tunnels.spd.is_empty() { ordinary(frame) } else { None };
+            let found = match ends {
+                Some(ends) => find4(frame, ends, cx),
+                None => find(frame, cx),
+            };
+            if let Err(step) = found {
                 return step;
+            }
+            if ends.is_some() && leaves(frame.meta.hop) {
+                return fits(frame, LIVES, cx);
             }
         }
         let ttl = ttl(frame);
@@ -81,16 +89,22 @@ fn look_up_together<T: Tally>(frames: &mut [Frame], cx: &mut Cx<'_, T>) {
     let mut sources = [0; BATCH];
     let mut destinations = [0; BATCH];
     let mut values = [0; BATCH];
+    let mut origins = [0; BATCH];
     let mut looked_up = 0_u64;
     for (place, frame) in frames.iter().enumerate() {
-        if let Some(header) = ordinary(frame) {
-            sources[place % BATCH] = header.src_bits();
-            destinations[place % BATCH] = header.dst_bits();
+        if let Some(ends) = ordinary(frame) {
+            sources[place % BATCH] = ends.source;
+            destinations[place % BATCH] = ends.destination;
             looked_up |= 1 << (place % BATCH);
         }
     }
     let count = frames.len().min(BATCH);
     cx.tables.fib4.lookup_bulk(&destinations[..count], &mut values[..count]);
+    // A tally is told of each by itself, as by a step.
+    let checks_together = cx.tables.checks_sources && !cx.tally.is_kept();
+    if checks_together {
+        cx.tables.fib4.lookup_bulk(&sources[..count], &mut origins[..count]);
+    }
     for (place, frame) in frames.iter_mut().enumerate() {
         let place = place % BATCH;
         if looked_up >> place & 1 == 0 {
@@ -98,15 +112,16 @@ fn look_up_together<T: Tally>(frames: &mut [Frame], cx: &mut Cx<'_, T>) {
             continue;
         }
         if cx.tally.is_kept() {
-            tell_find(cx);
+            tell_find4(cx);
             let _ = cx.tables.route(Address::v4(destinations[place]), cx.tally);
         }
         let source = Address::v4(sources[place]);
         let target = cx.tables.targets.get(values[place] as usize);
+        let is_at_home = checks_together && cx.tables.is_exit(origins[place], frame.meta.ingress);
+        let checked = if is_at_home { Ok(()) } else { check_source(frame.meta.ingress, source, cx) };
         // What was decided is settled where it is decided: then nothing is left to ask of what goes on.
-        match check_source(frame.meta.ingress, source, cx).and_then(|()| lead(frame, source, target, 0, cx)) {
-            // `ordinary` has asked for the time to live.
-            Ok(()) if leaves(frame.meta.hop) => fits(frame, u8::MAX, cx).settle(frame),
+        match checked.and_then(|()| lead(frame, source, target, 0, cx)) {
+            Ok(()) if leaves(frame.meta.hop) => fits(frame, LIVES, cx).settle(frame),
             Ok(()) => {}
             Err(step) => step.settle(frame),
         }
@@ -119,16 +134,26 @@ fn take_apart<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) {
     take::<Route, T>(frame, cx);
 }
 
-/// The header of a packet whose destination is an ordinary IPv4 address: no group's, not link-local; and whose time to
-/// live lets it go on.
+/// A time to live with which a packet goes on: [`ordinary`] has asked for it.
+const LIVES: u8 = u8::MAX;
+
+/// Source and destination of a packet of IPv4.
+#[derive(Clone, Copy)]
+struct Ends4 {
+    source: u32,
+    destination: u32,
+}
+
+/// Ends of a packet whose destination is an ordinary IPv4 address: no group's, not link-local; and whose time to live lets it go on.
 #[inline(always)]
-fn ordinary(frame: &Frame) -> Option<ipv4::Header<'_>> {
+fn ordinary(frame: &Frame) -> Option<Ends4> {
     let special = flag::TO_GROUP | flag::GROUP | flag::OWN;
     if frame.meta.family != Family::V4 || frame.meta.flags & special != 0 || frame.meta.fate != 0 {
         return None;
     }
     let header = ipv4::Header::of(frame.bytes().get(usize::from(frame.meta.network)..)?)?;
-    (!is_link_local4(header.dst_bits()) && header.ttl() > 1).then_some(header)
+    let ends = Ends4 { source: header.src_bits(), destination: header.dst_bits() };
+    (!is_link_local4(ends.destination) && header.ttl() > 1).then_some(ends)
 }
 
 /// Checks time to live and size against the hop, and names the interface.
@@ -185,15 +210,43 @@ fn ttl(frame: &Frame) -> u8 {
 /// Tells what it took to find a hop, beside the search among routes.
 #[inline(always)]
 fn tell_find<T: Tally>(cx: &mut Cx<'_, T>) {
-    // Addresses, out of the header or of what `dnat` has decided, 16; who opens, 6; the source's check: interface, mode, kinds of
-    // addresses, its target and the link that this leads to, each by place and bound, 52; the destination's kind and its target, 20; the
-    // path with its hop, 14. Each by its branches.
-    cx.tally.instructions(108);
-    cx.tally.execute(Op::Branch, 46);
+    // Addresses, out of the header or of what `dnat` has decided, 16; who opens, 6; the destination's kind and its target, 20; the path with
+    // its hop, 14. Each by its branches.
+    cx.tally.instructions(56);
+    cx.tally.execute(Op::Branch, 26);
     cx.tally.branch(Branch::Taken);
 }
 
+/// The same of an ordinary packet of IPv4: with addresses of one word, and without groups.
+#[inline(always)]
+fn tell_find4<T: Tally>(cx: &mut Cx<'_, T>) {
+    // Family and flags, 4; both addresses and the time to live across words, with their place and bound, 12; who opens, 2; kinds of both, 4;
+    // the destination's target by place and bound, 7; the path with its hop, 12.
+    cx.tally.instructions(41);
+    cx.tally.execute(Op::Branch, 17);
+    cx.tally.branch(Branch::Taken);
+}
+
+/// [`find`] for an [`ordinary`] packet where there are no security policies.
+#[inline(always)]
+fn find4<T: Tally>(frame: &mut Frame, ends: Ends4, cx: &mut Cx<'_, T>) -> Result<(), Step> {
+    let (destination, hash) = match cx.shard.openings.of(&frame.meta) {
+        Some(opening) => (opening.destination().bits as u32, (opening.hash >> 32) as u32),
+        None => (ends.destination, 0),
+    };
+    tell_find4(cx);
+    let source = Address::v4(ends.source);
+    check_source(frame.meta.ingress, source, cx)?;
+    if is_link_local4(destination) {
+        to_self(frame);
+        return Ok(());
+    }
+    let tables = cx.tables;
+    lead(frame, source, tables.route(Address::v4(destination), cx.tally), hash, cx)
+}
+
 /// Finds the hop, and checks the source.
+#[inline(never)]
 fn find<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
     let (source, _) = header::addresses(frame);
     let destination = destination(frame, cx);
@@ -216,7 +269,7 @@ fn find<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
         to_self(frame);
         return Ok(());
     }
-    let mut target = cx.tables.route(destination, cx.tally);
+    let mut target = cx.tables.route(destination, cx.tally).copied();
     if !cx.tables.tunnels.spd.is_empty() {
         target = protect::target(frame, target, cx)?;
     }
@@ -308,7 +361,7 @@ pub(super) fn back<T: Tally>(
     protected: impl FnOnce(Option<Target>, &mut Cx<'_, T>) -> Result<Option<Target>, Reason>,
     cx: &mut Cx<'_, T>,
 ) -> Result<u32, Reason> {
-    let mut target = cx.tables.route(destination, cx.tally);
+    let mut target = cx.tables.route(destination, cx.tally).copied();
     if !cx.tables.tunnels.spd.is_empty() {
         target = protected(target, cx)?;
     }
@@ -361,22 +414,35 @@ pub(super) fn check_source<T: Tally>(
     source: Address,
     cx: &mut Cx<'_, T>,
 ) -> Result<(), Step> {
+    // The interface by place and bound, its check, 9.
+    cx.tally.instructions(9);
+    cx.tally.execute(Op::Branch, 4);
     let Some(interface) = cx.tables.interface(ingress) else { return Ok(()) };
     if interface.source_check == SourceCheck::Off {
+        // The bit of the address among 64, 10.
+        cx.tally.instructions(10);
+        cx.tally.execute(Op::Branch, 2);
         // Its own addresses nobody else has, wherever others are at home.
         let is_forged = !is_linux(ingress) && cx.tables.is_own(source);
         return if is_forged { Err(Step::Drop(Reason::SourceMartian)) } else { Ok(()) };
+    }
+    if interface.source_check == SourceCheck::Strict && cx.tables.leaves_only_by(ingress, source, cx.tally) {
+        return Ok(());
     }
     look_back(ingress, source, interface.source_check, cx)
 }
 
 /// Unicast reverse path forwarding (RFC 3704): does the route to the source lead where the packet came from?
+#[inline(never)]
 fn look_back<T: Tally>(
     ingress: PortId,
     source: Address,
     check: SourceCheck,
     cx: &mut Cx<'_, T>,
 ) -> Result<(), Step> {
+    // Kinds of addresses, 10; the target by place and bound, and the links that it leads to, likewise, 32.
+    cx.tally.instructions(42);
+    cx.tally.execute(Op::Branch, 16);
     if source.bits == 0 || is_link_local(source) {
         return Ok(());
     }

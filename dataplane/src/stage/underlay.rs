@@ -71,7 +71,7 @@ fn routed<T: Tally>(tunnel: u16, cx: &mut Cx<'_, T>) -> Result<Way, Step> {
         return Err(NOWHERE);
     }
     let (remote, spi) = (out.peer.address, out.spi);
-    let (hop, link) = match tables.route(remote, cx.tally) {
+    let (hop, link) = match tables.route(remote, cx.tally).copied() {
         Some(Target::Link(link)) if tables.tunnel_of(link).is_some() => return Err(turns_back),
         Some(Target::Link(link)) => (cx.shard.hops.neighbour(tables, link, remote), Some(link)),
         // All packets of one security association take one way, so that they stay in order.

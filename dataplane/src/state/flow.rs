@@ -304,7 +304,7 @@ fn fits(record: &FlowRecord, original: &Key, reply: &Key) -> bool {
 
 /// The conntrack zone of the interface by which packets to an address leave.
 fn ct_zone_towards(tables: &Tables, address: Address) -> u16 {
-    let out = match tables.route(address, &mut NoTally) {
+    let out = match tables.route(address, &mut NoTally).copied() {
         Some(Target::Link(link) | Target::Broadcast(link)) => link,
         Some(Target::Gateways { first, .. }) => {
             let way = tables.way(first, 1, 0);
