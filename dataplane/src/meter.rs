@@ -4,6 +4,7 @@
 //! is exact: what is less than a token is carried to the next packet, so that a meter of any rate passes its rate over any
 //! time. Clocks that stand or go back add no tokens; one that is set back by more than a second goes on from there.
 
+use fastdivide::DividerU64;
 use policy::model::{Colour, ColourMode, Meter as Settings, MeterKind, MeterRate, Overhead};
 use serde::{Deserialize, Serialize};
 use wire::{Bytes, Nanos};
@@ -73,11 +74,13 @@ pub struct Level {
     pub depth: u64,
 }
 
-/// Rate, in tokens per `divisor` nanoseconds, and depth, in tokens.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Rate, in tokens per `divisor` nanoseconds, in lowest terms, and depth, in tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Supply {
     rate: u64,
     divisor: u64,
+    /// Division by `divisor`, by a multiplication.
+    divider: DividerU64,
     depth: u64,
 }
 
@@ -135,7 +138,7 @@ impl Meter {
             };
             let burst = burst.unwrap_or(0);
             let depth = if workers == 1 { burst } else { (burst / workers).max(least.min(burst)) };
-            Supply { rate, divisor: divisor * workers, depth }
+            Supply::new(rate, divisor * workers, depth)
         };
         let (rate, burst) = match settings.kind {
             MeterKind::TwoRate => (settings.peak_rate, settings.peak_burst),
@@ -149,6 +152,11 @@ impl Meter {
             committed: supply(Some(settings.rate), Some(settings.burst)),
             second: supply(rate, burst),
         }
+    }
+
+    /// Number of rates by which tokens come, 1 or 2.
+    pub(crate) fn rates(&self) -> u32 {
+        if self.second.rate == 0 { 1 } else { 2 }
     }
 
     /// Buckets that are full at `now`.
@@ -256,23 +264,43 @@ struct Come {
 }
 
 impl Supply {
+    fn new(rate: u64, divisor: u64, depth: u64) -> Supply {
+        // Products of a time are then of 64 bits as long as may be.
+        let common = gcd(rate, divisor);
+        let (rate, divisor) = (rate / common, divisor / common);
+        Supply { rate, divisor, divider: DividerU64::divide_by(divisor), depth }
+    }
+
     /// Tokens that come in a time, with those of the fraction that the bucket has.
     #[inline]
     fn come(self, elapsed: Nanos, bucket: Bucket) -> Come {
         if self.rate == 0 {
             return Come { tokens: 0, remainder: 0 };
         }
-        let total = u128::from(elapsed.0) * u128::from(self.rate) + u128::from(bucket.remainder);
-        match u64::try_from(total) {
+        let product =
+            elapsed.0.checked_mul(self.rate).and_then(|product| product.checked_add(bucket.remainder));
+        match product {
             // Most packets come within a second of one another: a division of 64 bits will do.
-            Ok(total) => Come { tokens: total / self.divisor, remainder: total % self.divisor },
-            Err(_) => {
+            Some(total) => {
+                let tokens = self.divider.divide(total);
+                Come { tokens, remainder: total - tokens * self.divisor }
+            }
+            None => {
+                let total = u128::from(elapsed.0) * u128::from(self.rate) + u128::from(bucket.remainder);
                 let divisor = u128::from(self.divisor);
                 let tokens = u64::try_from(total / divisor).unwrap_or(u64::MAX);
                 Come { tokens, remainder: (total % divisor) as u64 }
             }
         }
     }
+}
+
+/// Greatest common divisor; the other one where one is 0.
+const fn gcd(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
 }
 
 impl Bucket {

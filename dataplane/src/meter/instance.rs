@@ -77,10 +77,11 @@ impl Meters {
             }
         };
         let at = *base + found.map_or(0, |place| (place as usize + 1) * ENTRY);
-        // Of 64 bits each: time since the last packet, 10; for two rates a product, 10, a quotient, which takes a bit at a time or an
-        // estimate that is corrected, 80, and a remainder, 10, bound to the depth, 10; both compared and taken, 40; colours, 10.
-        tally.instructions(280);
-        tally.execute(Op::Branch, 50);
+        // Of 64 bits each: time since the last packet, 8; for each rate a product, 10, a quotient by a reciprocal, 26, a remainder, 8, bound to
+        // the depth, 14, compared and taken, 20; sizes and colours, 20.
+        let rates = meter.rates();
+        tally.instructions(28 + 78 * rates);
+        tally.execute(Op::Branch, 12 + 12 * rates);
         tally.atomic(Region::Meter, at, 40);
         let buckets = match found {
             Some(place) => each.value(place).unwrap_or(shared),
