@@ -41,8 +41,8 @@ impl Stage for Queue {
 
     #[inline(always)]
     fn step<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
-        // The interface's port and its queue, each by place and bound, 10; length, those admitted, capacity, 4; egress and verdict, 4.
-        cx.tally.instructions(18);
+        // The interface's port and its queue, each by place and bound, 11; length, those admitted, capacity, 4; egress and verdict, 5.
+        cx.tally.instructions(20);
         cx.tally.execute(Op::Branch, 6);
         if cx.tables.queues.has_any {
             // The tree's room for packets on their way to it, and the packet's interface of origin.

@@ -59,14 +59,18 @@ struct Kind {
 /// Kind of gateway.
 #[derive(Clone, Copy, PartialEq)]
 enum Policy {
-    /// Routes only.
+    /// Routes only, whose sources are at home behind the interface that they come by.
     Stateless,
+    /// Routes only.
+    Unchecked,
     /// A stateful firewall.
     Firewall,
     /// A stateful firewall that translates source address and port.
     Napt,
     /// A stateful firewall that meters and marks.
     DiffServ,
+    /// The same, by a bucket of one rate.
+    Policed,
     /// A stateful firewall before a tree of queues: shaped subscribers, each of four queues.
     Scheduled,
 }
@@ -94,6 +98,7 @@ const fn kind(name: &'static str, protocol: Protocol, v6: bool, policy: Policy, 
 
 const KINDS: &[Kind] = &[
     kind("stateless", Protocol::UDP, false, Policy::Stateless, Shape::First),
+    kind("unchecked", Protocol::UDP, false, Policy::Unchecked, Shape::First),
     kind("udp", Protocol::UDP, false, Policy::Firewall, Shape::Established),
     kind("tcp", Protocol::TCP, false, Policy::Firewall, Shape::Established),
     kind("icmp", Protocol::ICMP, false, Policy::Firewall, Shape::Established),
@@ -101,6 +106,7 @@ const KINDS: &[Kind] = &[
     kind("tcp-napt", Protocol::TCP, false, Policy::Napt, Shape::Established),
     kind("icmp-napt", Protocol::ICMP, false, Policy::Napt, Shape::Established),
     kind("udp-metered", Protocol::UDP, false, Policy::DiffServ, Shape::Established),
+    kind("udp-policed", Protocol::UDP, false, Policy::Policed, Shape::Established),
     kind("udp-scheduled", Protocol::UDP, false, Policy::Scheduled, Shape::Established),
     kind("udp-metered-first", Protocol::UDP, false, Policy::DiffServ, Shape::First),
     kind("udp-first", Protocol::UDP, false, Policy::Firewall, Shape::First),
@@ -131,7 +137,8 @@ impl Kind {
     /// Policy of an edge gateway: zones, a route to the internet, and ten rules before the two that decide.
     fn text(self) -> String {
         let mut text = String::new();
-        if self.policy == Policy::Stateless {
+        let is_stateless = matches!(self.policy, Policy::Stateless | Policy::Unchecked);
+        if is_stateless {
             text.push_str("mode = \"stateless\"\n");
         }
         text.push_str(
@@ -158,7 +165,10 @@ impl Kind {
             via = "2001:db8:1::2"
             "#,
         );
-        if self.policy == Policy::Stateless {
+        if self.policy == Policy::Unchecked {
+            text = text.replace("addresses = ", "source-check = \"off\"\naddresses = ");
+        }
+        if is_stateless {
             text.push_str("[default]\n\"any > any\" = \"accept\"\n");
             return text;
         }
@@ -183,6 +193,12 @@ impl Kind {
                 "[[class]]\nname = \"gold\"\nprotocol = \"udp\"\nmeter = \"gold\"\n\
                  [[meter]]\nname = \"gold\"\nkind = \"trtcm\"\nrate = \"1 Gbit/s\"\nburst = 100000000\n\
                  peak-rate = \"2 Gbit/s\"\npeak-burst = 100000000\ngreen = \"af11\"\nyellow = \"af12\"\n",
+            );
+        }
+        if self.policy == Policy::Policed {
+            text.push_str(
+                "[[class]]\nname = \"gold\"\nprotocol = \"udp\"\nmeter = \"gold\"\nmark = \"af11\"\n\
+                 [[meter]]\nname = \"gold\"\nkind = \"leaky-bucket\"\nrate = \"1 Gbit/s\"\nburst = 100000000\n",
             );
         }
         if self.policy == Policy::Scheduled {
