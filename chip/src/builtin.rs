@@ -23,6 +23,7 @@ pub const CHIPS: &[Shipped] = &[
     Shipped { name: "pc3", text: include_str!("../../chips/pc3.toml") },
     Shipped { name: "pc4", text: include_str!("../../chips/pc4.toml") },
     Shipped { name: "pro3", text: include_str!("../../chips/pro3.toml") },
+    Shipped { name: "pspin", text: include_str!("../../chips/pspin.toml") },
     Shipped { name: "rena", text: include_str!("../../chips/rena.toml") },
     Shipped { name: "tetra", text: include_str!("../../chips/tetra.toml") },
 ];
@@ -61,6 +62,7 @@ pub const MAPPINGS: &[Shipped] = &[
     Shipped { name: "pc3-pool", text: include_str!("../../chips/mappings/pc3-pool.toml") },
     Shipped { name: "pc4-pool", text: include_str!("../../chips/mappings/pc4-pool.toml") },
     Shipped { name: "pro3-pool", text: include_str!("../../chips/mappings/pro3-pool.toml") },
+    Shipped { name: "pspin-pool", text: include_str!("../../chips/mappings/pspin-pool.toml") },
     Shipped { name: "rena-pool", text: include_str!("../../chips/mappings/rena-pool.toml") },
     Shipped { name: "tetra-pool", text: include_str!("../../chips/mappings/tetra-pool.toml") },
     Shipped { name: "tetra-row", text: include_str!("../../chips/mappings/tetra-row.toml") },

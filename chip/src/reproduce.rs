@@ -69,7 +69,7 @@ pub enum Study {
     Firewall,
     /// Yin, Tan et al., Adding Security to Network via Network Processors.
     Crypto,
-    /// Processors of cards that can be bought.
+    /// Network processors on network cards.
     SmartNic,
 }
 
@@ -115,7 +115,9 @@ impl Study {
                 "Vlaeminck et al., Implementation of network systems using network processor technology (IXP2400)"
             }
             Study::Crypto => "Yin, Tan et al., Adding Security to Network via Network Processors (IXP2800)",
-            Study::SmartNic => "Cards that can be bought, by what their makers say (NFP-4000)",
+            Study::SmartNic => {
+                "Network processors on network cards, by what their makers and users say (NFP-4000, PsPIN)"
+            }
         }
     }
 }

@@ -538,7 +538,7 @@ fn chips_and_mappings_are_listed_and_can_be_taken_from() {
         assert!(list.out.contains(part), "{}", list.out);
     }
     let chips = wirerate(&["chip", "list", "--json"]).exits(0).json()["chips"].as_array().unwrap().len();
-    assert_eq!(chips, 14);
+    assert_eq!(chips, 15);
     // What is printed can be used, and does the same.
     let room = Room::new("chip-list");
     let policy = room.write("policy.toml", POLICY);

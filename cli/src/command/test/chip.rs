@@ -91,6 +91,11 @@ pub(crate) const HOSTS: &[Host] = &[
         start: |tables, now| modelled("nfp-4000-pool", tables, now),
     },
     Host {
+        name: "chip pspin",
+        batching: Batching::Frame,
+        start: |tables, now| modelled("pspin-pool", tables, now),
+    },
+    Host {
         name: "chip tetra",
         batching: Batching::Case,
         start: |tables, now| modelled("tetra-pool", tables, now),
