@@ -11,6 +11,7 @@ pub struct Shipped {
 
 /// The chips. One more is a file in `chips/` and a line here.
 pub const CHIPS: &[Shipped] = &[
+    Shipped { name: "bluefield3-dpa", text: include_str!("../../chips/bluefield3-dpa.toml") },
     Shipped { name: "cn3120", text: include_str!("../../chips/cn3120.toml") },
     Shipped { name: "ixp1200", text: include_str!("../../chips/ixp1200.toml") },
     Shipped { name: "ixp2325", text: include_str!("../../chips/ixp2325.toml") },
@@ -30,6 +31,10 @@ pub const CHIPS: &[Shipped] = &[
 
 /// The mappings. One more is a file in `chips/mappings/` and a line here.
 pub const MAPPINGS: &[Shipped] = &[
+    Shipped {
+        name: "bluefield3-dpa-pool",
+        text: include_str!("../../chips/mappings/bluefield3-dpa-pool.toml"),
+    },
     Shipped { name: "cn3120-pool", text: include_str!("../../chips/mappings/cn3120-pool.toml") },
     Shipped { name: "ixp1200-diffserv", text: include_str!("../../chips/mappings/ixp1200-diffserv.toml") },
     Shipped { name: "ixp1200-pool", text: include_str!("../../chips/mappings/ixp1200-pool.toml") },

@@ -116,7 +116,7 @@ impl Study {
             }
             Study::Crypto => "Yin, Tan et al., Adding Security to Network via Network Processors (IXP2800)",
             Study::SmartNic => {
-                "Network processors on network cards, by what their makers and users say (NFP-4000, PsPIN)"
+                "Network processors on network cards, by what their makers and users say (NFP-4000, PsPIN, BlueField-3)"
             }
         }
     }

@@ -346,6 +346,26 @@ fn interfaces_have_the_rates_of_their_ports() {
     }
 }
 
+/// A round trip of PCI Express takes twice 1,600 cycles of 4 GHz, and six elements make a frame.
+#[test]
+fn credits_bound_what_reaches_a_host_behind_pci_express() {
+    let room = Room::new("chip-host");
+    let policy = room.write("policy.toml", POLICY);
+    let gbps = |credits: u32| {
+        let credits = format!("bus.to-host.credits={credits}");
+        let chip = ["chip", "run", "--chip", "bluefield3-dpa", "--port", "wan=host", "--set", &credits];
+        let stream = "lan>wan,rate=80gbit,size=1500,frames=1500,flows=50,established";
+        number(
+            &wirerate(&[&chip[..], &[&policy, stream, "--warm", "500", "--json"]].concat()).exits(0).json(),
+            "gbps",
+        )
+    };
+    let frame = 1496.0 * 8.0;
+    let bound = 8.0 / 6.0 * frame / 800.0;
+    assert!((gbps(8) / bound - 1.0).abs() < 0.03, "{} for {bound}", gbps(8));
+    assert!((gbps(256) / 80.0 - 1.0).abs() < 0.03, "{}", gbps(256));
+}
+
 #[test]
 fn what_is_wrong_is_told_with_its_exit_code() {
     let room = Room::new("chip-wrong");
@@ -538,7 +558,7 @@ fn chips_and_mappings_are_listed_and_can_be_taken_from() {
         assert!(list.out.contains(part), "{}", list.out);
     }
     let chips = wirerate(&["chip", "list", "--json"]).exits(0).json()["chips"].as_array().unwrap().len();
-    assert_eq!(chips, 15);
+    assert_eq!(chips, 16);
     // What is printed can be used, and does the same.
     let room = Room::new("chip-list");
     let policy = room.write("policy.toml", POLICY);

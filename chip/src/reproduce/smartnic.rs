@@ -1,14 +1,18 @@
-//! Network processors on network cards: N1 and N2.
+//! Network processors on network cards: N1 to N3.
 //!
 //! Of the NFP-4000 its maker gives no measurement of plain forwarding, but what it has to carry: a packet of 64 bytes in 13 ns. PsPIN's
-//! authors give the summary of a cycle-accurate simulation, in which handlers send packets back.
+//! authors give the summary of a cycle-accurate simulation, in which handlers send packets back, and of BlueField-3's data-path accelerator it
+//! was measured how many packets its threads send back.
 
 use super::{Claim, Model, Outcome, ReproduceError, Study, base};
 use crate::report::Report;
 use crate::traffic::{Flows, Rate, Size, Stream, Ways};
 
-pub(super) const CLAIMS: &[Claim] =
-    &[claim("N1", &["nfp-4000"], line_rate), claim("N2", &["pspin"], sent_back)];
+pub(super) const CLAIMS: &[Claim] = &[
+    claim("N1", &["nfp-4000"], line_rate),
+    claim("N2", &["pspin"], sent_back),
+    claim("N3", &["bluefield3-dpa"], ping),
+];
 
 const fn claim(
     id: &'static str,
@@ -77,6 +81,38 @@ fn sent_back(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
          offered is 410 Gbit/s; the published rate is more, as answers came 47 ns sooner at last than at first. Here packets are routed, in a \
          steady state; the busiest core is busy for {:.0} % of the time.",
         busiest(&report, "hpu") * 100.0
+    ))])
+}
+
+/// Packets a second that are offered to a BlueField-3 each way: more than its threads take.
+const PINGS: f64 = 60e6;
+
+/// Millions of packets a second that threads of a B3220 send back: 69 % more than the 44.9 of a B3140L.
+const SENT_BACK: f64 = 44.9 * 1.69;
+
+fn ping(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+    let stream = Stream {
+        rate: Rate::Frames(PINGS),
+        flows: Flows::Fixed(FLOWS),
+        frames: model.frames(FRAMES),
+        ways: Ways::Both,
+        ..Stream::new("lan", "wan")
+    };
+    let chip = model.chip("bluefield3-dpa")?;
+    let report = base::forwarded(&chip, "bluefield3-dpa-pool", stream, model.frames(WARM))?;
+    let row = Outcome::number(
+        "N3",
+        "packets of 64 bytes that 176 threads of a BlueField-3's accelerator forward",
+        SENT_BACK,
+        report.dealt_mpps(),
+        "Mpps",
+    );
+    Ok(vec![row.note(&format!(
+        "Schimmelpfennig et al., DPA-Store, OSDI 2026, section 4.2.9: threads return packets and make no reference to memory, and a B3220 \
+         does 69 % more than a B3140L by its packet matching. Here they route in {:.0} instructions, and the busiest core is busy for {:.0} % of \
+         the time.",
+        report.instructions_per_packet,
+        busiest(&report, "dpa") * 100.0
     ))])
 }
 

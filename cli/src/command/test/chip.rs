@@ -96,6 +96,11 @@ pub(crate) const HOSTS: &[Host] = &[
         start: |tables, now| modelled("pspin-pool", tables, now),
     },
     Host {
+        name: "chip bluefield3-dpa",
+        batching: Batching::Case,
+        start: |tables, now| modelled("bluefield3-dpa-pool", tables, now),
+    },
+    Host {
         name: "chip tetra",
         batching: Batching::Case,
         start: |tables, now| modelled("tetra-pool", tables, now),
