@@ -2,18 +2,20 @@
 //!
 //! An [`Axis`] is a parameter and its values, a [`Grid`] several of them. A failed run is a row with the reason.
 //! Rows come in the order of their combinations, the last axis changing fastest; no more are held than are being run.
+//! A combination may have several runs, of seeds of their own: a row then has their [means](Mean), with confidence intervals.
 
 use std::str::FromStr;
 
 use policy::Policy;
 use rayon::prelude::{IntoParallelIterator, ParallelIterator};
-use serde::Serialize;
 
-use crate::report::Report;
 use crate::traffic::KEYS;
 
+mod figures;
 #[cfg(test)]
 mod tests;
+
+pub use figures::{Cell, Figures, Mean};
 
 /// Combinations of a grid, at most.
 pub const MOST: usize = 100_000;
@@ -240,95 +242,8 @@ impl Grid {
 pub struct Row {
     /// The value of each axis.
     pub values: Vec<String>,
-    /// Figures of the run, or the reason for its failure.
+    /// Figures of its runs, or the reason for a failure.
     pub outcome: Result<Figures, String>,
-}
-
-/// Figures of a run in a row.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Figures {
-    /// Frames offered, in millions a second.
-    pub offered_mpps: f64,
-    /// Frames that left, in millions a second.
-    pub delivered_mpps: f64,
-    /// Frames ended by the policy inside the chip, in millions a second.
-    pub ended_mpps: f64,
-    /// Bits of the frames that left, in 10^9 a second.
-    pub gbps: f64,
-    /// Frames lost to overload.
-    pub lost: u64,
-    /// Median latency, in nanoseconds.
-    pub p50_ns: f64,
-    /// 99th percentile of latency, in nanoseconds.
-    pub p99_ns: f64,
-    /// Busiest engine; empty where there is none.
-    pub engine: String,
-    /// Share of time that the busiest engine was not idle: executing, aborted or stalled.
-    pub engine_busy: f64,
-    /// Busiest memory; empty where there is none.
-    pub memory: String,
-    /// Share of time that its channels were busy.
-    pub memory_busy: f64,
-}
-
-impl Figures {
-    /// Names of the figures, in their order.
-    pub const NAMES: [&'static str; 11] = [
-        "offered_mpps",
-        "delivered_mpps",
-        "ended_mpps",
-        "gbps",
-        "lost",
-        "p50_ns",
-        "p99_ns",
-        "engine",
-        "engine_busy",
-        "memory",
-        "memory_busy",
-    ];
-
-    /// Takes the figures from a report.
-    pub fn of(report: &Report) -> Figures {
-        // Of those as busy as each other, the first.
-        let engines = report.engines.iter().map(|engine| (1.0 - engine.idle, &engine.name));
-        let memories = report.memories.iter().map(|memory| (memory.utilisation, &memory.name));
-        let most = |best: Option<(f64, String)>, (busy, name): (f64, &String)| match best {
-            Some(best) if best.0 >= busy => Some(best),
-            _ => Some((busy, name.clone())),
-        };
-        let (engine_busy, engine) = engines.fold(None, most).unwrap_or_default();
-        let (memory_busy, memory) = memories.fold(None, most).unwrap_or_default();
-        Figures {
-            offered_mpps: report.offered_mpps,
-            delivered_mpps: report.delivered_mpps,
-            ended_mpps: report.ended_mpps,
-            gbps: report.gbps,
-            lost: report.lost,
-            p50_ns: report.latency_ns.p50,
-            p99_ns: report.latency_ns.p99,
-            engine,
-            engine_busy,
-            memory,
-            memory_busy,
-        }
-    }
-
-    /// Returns the figures as text, in the order of [`Figures::NAMES`].
-    pub fn cells(&self) -> [String; Figures::NAMES.len()] {
-        [
-            self.offered_mpps.to_string(),
-            self.delivered_mpps.to_string(),
-            self.ended_mpps.to_string(),
-            self.gbps.to_string(),
-            self.lost.to_string(),
-            self.p50_ns.to_string(),
-            self.p99_ns.to_string(),
-            self.engine.clone(),
-            self.engine_busy.to_string(),
-            self.memory.clone(),
-            self.memory_busy.to_string(),
-        ]
-    }
 }
 
 /// `policy` with rules that match nothing before its own, as many as the value of [`Key::Rules`] says: each about UDP, a

@@ -107,6 +107,68 @@ fn a_sweep_has_a_row_for_each_combination_and_says_what_cannot_be() {
     assert!(table.out.contains("busiest engine") && table.out.contains("9, 64"), "{}", table.out);
 }
 
+/// Repeated, a row has the means of the runs that `chip run` makes of the same seeds, and intervals by Student's t; on any number of cores.
+#[test]
+fn a_sweep_of_several_runs_has_means_with_intervals() {
+    let room = Room::new("seek-repeat");
+    let csv = room.path("rows.csv");
+    // Near the load at which frames are lost, where arrivals matter.
+    let stream = "lan>wan,frames=800,arrivals=poisson,rate=70%,flows=each";
+    let words = [stream, "--warm", "100", "--seed", "5"];
+    let sweep = ["--vary", "memory.sram.latency=90,400", "--repeat", "3"];
+    let words_of = |more: &[&'static str]| [&words[..], &sweep, more].concat();
+    let json = chip("sweep", &[&words_of(&["--json", "--csv"])[..], &[&csv]].concat()).exits(0).json();
+    let runs: Vec<Value> = ["5", "6", "7"]
+        .map(|seed| {
+            let words =
+                [stream, "--warm", "100", "--seed", seed, "--set", "memory.sram.latency=400", "--json"];
+            chip("run", &words).exits(0).json()
+        })
+        .to_vec();
+    let values = |name: &str| -> Vec<f64> { runs.iter().map(|run| run[name].as_f64().unwrap()).collect() };
+    let row = &json[1];
+    for name in ["offered_mpps", "delivered_mpps", "gbps", "lost"] {
+        let values = values(name);
+        let mean = values.iter().sum::<f64>() / 3.0;
+        let deviation = (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / 2.0).sqrt();
+        // The quantile for two degrees of freedom, by a table.
+        let half_width = 4.302_652_73 * deviation / 3.0_f64.sqrt();
+        let told = |name: &str| row[name].as_f64().unwrap_or_else(|| panic!("{name}: {row}"));
+        assert!((told(name) - mean).abs() <= 1e-9 * mean, "{name}: {mean} {row}");
+        let of = told(&format!("{name}_ci95"));
+        assert!((of - half_width).abs() <= 1e-6 * half_width, "{name}: {half_width} {row}");
+    }
+    assert!(row["p99_ns_ci95"].as_f64().unwrap() > 0.0 && row["engine_busy_ci95"].is_f64(), "{row}");
+    let csv = fs::read_to_string(csv).unwrap();
+    let head = csv.lines().next().unwrap();
+    assert!(head.starts_with("memory.sram.latency,offered_mpps,"), "{head}");
+    assert!(
+        head.contains(",memory_busy,offered_mpps_ci95,") && head.ends_with(",memory_busy_ci95,error"),
+        "{head}"
+    );
+    assert!(csv.lines().all(|line| line.split(',').count() == 24), "{csv}");
+    let table = chip("sweep", &words_of(&[])).exits(0);
+    assert!(table.out.contains("means of 3 runs") && table.out.matches(" ± ").count() == 13, "{}", table.out);
+    assert!(!table.err.contains("random"), "{}", table.err);
+    // The same on one core.
+    let mut one = std::process::Command::new(env!("CARGO_BIN_EXE_wirerate"));
+    one.env("RAYON_NUM_THREADS", "1").args(["chip", "sweep", "--chip", "ixp2400", "--mapping", "firewall"]);
+    let one = one.arg(room.write("policy.toml", POLICY)).args(words_of(&[])).output().unwrap();
+    assert_eq!(String::from_utf8(one.stdout).unwrap(), table.out);
+}
+
+/// Without a second run nothing is said of an interval, and where nothing is random that is said.
+#[test]
+fn what_is_not_random_has_no_interval() {
+    let vary = ["--vary", "memory.sram.latency=90,150"];
+    let one = chip("sweep", &[&["lan>wan,frames=100"][..], &vary, &["--json"]].concat()).exits(0).json();
+    assert!(one[0].as_object().unwrap().keys().all(|key| !key.ends_with("_ci95")), "{one}");
+    let same = [&["lan>wan,frames=100,flows=1"][..], &vary, &["--repeat", "2", "--json"]].concat();
+    let same = chip("sweep", &same).exits(0);
+    assert!(same.err.contains("nothing in this traffic is random"), "{}", same.err);
+    assert_eq!(same.json()[0]["delivered_mpps_ci95"], 0.0);
+}
+
 #[test]
 fn traffic_and_placement_are_varied_too() {
     let words =
@@ -159,6 +221,13 @@ fn what_is_wrong_is_told_with_its_exit_code() {
     exits(2, "sweep", &[STREAM, "--vary", "rules=1", "--vary", "rules=2"], "twice");
     exits(1, "sweep", &[STREAM, "--vary", "memory.sram.latency=-1,-2"], "none of 2 combinations");
     exits(3, "sweep", &[STREAM, "--vary", "rules=1", "--csv", "no/such/file.csv"], "no/such/file.csv");
+    for runs in ["0", "1001", "many"] {
+        exits(2, "sweep", &[STREAM, "--vary", "rules=1", "--repeat", runs], "--repeat");
+    }
+    let capture = room.path("capture.pcapng");
+    wire::capture::PcapngWriter::create(&capture).unwrap().finish().unwrap();
+    let capture = format!("lan={capture}");
+    exits(2, "sweep", &[&capture, "--vary", "memory.sram.latency=90", "--repeat", "2"], "nothing to repeat");
     exits(2, "trace", &[STREAM, "--out", &out, "--from", "3"], "150us");
     exits(2, "trace", &[STREAM, "--out", &out, "--frames", "0"], "--frames");
     exits(3, "trace", &[STREAM, "--out", "no/such/trace.json"], "no/such/trace.json");

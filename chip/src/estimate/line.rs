@@ -127,7 +127,7 @@ impl Fit {
 }
 
 /// Quantile of Student's t distribution for two-sided intervals of [`CONFIDENCE`].
-pub(super) fn quantile(freedom: f64) -> f64 {
+pub(crate) fn quantile(freedom: f64) -> f64 {
     // Refused are only degrees of freedom that are not positive, and no fit has those.
     StudentsT::new(0.0, 1.0, freedom).map_or(f64::INFINITY, |t| t.inverse_cdf(0.5 + CONFIDENCE / 2.0))
 }

@@ -1,6 +1,8 @@
 //! Axes as text, grids, rows in their order.
 
-use super::{Axis, BadAxis, Figures, Grid, Key, MOST, Row, with_rules};
+use wire::random::Random;
+
+use super::{Axis, BadAxis, Figures, Grid, Key, MOST, Mean, Row, with_rules};
 
 fn axis(text: &str) -> Axis {
     text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
@@ -101,4 +103,59 @@ fn rules_that_match_nothing_come_before_the_others() {
         0
     );
     assert_eq!(with_rules(&policy, "0").unwrap(), policy);
+}
+
+/// Means and half-widths by SciPy 1.17: `values.mean()` and `stats.t.ppf(0.975, n - 1) * stats.sem(values)`.
+#[test]
+fn intervals_are_those_of_scipy() {
+    let large = [
+        1e9 + 1.0,
+        1e9 + 2.0,
+        1e9 + 4.0,
+        1e9 + 7.0,
+        1e9 + 9.0,
+        1e9 + 11.0,
+        1e9 + 3.0,
+        1e9 + 8.0,
+        1e9 + 5.0,
+        1e9 + 6.0,
+    ];
+    let cases: [(&[f64], f64, f64); 4] = [
+        (&[3.0, 5.0, 4.0, 7.0], 4.75, 2.717530883796015),
+        (&[0.1, 0.3], 0.2, 1.2706204736174693),
+        (&large, 1_000_000_005.6, 2.29212081487383),
+        (&[2.5; 7], 2.5, 0.0),
+    ];
+    for (values, value, half_width) in cases {
+        let mean = Mean::of(values);
+        let found = mean.half_width.unwrap();
+        assert!((mean.value / value - 1.0).abs() < 1e-15, "{mean:?} {value}");
+        assert!((found - half_width).abs() <= 1e-9 * half_width, "{mean:?} {half_width}");
+    }
+    assert_eq!(Mean::of(&[7.25]), Mean { value: 7.25, half_width: None });
+    // Whatever the value, runs that are the same have no interval.
+    assert_eq!(Mean::of(&[0.1; 10]), Mean { value: 0.1, half_width: Some(0.0) });
+}
+
+/// Of 95 % intervals of normal values, 95 % have the true mean in them: of 4,000, 3,742 to 3,858 with four standard deviations.
+#[test]
+fn intervals_cover_the_true_mean_as_often_as_they_promise() {
+    let mut random = Random::new(7);
+    let mut normal = || (0..12).map(|_| random.below(1 << 30) as f64 / f64::from(1 << 30)).sum::<f64>() - 6.0;
+    for runs in [2, 5, 10] {
+        let covered = (0..4_000).filter(|_| {
+            let values: Vec<f64> = (0..runs).map(|_| 100.0 + 3.0 * normal()).collect();
+            let mean = Mean::of(&values);
+            (mean.value - 100.0).abs() <= mean.half_width.unwrap()
+        });
+        let covered = covered.count();
+        assert!((3_742..=3_858).contains(&covered), "{covered} of 4,000 with {runs} runs");
+    }
+}
+
+#[test]
+fn the_first_run_that_fails_is_told() {
+    let failed = Figures::over(50, |run| if run == 0 { Err(run) } else { Err(run + 1) });
+    assert_eq!(failed, Err(0));
+    assert_eq!(Figures::columns(1).len() + 10, Figures::columns(2).len());
 }

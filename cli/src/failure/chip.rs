@@ -79,6 +79,9 @@ pub(crate) enum ChipError {
     /// The traffic has no frame to search with.
     #[error("the traffic has no frame that would count")]
     NothingOffered,
+    /// Runs are to be repeated that have nothing random.
+    #[error("captures are the same in every run: there is nothing to repeat")]
+    NothingRandom,
     /// None of so many combinations could be run; each has been shown with its reason.
     #[error("none of {} could be run", screen::count(*.0 as u64, "combination", "combinations"))]
     NothingRan(usize),
@@ -117,6 +120,7 @@ impl ChipError {
             | ChipError::Grid(_)
             | ChipError::Stream(_)
             | ChipError::NothingOffered
+            | ChipError::NothingRandom
             | ChipError::NoMapping { .. } => Exit::Usage,
         }
     }
@@ -149,6 +153,9 @@ impl ChipError {
             ChipError::Grid(_) => "`wirerate chip sweep --help` has examples".to_owned(),
             ChipError::Estimate { error, .. } => error.hint().to_owned(),
             ChipError::NothingOffered => "offer more frames than --warm leaves out".to_owned(),
+            ChipError::NothingRandom => {
+                "leave --repeat out, or generate the traffic, as in 'lan>wan,arrivals=poisson'".to_owned()
+            }
             ChipError::Run(RunError::Deadlock(_)) => {
                 "let another pool empty the ring, or give it more entries than there are threads that fill it".to_owned()
             }

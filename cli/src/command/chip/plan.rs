@@ -305,8 +305,7 @@ impl Plan {
             sources.push(Box::new(Slowed::new(Box::new(captured), start, variant.load)));
         }
         for (place, stream) in self.streams.iter().enumerate() {
-            let seed =
-                self.seed.wrapping_add((place as u64) << 32).wrapping_add(u64::from(variant.repeat) << 48);
+            let seed = self.seed.wrapping_add((place as u64) << 32).wrapping_add(u64::from(variant.repeat));
             let stream = stream.scaled(variant.load);
             let mut generator = Generator::new(&stream, &replay.tables, lines, start, seed)?;
             if stream.begin == Begin::Established {

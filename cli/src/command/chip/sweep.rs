@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use chip::machine::Ideal;
 use chip::run::Setup;
-use chip::sweep::{Axis, BadAxis, Choice, Figures, Grid, Key, Row, with_rules};
+use chip::sweep::{Axis, BadAxis, Choice, Figures, Grid, Key, Mean, Row, with_rules};
 use clap::Args;
 use dataplane::Replay;
 use dataplane::replay::Way;
@@ -26,6 +26,10 @@ use crate::{screen, with_exit_codes};
 /// Each combination is a run of its own, on all cores; each is a row. What cannot be run, as more threads than there are,
 /// is a row that says why. A parameter is one of the chip or the mapping by its path, as with --set; a key of generated
 /// traffic, in all streams; or `rules`: how many rules that match nothing are put before those of the policy.
+///
+/// With --repeat, a row has the means over independent runs of generated traffic, and the half-widths of their 95 %
+/// confidence intervals by Student's t: what another choice of seeds would change. Run K of N is that of `chip run` with
+/// --seed SEED+K-1; all combinations have the same seeds.
 #[derive(Debug, Args)]
 #[command(after_long_help = with_exit_codes(&help()))]
 pub(super) struct Arguments {
@@ -40,6 +44,11 @@ pub(super) struct Arguments {
     #[arg(long, default_value_t = 0, value_name = "N")]
     warm: u64,
 
+    /// Run each combination N times, with the seeds SEED, SEED+1 and so on, and show means with 95 % confidence intervals;
+    /// five to ten are usual
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MOST_RUNS))]
+    repeat: u32,
+
     /// Write the rows into this file as comma-separated values
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
@@ -48,6 +57,9 @@ pub(super) struct Arguments {
     #[arg(long)]
     json: bool,
 }
+
+/// Runs of a combination, at most.
+const MOST_RUNS: i64 = 1_000;
 
 fn help() -> String {
     format!(
@@ -64,14 +76,19 @@ Examples:
   wirerate chip sweep --chip ixp2400 --mapping firewall \\
     policies/firewall.toml 'lan>wan,flows=each,frames=5000' \\
     --vary region.rule-table=sram,local --vary 'pool.firewall.at=5,5-6,5-7'
+  wirerate chip sweep --chip ixp2400 policies/firewall.toml \\
+    'lan>wan,arrivals=poisson,rate=60%,frames=5000' --warm 1000 \\
+    --vary memory.sram.latency=90,150 --repeat 5
 
 {}
 --json prints one array of objects, --csv has the same as columns:
   the parameters          by their names, as text
   offered_mpps delivered_mpps ended_mpps gbps lost
+  dealt_mpps              delivered and ended
   p50_ns p99_ns           latency
   engine engine_busy      the busiest engine: executing, aborted and stalled; from 0 to 1
   memory memory_busy      the busiest memory, the mean over its channels
+  NAME_ci95               with --repeat, of each number: half-width of its 95 % interval
   error                   why there is nothing of that",
         keys()
     )
@@ -82,11 +99,14 @@ impl Arguments {
         let Prepared { texts, plan, .. } = self.subject.prepare_unfitted()?;
         let grid = Grid::new(self.vary.clone()).map_err(ChipError::Grid)?;
         check(&grid, &texts, &plan)?;
+        if self.repeat > 1 && plan.streams.is_empty() {
+            return Err(ChipError::NothingRandom.into());
+        }
         let problems = Problems::default();
         let mut rows = Rows::new(&self, &grid)?;
         let all = grid.combinations() as u64;
         let mut progress = Progress::new("sweep", Unit::Packet, all);
-        let run = |choices: &[Choice<'_>]| figures(choices, &texts, &plan, self.warm, &problems);
+        let run = |choices: &[Choice<'_>]| figures(choices, &texts, &plan, &self, &problems);
         grid.run(run, |row| -> Result<(), Failure> {
             rows.take(row)?;
             progress.reach(rows.done, count(rows.done, "combination", "combinations"));
@@ -94,6 +114,12 @@ impl Arguments {
         })?;
         progress.finish();
         rows.finish()?;
+        if rows.same == rows.done {
+            screen::note(&format_args!(
+                "nothing in this traffic is random: all {} of a combination are the same",
+                count(self.repeat.into(), "run", "runs")
+            ));
+        }
         if rows.wrong == rows.done {
             return Err(ChipError::NothingRan(grid.combinations()).into());
         }
@@ -127,7 +153,7 @@ fn figures(
     choices: &[Choice<'_>],
     texts: &Texts,
     plan: &Plan,
-    warm: u64,
+    arguments: &Arguments,
     problems: &Problems,
 ) -> Result<Figures, String> {
     let (mut texts, mut plan) = (texts.clone(), plan.clone());
@@ -151,20 +177,28 @@ fn figures(
         return Err(first_error(&found));
     }
     drop(replay);
-    let source = || plan.source(Variant::WHOLE, problems);
-    let setup = Setup { chip: &described.chip, mapping: &described.mapping, source: &source, warm };
-    let report = setup.run(Ideal::Nothing, &mut ()).map_err(|error| error.to_string())?;
-    Ok(Figures::of(&report))
+    Figures::over(arguments.repeat, |repeat| {
+        let source = || plan.source(Variant { repeat, ..Variant::WHOLE }, problems);
+        let (chip, mapping, warm) = (&described.chip, &described.mapping, arguments.warm);
+        let setup = Setup { chip, mapping, source: &source, warm };
+        setup.run(Ideal::Nothing, &mut ()).map_err(|error| error.to_string())
+    })
 }
 
 /// Output of rows.
 struct Rows {
     names: Vec<String>,
+    /// Columns of figures.
+    columns: Vec<String>,
+    /// Runs of a combination.
+    runs: u32,
     csv: Option<Csv>,
     json: bool,
     shown: Vec<Row>,
     done: u64,
     wrong: u64,
+    /// Number of rows whose runs are all the same.
+    same: u64,
 }
 
 /// A file of comma-separated values (RFC 4180, but for its line ends).
@@ -176,28 +210,31 @@ struct Csv {
 impl Rows {
     fn new(arguments: &Arguments, grid: &Grid) -> Result<Rows, Failure> {
         let names: Vec<String> = grid.axes().iter().map(|axis| axis.name.clone()).collect();
+        let columns = Figures::columns(arguments.repeat);
         let csv = match &arguments.csv {
             Some(path) => {
                 let path = path.clone();
                 let out =
                     File::create(&path).map_err(|error| OutputError::Write { path: path.clone(), error })?;
                 let mut csv = Csv { path, out: BufWriter::new(out) };
-                let heads = names.iter().map(String::as_str).chain(Figures::NAMES).chain(["error"]);
+                let heads = names.iter().chain(&columns).map(String::as_str).chain(["error"]);
                 csv.line(heads)?;
                 Some(csv)
             }
             None => None,
         };
-        Ok(Rows { names, csv, json: arguments.json, shown: Vec::new(), done: 0, wrong: 0 })
+        let (runs, json, shown) = (arguments.repeat, arguments.json, Vec::new());
+        Ok(Rows { names, columns, runs, csv, json, shown, done: 0, wrong: 0, same: 0 })
     }
 
     fn take(&mut self, row: Row) -> Result<(), Failure> {
         self.done += 1;
         self.wrong += u64::from(row.outcome.is_err());
+        self.same += u64::from(row.outcome.as_ref().is_ok_and(Figures::is_the_same_in_all_runs));
         if let Some(csv) = &mut self.csv {
             let (cells, error) = match &row.outcome {
-                Ok(figures) => (figures.cells(), ""),
-                Err(error) => (std::array::from_fn(|_| String::new()), error.as_str()),
+                Ok(figures) => (figures.cells().iter().map(ToString::to_string).collect(), ""),
+                Err(error) => (vec![String::new(); self.columns.len()], error.as_str()),
             };
             let values = row.values.iter().map(String::as_str);
             csv.line(values.chain(cells.iter().map(String::as_str)).chain([error]))?;
@@ -205,27 +242,26 @@ impl Rows {
         if self.json {
             let mut out = screen::out();
             let before = if self.done == 1 { "[\n" } else { ",\n" };
-            write!(out, "{before}{}", self.object(&row)?)?;
+            write!(out, "{before}{}", self.object(&row))?;
         } else {
             self.shown.push(row);
         }
         Ok(())
     }
 
-    fn object(&self, row: &Row) -> io::Result<Value> {
+    fn object(&self, row: &Row) -> Value {
         let mut object: Map<String, Value> =
             self.names.iter().cloned().zip(row.values.iter().map(|value| json!(value))).collect();
         match &row.outcome {
             Ok(figures) => {
-                if let Value::Object(figures) = serde_json::to_value(figures)? {
-                    object.extend(figures);
-                }
+                let cells = figures.cells();
+                object.extend(self.columns.iter().cloned().zip(cells.iter().map(|cell| json!(cell))));
             }
             Err(error) => {
                 object.insert("error".to_owned(), json!(error));
             }
         }
-        Ok(Value::Object(object))
+        Value::Object(object)
     }
 
     fn finish(&mut self) -> Result<(), Failure> {
@@ -246,8 +282,13 @@ impl Rows {
     fn print(&self, out: &mut impl Write) -> io::Result<()> {
         writeln!(
             out,
-            "{HEADING}{}{HEADING:#} {DIM}millions of frames a second{DIM:#}",
-            self.names.join(", ")
+            "{HEADING}{}{HEADING:#} {DIM}millions of frames a second{}{DIM:#}",
+            self.names.join(", "),
+            if self.runs > 1 {
+                format!("; means of {} runs ± half of their 95 % confidence interval", self.runs)
+            } else {
+                String::new()
+            }
         )?;
         let mut table = Table::new(&[0, 1, 2, 3, 4, 5, 6]);
         let heads = [
@@ -268,15 +309,16 @@ impl Rows {
                 table.row([values, "-".to_owned()]);
                 continue;
             };
-            let busy = |name: &str, share: f64| format!("{name} {:.1} %", share * 100.0);
+            let rate = |rate: f64| format!("{rate:.4}");
+            let busy = |name: &str, share: Mean| format!("{name} {:.1} %", share.value * 100.0);
             table.row([
                 values,
-                format!("{:.4}", figures.offered_mpps),
-                format!("{:.4}", figures.delivered_mpps + figures.ended_mpps),
-                format!("{:.4}", figures.gbps),
-                number(figures.lost),
-                table::time(figures.p50_ns),
-                table::time(figures.p99_ns),
+                shown(figures.offered_mpps, &rate),
+                shown(figures.dealt_mpps, &rate),
+                shown(figures.gbps, &rate),
+                shown(figures.lost, &frames),
+                shown(figures.p50_ns, &table::time),
+                shown(figures.p99_ns, &table::time),
                 busy(&figures.engine, figures.engine_busy),
                 busy(&figures.memory, figures.memory_busy),
             ]);
@@ -289,6 +331,19 @@ impl Rows {
         }
         Ok(())
     }
+}
+
+/// A mean as a cell of the table, with its interval.
+fn shown(mean: Mean, each: &dyn Fn(f64) -> String) -> String {
+    match mean.half_width {
+        Some(half_width) => format!("{} ± {}", each(mean.value), each(half_width)),
+        None => each(mean.value),
+    }
+}
+
+/// A number of frames, which as a mean need not be whole.
+fn frames(frames: f64) -> String {
+    if frames.fract() == 0.0 { number(frames as u64) } else { format!("{frames:.1}") }
 }
 
 impl Csv {
