@@ -23,6 +23,9 @@ pub const MOST: usize = 100_000;
 /// The key of the number of rules.
 const RULES: &str = "rules";
 
+/// The key of the number of classes.
+const CLASSES: &str = "classes";
+
 /// Parameter that a sweep varies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Key {
@@ -30,13 +33,16 @@ pub enum Key {
     Parameter(String),
     /// Number of rules put before those of the policy, which match nothing.
     Rules,
+    /// Number of classes put before those of the policy, which match nothing.
+    Classes,
     /// A key of generated traffic, in all streams.
     Traffic(&'static str),
 }
 
 /// A parameter and its values: `memory.sram.latency=50,90,150`, `pool.firewall.threads=1..8`, `rules=1..64:8`.
 ///
-/// A range has both its ends, if the step comes to the last.
+/// A range has both its ends, if the step comes to the last. A value of TOML has its commas within brackets, braces or quotes:
+/// `region.rule-table=sram,{ memory = "sram", cache = "64 B" }`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Axis {
     /// Parameter.
@@ -69,8 +75,8 @@ pub enum BadAxis {
         /// The range.
         range: String,
     },
-    /// A number of rules that is none.
-    #[error("`{value}` is no number of rules: 0 to {MOST_RULES}")]
+    /// A number of rules or classes that is none.
+    #[error("`{value}` is no number of rules or classes: 0 to {MOST_RULES}")]
     NotRules {
         /// Value as written.
         value: String,
@@ -92,7 +98,7 @@ pub enum BadAxis {
     TooMany,
 }
 
-/// Rules put before those of a policy, at most.
+/// Rules or classes put before those of a policy, at most.
 const MOST_RULES: u32 = 16_384;
 
 impl FromStr for Axis {
@@ -105,7 +111,7 @@ impl FromStr for Axis {
             return Err(BadAxis::Incomplete);
         }
         let mut values = Vec::new();
-        for part in list.split(',').map(str::trim) {
+        for part in parts(list) {
             match part.split_once("..") {
                 _ if part.is_empty() => return Err(BadAxis::NoValue { name: name.to_owned() }),
                 // Stages have ranges, too: those are values.
@@ -120,15 +126,37 @@ impl FromStr for Axis {
         let key = match traffic.and_then(|key| key.split('=').next()) {
             Some(key) => Key::Traffic(key),
             None if name == RULES => Key::Rules,
+            None if name == CLASSES => Key::Classes,
             None => Key::Parameter(name.to_owned()),
         };
-        if key == Key::Rules {
+        if matches!(key, Key::Rules | Key::Classes) {
             if let Some(value) = values.iter().find(|value| rules(value).is_none()) {
                 return Err(BadAxis::NotRules { value: value.clone() });
             }
         }
         Ok(Axis { key, name: name.to_owned(), values })
     }
+}
+
+/// The parts of a list between commas, but for those in brackets, braces and quotes.
+fn parts(list: &str) -> Vec<&str> {
+    let (mut parts, mut first, mut depth, mut quote) = (Vec::new(), 0, 0_u32, None);
+    for (at, letter) in list.char_indices() {
+        match (quote, letter) {
+            (Some(open), letter) if open == letter => quote = None,
+            (Some(_), _) => {}
+            (None, '"' | '\'') => quote = Some(letter),
+            (None, '{' | '[') => depth += 1,
+            (None, '}' | ']') => depth = depth.saturating_sub(1),
+            (None, ',') if depth == 0 => {
+                parts.push(list[first..at].trim());
+                first = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(list[first..].trim());
+    parts
 }
 
 fn range(first: &str, rest: &str, whole: &str, values: &mut Vec<String>) -> Result<(), BadAxis> {
@@ -263,5 +291,26 @@ pub fn with_rules(policy: &Policy, value: &str) -> Result<Policy, BadAxis> {
     let before = policy::parse(&text, RULES).policy.map(|parsed| parsed.rules).unwrap_or_default();
     let mut policy = policy.clone();
     policy.rules.splice(0..0, before);
+    Ok(policy)
+}
+
+/// `policy` with classes that match nothing before its own, as many as the value of [`Key::Classes`] says: each about UDP between two
+/// hosts and two ports, with a code point, as the rules of a DiffServ edge (six dimensions but for the interface).
+pub fn with_classes(policy: &Policy, value: &str) -> Result<Policy, BadAxis> {
+    let many = rules(value).ok_or_else(|| BadAxis::NotRules { value: value.to_owned() })?;
+    let mut text = String::new();
+    for class in 1..=many {
+        let (high, low) = (class / 256, class % 256);
+        text.push_str(&format!(
+            "[[class]]\nname = \"sweep-{class}\"\nprotocol = \"udp\"\nsource = \"192.168.{high}.{low}\"\n\
+             destination = \"192.169.{high}.{low}\"\nsport = \"{}\"\ndport = \"{}\"\ndscp = [{}]\nmark = \"be\"\n",
+            10_000 + class,
+            20_000 + class,
+            class % 64
+        ));
+    }
+    let before = policy::parse(&text, CLASSES).policy.map(|parsed| parsed.classes).unwrap_or_default();
+    let mut policy = policy.clone();
+    policy.classes.splice(0..0, before);
     Ok(policy)
 }

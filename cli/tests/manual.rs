@@ -463,6 +463,54 @@ fn has(tool: &str) -> bool {
     found.is_ok_and(|output| output.status.success())
 }
 
+/// Sweeps of the page on fidelity, whose rows have the numbers of the page's table, within the 5 % by which a corrected tally may move them.
+#[test]
+fn the_remedies_of_the_page_on_fidelity_can_be_tried() {
+    let page = std::fs::read_to_string(root().join("docs/fidelity.md")).unwrap();
+    let section =
+        page.split("\n## Remedies for the IXP1200's SRAM\n").nth(1).unwrap().split("\n## ").next().unwrap();
+    let room = Room::new("manual-remedies");
+    std::os::unix::fs::symlink(root().join("policies"), room.0.join("policies")).unwrap();
+    let mut found = Vec::new();
+    for command in section.split("\n    wirerate ").skip(1) {
+        paste(&room, &format!("wirerate {} --csv rows.csv > told", command.trim_end()));
+        found.extend(remedies(&std::fs::read_to_string(room.0.join("rows.csv")).unwrap()));
+    }
+    let rows = section.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| SRAM"));
+    let rows: Vec<Vec<&str>> =
+        rows.map(|row| row.trim_matches('|').split('|').skip(1).map(str::trim).collect()).collect();
+    assert_eq!(rows.len(), 13);
+    for row in rows {
+        assert!(found.iter().any(|found| is_about(found, &row)), "{row:?} is not in {found:?}");
+    }
+}
+
+/// True if the same memory is busiest, and the numbers are no more than 5 % apart.
+fn is_about(found: &[String], row: &[&str]) -> bool {
+    found.len() == row.len()
+        && found.iter().flat_map(|cell| cell.split(' ')).zip(row.iter().flat_map(|cell| cell.split(' '))).all(
+            |(found, told)| match (found.parse::<f64>(), told.parse::<f64>()) {
+                (Ok(found), Ok(told)) => (found - told).abs() <= 0.05 * told.max(20.0),
+                _ => found == told,
+            },
+        )
+}
+
+/// Cells of the page's table from rows that vary the number of classes second: kpps with each number, and the busiest memory with the most,
+/// for each combination of the rest.
+fn remedies(csv: &str) -> Vec<Vec<String>> {
+    let rows: Vec<Vec<&str>> = csv.lines().skip(1).map(|line| line.rsplit(',').collect()).collect();
+    // From the end: error, memory_busy, memory, engine_busy, engine, p99_ns, p50_ns, lost, gbps, dealt_mpps.
+    let figure = |row: &[&str], place: usize| row[place].parse::<f64>().unwrap();
+    let each = rows.len() / 3;
+    let of = |number: usize| {
+        let row = |place: usize| &rows[place * each + number];
+        let kpps = (0..3).map(|place| format!("{:.0}", figure(row(place), 9) * 1e3));
+        kpps.chain([format!("{} {:.0} %", row(2)[2], figure(row(2), 1) * 100.0)]).collect()
+    };
+    (0..each).map(of).collect()
+}
+
 /// The page says where its blocks go; its commands, indented, then run them.
 #[test]
 fn the_page_on_chips_can_be_followed() {

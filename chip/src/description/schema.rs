@@ -1,10 +1,10 @@
-//! The keys of a chip's tables, for setting one without reading the whole.
+//! The keys of a chip's tables, for setting one without reading the whole. A small table in braces is a value, too.
 
 /// The top of the file.
 pub(super) const TOP: &[&str] = &["name", "about", "clock"];
 const ENGINE: &[&str] = &[
     "role", "count", "cluster", "clock", "threads", "store", "cpi", "wait", "switch", "branch", "hash",
-    "commands",
+    "commands", "local", "cam", "cache",
 ];
 const MEMORY: &[&str] = &[
     "size",
@@ -21,12 +21,13 @@ const MEMORY: &[&str] = &[
     "recovery",
     "atomic",
     "queue",
+    "cache",
 ];
 const RING: &[&str] = &["count", "entries", "memory", "entry", "latency", "reach"];
 const UNIT: &[&str] = &["work", "count", "interval", "per-word", "latency", "frames"];
 const BUS: &[&str] = &["clock", "width", "overhead", "carries", "ports", "latency", "credits"];
 
-/// The keys of the table at `path` that are no tables themselves; none where there is no such table.
+/// The keys of the table at `path` that have values, tables in braces among them; none where there is no such table.
 pub(super) fn keys(path: &[&str]) -> Vec<&'static str> {
     let keys: &[&str] = match path {
         [] => TOP,

@@ -39,7 +39,7 @@ pub(super) const CLAIMS: &[Claim] = &[
         "Six queues for each port, quanta of twice the next class's: the policy has them, nothing is predicted.",
     ),
     untested("D16", "Memory of other classifiers, quoted from their authors."),
-    claim("D17", qdr),
+    claim("D17", remedies),
     untested(
         "D18",
         "The study contradicts itself: SRAM is one of two bottlenecks in its measurements, and 35.3 % busy in its simulation of them.",
@@ -174,6 +174,7 @@ const RANGE_MATCH: &str = "range_match";
 /// The router with its rules.
 struct Router<'a> {
     chip: &'a Chip,
+    mapping: &'a Mapping,
     policy: &'a Policy,
     algorithm: &'a str,
 }
@@ -181,10 +182,9 @@ struct Router<'a> {
 impl Router<'_> {
     /// Runs streams, each of which begins so long after the start; the first `warm` frames are left out.
     fn run(&self, streams: &[(Stream, Nanos)], warm: u64, ideal: Ideal) -> Result<Report, ReproduceError> {
-        let mapping = mapping(self.chip)?;
         let workload = Workload {
             chip: self.chip,
-            mapping: &mapping,
+            mapping: self.mapping,
             policy: self.policy,
             algorithm: Algorithm::named(self.algorithm),
             streams,
@@ -235,9 +235,20 @@ impl Run {
             0..=1_000 => chip(model)?,
             _ => model.chip_with("ixp1200", &[("port.fast.rate", "1 Gbit/s")])?,
         };
+        self.on(model, &chip, &mapping(&chip)?, ideal)
+    }
+
+    /// Runs it on another chip, or with another mapping.
+    fn on(
+        self,
+        model: &Model,
+        chip: &Chip,
+        mapping: &Mapping,
+        ideal: Ideal,
+    ) -> Result<Report, ReproduceError> {
         let streams = self.streams(model).into_iter().map(|stream| (stream, Nanos(0))).collect::<Vec<_>>();
-        let router =
-            Router { chip: &chip, policy: &policy(self.rules, Met::Last)?, algorithm: self.algorithm };
+        let policy = policy(self.rules, Met::Last)?;
+        let router = Router { chip, mapping, policy: &policy, algorithm: self.algorithm };
         router.run(&streams, model.frames(WARM) * streams.len() as u64, ideal)
     }
 
@@ -443,7 +454,8 @@ fn flows(model: &Model, load: f64) -> Result<Report, ReproduceError> {
     let streams: Vec<(Stream, Nanos)> =
         (0..FLOWS).map(|flow| (stream(flow), Nanos((f64::from(flow) * 1e9 / rate) as u64))).collect();
     let policy = policy(FLOWS.into(), Met::Own(149))?;
-    let router = Router { chip: &chip(model)?, policy: &policy, algorithm: RANGE_MATCH };
+    let chip = chip(model)?;
+    let router = Router { chip: &chip, mapping: &mapping(&chip)?, policy: &policy, algorithm: RANGE_MATCH };
     router.run(&streams, fill * u64::from(FLOWS), Ideal::Nothing)
 }
 
@@ -586,7 +598,35 @@ fn vectors(_: &Model) -> Result<Vec<Outcome>, ReproduceError> {
     )])
 }
 
-fn qdr(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+/// Section 5's remedies for SRAM, each a change of the chip or of the mapping: statement, values of the chip, places of regions.
+type Remedy =
+    (&'static str, &'static [(&'static str, &'static str)], &'static [(&'static str, &'static str)]);
+
+const REMEDIES: [Remedy; 4] = [
+    ("routes and rules in SDRAM", &[], &[("region.route-table", "dram"), ("region.rule-table", "dram")]),
+    (
+        "four SRAMs at interfaces of their own, by turns of 64 bytes",
+        &[("memory.sram.channels", "4"), ("memory.sram.interleave", "64 B")],
+        &[],
+    ),
+    // As the IXP2400's: 800 MB/s each way, and addresses with pins of their own.
+    (
+        "QDR SRAM of 1.6 GB/s",
+        &[
+            ("memory.sram.data-pins", "separate"),
+            ("memory.sram.clock", "200 MHz"),
+            ("memory.sram.overhead", "0"),
+        ],
+        &[],
+    ),
+    (
+        "a cache of 4 KB before SRAM",
+        &[("memory.sram.cache", "{ size = \"4 KB\", line = \"32 B\", ways = 32, latency = 4 }")],
+        &[],
+    ),
+];
+
+fn remedies(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
     let chip = chip(model)?;
     let sram = chip.memories.iter().find(|memory| memory.name == "sram");
     let times = sram.map_or(0.0, |sram| 1.6e9 / (sram.clock.0 as f64 * sram.width.0 as f64));
@@ -597,5 +637,43 @@ fn qdr(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
         times,
         "times",
     );
-    Ok(vec![row.not_blind().contradictory().note("Arithmetic on inputs: 1.6 GB/s by 400 MB/s.")])
+    let mut rows = vec![row.not_blind().contradictory().note("Arithmetic on inputs: 1.6 GB/s by 400 MB/s.")];
+    for (statement, values, places) in REMEDIES {
+        let chip = model.chip_with("ixp1200", values)?;
+        let mapping = shipped::mapping_with("ixp1200-diffserv", &chip, places)?;
+        let gain = |rules| {
+            let run = Run::of(rules, From::All);
+            let changed = run.on(model, &chip, &mapping, Ideal::Nothing)?;
+            Ok::<_, ReproduceError>(changed.dealt_mpps() / run.measured(model)?.dealt_mpps())
+        };
+        let (few, many) = (gain(1)?, gain(512)?);
+        let row = Outcome::quality(
+            "D17",
+            statement,
+            "more throughput",
+            format!("{few:.2} times with 1 rule, {many:.2} with 512"),
+            few > 1.0 && many > 1.0,
+        );
+        rows.push(row.not_blind().note("Proposed in section 5, and not measured there."));
+    }
+    Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Met, policy};
+    use crate::sweep::with_classes;
+
+    /// The policy that the page on fidelity runs is the router of D7, and with more classes its classifier's.
+    #[test]
+    fn the_policy_that_is_shipped_is_the_routers() {
+        let text = include_str!("../../../policies/ixp1200-diffserv.toml").replace("\"rule\"", "\"rule-0\"");
+        let shipped = policy::check(&text, "ixp1200-diffserv").policy.unwrap();
+        assert_eq!(shipped, policy(1, Met::Last).unwrap());
+        let many = with_classes(&shipped, "511").unwrap();
+        let conditions = |policy: policy::Policy| -> Vec<policy::model::Conditions> {
+            policy.classes.into_iter().map(|class| class.conditions).collect()
+        };
+        assert_eq!(conditions(many), conditions(policy(512, Met::Last).unwrap()));
+    }
 }

@@ -9,8 +9,20 @@ use crate::mapping::{self, Mapping};
 
 /// A shipped mapping of that chip.
 pub(super) fn mapping(name: &str, chip: &Chip) -> Result<Mapping, ReproduceError> {
-    let text = named(MAPPINGS, name).unwrap_or_default();
-    mapping::parse(text, name, chip).mapping.ok_or_else(|| wrong("mapping", name))
+    mapping_with(name, chip, &[])
+}
+
+/// A shipped mapping of that chip with other values at these paths.
+pub(super) fn mapping_with(
+    name: &str,
+    chip: &Chip,
+    values: &[(&str, &str)],
+) -> Result<Mapping, ReproduceError> {
+    let mut text = named(MAPPINGS, name).unwrap_or_default().to_owned();
+    for (path, value) in values {
+        text = mapping::set(&text, path, value).map_err(|_| wrong("mapping", name))?;
+    }
+    mapping::parse(&text, name, chip).mapping.ok_or_else(|| wrong("mapping", name))
 }
 
 /// A study's policy, from the text that a claim writes.

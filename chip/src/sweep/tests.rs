@@ -2,7 +2,7 @@
 
 use wire::random::Random;
 
-use super::{Axis, BadAxis, Figures, Grid, Key, MOST, Mean, Row, with_rules};
+use super::{Axis, BadAxis, Figures, Grid, Key, MOST, Mean, Row, with_classes, with_rules};
 
 fn axis(text: &str) -> Axis {
     text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
@@ -17,6 +17,12 @@ fn lists_and_ranges_are_read() {
         ("size=64,imix", Key::Traffic("size"), vec!["64", "imix"]),
         ("region.rule-table=sram, local", Key::Parameter("region.rule-table".into()), vec!["sram", "local"]),
         ("pool.a.stages=parse..dnat", Key::Parameter("pool.a.stages".into()), vec!["parse..dnat"]),
+        (
+            "region.rule-table=sram, { memory = \"sram\", cache = \"64 B\" },[\"sram\", \"dram\"],'a,b'",
+            Key::Parameter("region.rule-table".into()),
+            vec!["sram", "{ memory = \"sram\", cache = \"64 B\" }", "[\"sram\", \"dram\"]", "'a,b'"],
+        ),
+        ("classes=0,511", Key::Classes, vec!["0", "511"]),
         ("pool.a.at=5,5-7", Key::Parameter("pool.a.at".into()), vec!["5", "5-7"]),
         (
             "a=18446744073709551614..18446744073709551615:9",
@@ -46,6 +52,7 @@ fn what_is_no_axis_is_told() {
         ("a=1..x", "no range"),
         ("rules=many", "no number of rules"),
         ("rules=99999", "no number of rules"),
+        ("classes=x", "no number of rules or classes"),
         ("a=0..99999999999", "more than"),
     ];
     for (text, part) in cases {
@@ -103,6 +110,20 @@ fn rules_that_match_nothing_come_before_the_others() {
         0
     );
     assert_eq!(with_rules(&policy, "0").unwrap(), policy);
+}
+
+#[test]
+fn classes_that_match_nothing_come_before_the_others() {
+    let text = "[interface.lan]\nzone = \"lan\"\naddresses = [\"10.0.0.1/24\"]\n\
+                [[class]]\nname = \"mine\"\nmark = \"ef\"\n";
+    let policy = policy::check(text, "policy").policy.unwrap();
+    let many = with_classes(&policy, "511").unwrap();
+    assert_eq!((many.classes.len(), &many.classes[511]), (512, &policy.classes[0]));
+    assert_eq!(
+        policy::validate(&many, &policy::Lines::default()).iter().filter(|found| found.is_error()).count(),
+        0
+    );
+    assert_eq!(with_classes(&policy, "0").unwrap(), policy);
 }
 
 /// Means and half-widths by SciPy 1.17: `values.mean()` and `stats.t.ppf(0.975, n - 1) * stats.sem(values)`.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use chip::machine::Ideal;
 use chip::run::Setup;
-use chip::sweep::{Axis, BadAxis, Choice, Figures, Grid, Key, Mean, Row, with_rules};
+use chip::sweep::{Axis, BadAxis, Choice, Figures, Grid, Key, Mean, Row, with_classes, with_rules};
 use clap::Args;
 use dataplane::Replay;
 use dataplane::replay::Way;
@@ -25,7 +25,7 @@ use crate::{screen, with_exit_codes};
 ///
 /// Each combination is a run of its own, on all cores; each is a row. What cannot be run, as more threads than there are,
 /// is a row that says why. A parameter is one of the chip or the mapping by its path, as with --set; a key of generated
-/// traffic, in all streams; or `rules`: how many rules that match nothing are put before those of the policy.
+/// traffic, in all streams; or `rules` or `classes`: how many of them that match nothing are put before those of the policy.
 ///
 /// With --repeat, a row has the means over independent runs of generated traffic, and the half-widths of their 95 %
 /// confidence intervals by Student's t: what another choice of seeds would change. Run K of N is that of `chip run` with
@@ -36,7 +36,8 @@ pub(super) struct Arguments {
     #[command(flatten)]
     subject: Subject,
 
-    /// A parameter and its values: a list, FIRST..LAST or FIRST..LAST:STEP; may be repeated
+    /// A parameter and its values: a list, FIRST..LAST or FIRST..LAST:STEP; values of TOML may have commas in braces; may be
+    /// repeated
     #[arg(long, required = true, value_name = "PATH=VALUES")]
     vary: Vec<Axis>,
 
@@ -141,7 +142,7 @@ fn check(grid: &Grid, texts: &Texts, plan: &Plan) -> Result<(), Failure> {
                         stream.clone().set(key, value).map_err(ChipError::Stream)?;
                     }
                 }
-                Key::Rules => {}
+                Key::Rules | Key::Classes => {}
             }
         }
     }
@@ -161,6 +162,9 @@ fn figures(
         match key {
             Key::Parameter(path) => texts.set(path, value).map_err(|error| error.to_string())?,
             Key::Rules => plan.policy = with_rules(&plan.policy, value).map_err(|error| error.to_string())?,
+            Key::Classes => {
+                plan.policy = with_classes(&plan.policy, value).map_err(|error| error.to_string())?
+            }
             Key::Traffic(key) => {
                 for stream in &mut plan.streams {
                     stream.set(key, value).map_err(|error| error.to_string())?;
