@@ -2,16 +2,17 @@
 //!
 //! As Yin, Tan et al. measured (Adding Security to Network via Network Processors, section 4.3): each thread works on
 //! a flow of its own, message after message, and nothing else runs on the chip. Text is in DRAM; the step of optimisation
-//! decides the place of tables ([`ciphers::home`]).
+//! decides the place of tables ([`ciphers::home`]), with those of all threads, and words beyond a thread's registers, in an engine's local
+//! memory as far as they fit.
 
 use std::time::Instant;
 
-use ciphers::{About, Cipher, Home, KeyLength, Optimisation};
+use ciphers::{About, Cipher, Home, KeyLength, Optimisation, Room};
 use serde::Serialize;
 use tally::{Op, Region};
 use wire::random::Random;
 
-use crate::description::{Chip, UnitWork};
+use crate::description::{Chip, EngineKind, UnitWork};
 use crate::kernel::Ticks;
 use crate::load::{Arrival, Job, Load};
 use crate::machine::{Deadlock, Ideal, Machine, MachineError};
@@ -34,6 +35,8 @@ pub struct CipherRun<'a> {
     pub threads: u32,
     /// Bytes of a message, from 1.
     pub message: u32,
+    /// Step of optimisation whose placement of tables and keys is taken, mostly that of the code.
+    pub placement: Optimisation,
     /// Executor of the cipher.
     pub by: By,
 }
@@ -69,6 +72,8 @@ pub struct CipherReport {
     pub references_per_byte: f64,
     /// Instructions that the code consists of.
     pub code_size: u32,
+    /// General registers that the code needs at once, without constants loaded beforehand.
+    pub registers: usize,
     /// Shares of kinds of instructions.
     pub mix: Vec<Share>,
     /// Time of the engines by use.
@@ -102,6 +107,16 @@ pub enum CipherError {
         code: u32,
         /// The store.
         store: u32,
+    },
+    /// The code needs more registers than a thread has, and local memory has no room for the rest.
+    #[error(
+        "the code needs {needs} registers, a thread has {has}, and local memory has no room for the rest"
+    )]
+    Registers {
+        /// Registers that the code needs.
+        needs: usize,
+        /// Registers of a thread.
+        has: usize,
     },
     /// The chip has no crypto unit.
     #[error("the chip has no crypto unit; leave the cipher to its engines")]
@@ -138,8 +153,16 @@ impl CipherRun<'_> {
             return Err(CipherError::TooMany { engines: kind.count, threads: kind.threads });
         }
         let about = &self.cipher.about;
-        let mapping = self.mapping(about)?;
         let (mut messages, measured) = self.messages(about)?;
+        let mapping = self.mapping(about, self.room(kind, &measured)?)?;
+        // A key in local memory is an operand; elsewhere it takes a reference.
+        let keys = measured.count.references(Region::CipherKey).reads;
+        let is_far = |placement: &Placement| {
+            placement.region == Region::CipherKey && matches!(placement.place, Place::Shared(_))
+        };
+        let keys = if mapping.placements.iter().any(is_far) { keys } else { 0 };
+        let (measured_instructions, measured_references) =
+            (measured.instructions() + keys, measured.references() + keys);
         if self.by == By::Unit {
             if self.chip.units.iter().all(|unit| unit.work != UnitWork::Crypto) {
                 return Err(CipherError::NoUnit);
@@ -164,7 +187,7 @@ impl CipherRun<'_> {
             // out. So what counts is how much was executed, in messages.
             By::Code => {
                 let executed: u64 = report.engines.iter().map(|engine| engine.instructions).sum();
-                executed as f64 / measured.instructions().max(1) as f64 * bytes
+                executed as f64 / measured_instructions.max(1) as f64 * bytes
             }
             By::Unit => window.ended.bytes as f64,
         };
@@ -179,7 +202,7 @@ impl CipherRun<'_> {
                     share("branch", mix.branch),
                     share("memory", mix.memory),
                 ];
-                (measured.instructions(), measured.references(), measured.code_size, mix)
+                (measured_instructions, measured_references, measured.code_size, mix)
             }
             // And the one that hands over.
             By::Unit => (u64::from(HAND_OVER) + 1, 0, HAND_OVER + 1, vec![share("alu", 1.0)]),
@@ -197,6 +220,7 @@ impl CipherRun<'_> {
             instructions_per_byte: instructions as f64 / bytes,
             references_per_byte: references as f64 / bytes,
             code_size,
+            registers: measured.registers,
             mix,
             engines: report.engines,
             memories: report.memories,
@@ -205,22 +229,52 @@ impl CipherRun<'_> {
         })
     }
 
-    /// One pool whose threads draw messages, and the regions where the step of optimisation has them. Where the chip has but one memory,
-    /// all are there.
-    fn mapping(&self, about: &About) -> Result<Mapping, CipherError> {
+    /// Local memory that is left for tables and keys: words that find no general register are operands there, those of each thread, and
+    /// constants loaded beforehand, which all have in common.
+    fn room(&self, kind: &EngineKind, measured: &ciphers::Report) -> Result<Room, CipherError> {
+        const WORD: usize = 4;
+        let local = kind.local.map_or(0, |local| local.bytes.0 as usize);
+        let threads = self.threads as usize;
+        let mut room = Room { local, threads };
+        let Some(registers) = kind.registers.filter(|_| self.by == By::Code) else { return Ok(room) };
+        let (needs, has) = (measured.registers, (registers / kind.threads.max(1)) as usize);
+        let spilled = needs.saturating_sub(has) * WORD * threads;
+        if spilled > local {
+            return Err(CipherError::Registers { needs, has });
+        }
+        let constants = measured.preloaded.saturating_sub(has.saturating_sub(needs)) * WORD;
+        room.local = local.saturating_sub(spilled + constants);
+        Ok(room)
+    }
+
+    /// Place of so many bytes: the nearest memory from `home` on that holds them. Where the chip has but one memory, all are there.
+    fn shared(&self, home: Home, bytes: usize) -> Result<Place, CipherError> {
+        const NEAREST: [&str; 3] = ["scratch", "sram", "dram"];
+        if self.chip.memories.len() == 1 {
+            return Ok(Place::Shared(0));
+        }
+        let nearest = match home {
+            Home::Local | Home::Scratch => &NEAREST[..],
+            Home::Sram => &NEAREST[1..],
+            Home::Dram => &NEAREST[2..],
+        };
+        let holds = |name: &&str| {
+            self.chip
+                .memories
+                .iter()
+                .position(|memory| memory.name == **name && memory.bytes.0 >= bytes as u64)
+        };
+        nearest.iter().find_map(holds).map(Place::Shared).ok_or(CipherError::NoMemory(nearest[0]))
+    }
+
+    /// One pool whose threads draw messages, and the regions where the step of optimisation has them.
+    fn mapping(&self, about: &About, room: Room) -> Result<Mapping, CipherError> {
+        let flows = self.engines as usize * room.threads;
         let mut placements = Vec::new();
         for region in [Region::Frame, Region::CipherTable, Region::CipherKey] {
-            let named = |name: &'static str| {
-                let found = self.chip.memories.iter().position(|memory| memory.name == name);
-                found.map(Place::Shared).ok_or(CipherError::NoMemory(name))
-            };
-            let only = self.chip.memories.len() == 1;
-            let place = match ciphers::home(about, region, self.optimisation) {
-                _ if only => Place::Shared(0),
-                Home::Local => Place::Local,
-                Home::Scratch => named("scratch")?,
-                Home::Sram => named("sram")?,
-                Home::Dram => named("dram")?,
+            let place = match ciphers::home(about, region, self.placement, room) {
+                Home::Local if room.local > 0 => Place::Local,
+                home => self.shared(home, about.region_bytes(region, self.placement, flows))?,
             };
             placements.push(Placement { region, first: 0, end: u64::MAX, place });
         }
@@ -294,9 +348,9 @@ impl Load for Messages {
 mod tests {
     use ciphers::{ALL, Optimisation};
 
-    use super::{By, CipherRun};
+    use super::{By, CipherError, CipherRun};
     use crate::builtin::{CHIPS, named};
-    use crate::description;
+    use crate::description::{self, Chip};
 
     #[test]
     fn no_throughput_takes_more_instructions_than_engines_have_cycles() {
@@ -312,6 +366,7 @@ mod tests {
                     engines,
                     threads,
                     message: 1_024,
+                    placement: optimisation,
                     by: By::Code,
                 };
                 let report = run.measure().unwrap();
@@ -324,5 +379,98 @@ mod tests {
                 );
             }
         }
+    }
+
+    /// RC4's permutations of eight threads are 8 KB: more than local memory has, and of eight engines more than scratch has.
+    #[test]
+    fn tables_lie_in_the_nearest_memory_that_holds_those_of_all_threads() {
+        let chip = description::parse(named(CHIPS, "ixp2800").unwrap(), "ixp2800").chip.unwrap();
+        let memories = |chip: &Chip, name: &str, engines, threads| -> Vec<String> {
+            let cipher = ALL.into_iter().find(|cipher| cipher.about.name == name).unwrap();
+            let optimisation = Optimisation::Overlap;
+            let (message, by) = (256, By::Code);
+            let run = CipherRun {
+                chip,
+                cipher,
+                optimisation,
+                engines,
+                threads,
+                message,
+                placement: optimisation,
+                by,
+            };
+            let report = run.measure().unwrap();
+            let used = report.memories.into_iter().filter(|memory| !memory.regions.is_empty());
+            used.map(|memory| memory.name).collect()
+        };
+        assert_eq!(memories(&chip, "rc4", 1, 1), ["dram"]);
+        assert_eq!(memories(&chip, "rc4", 1, 2), ["dram"]);
+        assert_eq!(memories(&chip, "rc4", 1, 3), ["scratch", "dram"]);
+        assert_eq!(memories(&chip, "rc4", 8, 8), ["sram", "dram"]);
+        // S-boxes of DES are the same for all, and its keys are not.
+        assert_eq!(memories(&chip, "des", 1, 1), ["dram"]);
+        assert_eq!(memories(&chip, "des", 1, 8), ["scratch", "dram"]);
+        // Engines without local memory have nothing there.
+        let mut bare = chip;
+        bare.engines[0].local = None;
+        bare.engines[0].cam = None;
+        assert_eq!(memories(&bare, "des", 1, 1), ["scratch", "dram"]);
+    }
+
+    /// Keys in a memory that engines share take a reference and an instruction each, which are part of the work on a byte.
+    #[test]
+    fn keys_outside_of_local_memory_are_read() {
+        let cipher = ALL.into_iter().find(|cipher| cipher.about.name == "aes").unwrap();
+        let report = |name: &str| {
+            let chip = description::parse(named(CHIPS, name).unwrap(), name).chip.unwrap();
+            let optimisation = Optimisation::Generic;
+            let (message, by) = (1_024, By::Code);
+            let run = CipherRun {
+                chip: &chip,
+                cipher,
+                optimisation,
+                engines: 1,
+                threads: 1,
+                message,
+                placement: optimisation,
+                by,
+            };
+            run.measure().unwrap()
+        };
+        let (local, shared) = (report("ixp2800"), report("pc4"));
+        // 44 words of the schedule for each block of 16 bytes.
+        let keys = shared.references_per_byte - local.references_per_byte;
+        assert!((keys - 44.0 / 16.0).abs() < 1e-9, "{keys}");
+        assert!((shared.instructions_per_byte - local.instructions_per_byte - keys).abs() < 1e-9);
+    }
+
+    #[test]
+    fn words_beyond_the_registers_of_a_thread_need_local_memory() {
+        let mut chip = description::parse(named(CHIPS, "ixp2800").unwrap(), "ixp2800").chip.unwrap();
+        let cipher = ALL.into_iter().find(|cipher| cipher.about.name == "sha1").unwrap();
+        let optimisation = Optimisation::Overlap;
+        let measure = |chip: &Chip| {
+            let (message, by) = (256, By::Code);
+            let run = CipherRun {
+                chip,
+                cipher,
+                optimisation,
+                engines: 1,
+                threads: 8,
+                message,
+                placement: optimisation,
+                by,
+            };
+            run.measure()
+        };
+        let needs = measure(&chip).unwrap().registers;
+        // Its schedule of 80 words, its state, and what is under way.
+        assert!((80..100).contains(&needs), "{needs}");
+        chip.engines[0].registers = Some(128);
+        measure(&chip).unwrap();
+        chip.engines[0].local = None;
+        assert_eq!(measure(&chip), Err(CipherError::Registers { needs, has: 16 }));
+        chip.engines[0].registers = None;
+        measure(&chip).unwrap();
     }
 }

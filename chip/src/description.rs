@@ -143,6 +143,9 @@ pub struct EngineKind {
     pub threads: u32,
     /// Instructions that the store of each holds; unlimited where absent.
     pub store: Option<u32>,
+    /// General registers of each, which its threads share in equal parts; as many as code needs where absent. Transfer registers are
+    /// none of them.
+    pub registers: Option<u32>,
     /// Memory of each engine's own.
     pub local: Option<LocalMemory>,
     /// Cycles of its own clock for an instruction, in thousandths: 1000 on a single-issue engine that never waits.

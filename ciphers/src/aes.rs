@@ -5,7 +5,7 @@ use tally::Region;
 
 use crate::block::{BlockCipher, key_words};
 use crate::machine::{Machine, Pick, Table};
-use crate::{About, Cipher, KeyLength, Kind, Published, TableAbout};
+use crate::{About, Cipher, KeyLength, Kind, Published, Scope, TableAbout};
 
 const ROUNDS: usize = 10;
 
@@ -26,6 +26,7 @@ pub static CIPHER: Cipher = Cipher {
             TableAbout {
                 name: "subkeys",
                 region: Region::CipherKey,
+                scope: Scope::Flow,
                 at: 0,
                 bytes: 176,
                 aligned_bytes: 176,
@@ -40,6 +41,7 @@ const fn table(name: &'static str, at: usize) -> TableAbout {
     TableAbout {
         name,
         region: Region::CipherTable,
+        scope: Scope::Constant,
         at,
         bytes: 1024,
         aligned_bytes: 1024,

@@ -8,7 +8,7 @@ use tally::Region;
 use crate::block::BlockCipher;
 use crate::machine::{Machine, Native, Pick, Table};
 use crate::word::Word;
-use crate::{About, Cipher, KeyLength, Kind, Published, TableAbout, pi};
+use crate::{About, Cipher, KeyLength, Kind, Published, Scope, TableAbout, pi};
 
 const ROUNDS: usize = 16;
 const SUBKEYS: usize = ROUNDS + 2;
@@ -25,6 +25,7 @@ pub static CIPHER: Cipher = Cipher {
             TableAbout {
                 name: "s-boxes",
                 region: Region::CipherTable,
+                scope: Scope::Flow,
                 at: 0,
                 bytes: 4096,
                 aligned_bytes: 4096,
@@ -33,6 +34,7 @@ pub static CIPHER: Cipher = Cipher {
             TableAbout {
                 name: "subkeys",
                 region: Region::CipherKey,
+                scope: Scope::Flow,
                 at: 0,
                 bytes: 4 * SUBKEYS,
                 aligned_bytes: 4 * SUBKEYS,

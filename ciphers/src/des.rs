@@ -8,7 +8,7 @@ use tally::Region;
 use crate::block::{BlockCipher, key_words};
 use crate::machine::{Entries, Machine, Pick, Table};
 use crate::word::Word;
-use crate::{About, Cipher, KeyLength, Kind, Published, TableAbout};
+use crate::{About, Cipher, KeyLength, Kind, Published, Scope, TableAbout};
 
 /// Registry entry of DES.
 pub static CIPHER: Cipher = Cipher {
@@ -22,6 +22,7 @@ pub static CIPHER: Cipher = Cipher {
             TableAbout {
                 name: "s-boxes",
                 region: Region::CipherTable,
+                scope: Scope::Constant,
                 at: 0,
                 bytes: 256,
                 aligned_bytes: 2048,
@@ -30,6 +31,7 @@ pub static CIPHER: Cipher = Cipher {
             TableAbout {
                 name: "subkeys",
                 region: Region::CipherKey,
+                scope: Scope::Flow,
                 at: 0,
                 bytes: 128,
                 aligned_bytes: 128,

@@ -6,7 +6,7 @@ use tally::Region;
 use crate::block::{BlockCipher, key_words};
 use crate::machine::{Machine, Table};
 use crate::word::Word;
-use crate::{About, Cipher, KeyLength, Kind, Published, TableAbout};
+use crate::{About, Cipher, KeyLength, Kind, Published, Scope, TableAbout};
 
 const ROUNDS: usize = 8;
 const SUBKEYS: usize = 6 * ROUNDS + 4;
@@ -22,6 +22,7 @@ pub static CIPHER: Cipher = Cipher {
         tables: &[TableAbout {
             name: "subkeys",
             region: Region::CipherKey,
+            scope: Scope::Flow,
             at: 0,
             bytes: 4 * SUBKEYS,
             aligned_bytes: 4 * SUBKEYS,

@@ -24,6 +24,7 @@ use crate::word::Cost;
 
 mod counted;
 mod counting;
+mod live;
 #[cfg(test)]
 mod tests;
 
@@ -47,6 +48,7 @@ pub struct Ledger<'a> {
     /// Writes under way: of text, and of tables.
     writes: [RefCell<VecDeque<Write>>; 2],
     preloaded: RefCell<BTreeSet<u32>>,
+    live: live::Live,
 }
 
 /// A write under way, with the number of transfer registers that it occupies.
@@ -80,6 +82,7 @@ impl<'a> Ledger<'a> {
             outstanding: RefCell::default(),
             writes: Default::default(),
             preloaded: RefCell::default(),
+            live: live::Live::default(),
         }
     }
 
@@ -97,6 +100,12 @@ impl<'a> Ledger<'a> {
     /// Number of constants loaded beforehand, each into one register or word of local memory.
     pub fn preloaded(&self) -> usize {
         self.preloaded.borrow().len()
+    }
+
+    /// Number of general registers that the code needs at once, without constants loaded beforehand. Words from memory are in
+    /// transfer registers, or operands in local memory.
+    pub fn registers(&self) -> usize {
+        self.live.registers()
     }
 
     /// Waits for all references under way.

@@ -116,6 +116,8 @@ pub struct TableAbout {
     /// Region of the table: [`Region::CipherTable`] if looked up by data or large, [`Region::CipherKey`] for subkeys,
     /// which are read in order.
     pub region: Region,
+    /// Flows that share the table.
+    pub scope: Scope,
     /// Offset in the region, in bytes.
     pub at: usize,
     /// Size, in bytes.
@@ -124,6 +126,15 @@ pub struct TableAbout {
     pub aligned_bytes: usize,
     /// Counting of the table in the study's table 1.
     pub published: Published,
+}
+
+/// Flows that share a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// All: the table is the same whatever the key.
+    Constant,
+    /// One: the table depends on its key, or is its state.
+    Flow,
 }
 
 /// Counting of a table's bytes in the study's table 1.
@@ -158,30 +169,54 @@ impl About {
         counted.map(|table| table.bytes).sum()
     }
 
-    /// Bytes that the tables of a region take at a step of optimisation.
-    pub fn region_bytes(&self, region: Region, optimisation: Optimisation) -> usize {
+    /// Bytes that the tables of a region take at a step of optimisation for so many flows: constant ones once, keys and state for each.
+    pub fn region_bytes(&self, region: Region, optimisation: Optimisation, flows: usize) -> usize {
         let aligned = optimisation.plan().entries == plan::Entries::Aligned;
         let tables = self.tables.iter().filter(|table| table.region == region);
-        tables.map(|table| if aligned { table.aligned_bytes } else { table.bytes }).sum()
+        let bytes = tables.map(|table| {
+            let copies = if table.scope == Scope::Constant { 1 } else { flows };
+            copies * if aligned { table.aligned_bytes } else { table.bytes }
+        });
+        bytes.sum()
     }
+}
+
+/// Local memory of an engine, and the threads that share it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Bytes; 0 where there is none.
+    pub local: usize,
+    /// Threads that work, each on a flow of its own.
+    pub threads: usize,
+}
+
+impl Room {
+    /// Local memory of an IXP2800's engine with one thread.
+    pub const ONE_THREAD: Room = Room { local: LOCAL_MEMORY, threads: 1 };
 }
 
 /// Memory for a cipher's region at a step of optimisation, on a chip like the IXP2800: as the study says, and assumed
 /// if it says nothing:
 ///
 /// - text in DRAM, with the packets;
-/// - expanded keys in local memory (assumed: they belong to a flow, and are loaded when work on one of its packets
-///   begins; the study counts few references for the ciphers that have no other tables);
-/// - tables in SRAM, until memory is optimised; then in local memory if all of them fit, else in scratch memory, the
-///   nearest that holds them ("placed into registers and per-ME local memories as much as possible").
+/// - tables in SRAM, until memory is optimised; then in local memory if those of all threads fit, else in scratch memory, the
+///   nearest that holds them ("placed into registers and per-ME local memories as much as possible");
+/// - expanded keys in local memory if those of all threads fit beside the tables there, else in scratch memory (assumed: they belong
+///   to a flow, and are loaded when work on one of its packets begins; the study counts few references for the ciphers that have no
+///   other tables). Tables go first, for they are referred to more often.
 ///
 /// A mapping may do otherwise, and place a region by parts.
-pub fn home(about: &About, region: Region, optimisation: Optimisation) -> Home {
+pub fn home(about: &About, region: Region, optimisation: Optimisation, room: Room) -> Home {
+    let bytes = |region| about.region_bytes(region, optimisation, room.threads);
+    let tables = match bytes(Region::CipherTable) {
+        bytes if optimisation >= Optimisation::Memory && bytes <= room.local => bytes,
+        _ => 0,
+    };
     match region {
-        Region::CipherKey => Home::Local,
         Region::CipherTable if optimisation < Optimisation::Memory => Home::Sram,
-        Region::CipherTable if about.region_bytes(region, optimisation) <= LOCAL_MEMORY => Home::Local,
-        Region::CipherTable => Home::Scratch,
+        Region::CipherTable if tables > 0 => Home::Local,
+        Region::CipherKey if tables + bytes(region) <= room.local => Home::Local,
+        Region::CipherKey | Region::CipherTable => Home::Scratch,
         _ => Home::Dram,
     }
 }

@@ -22,8 +22,8 @@ pub(crate) fn measure(
     let ledger = Ledger::new(optimisation.plan(), &mut watched);
     let digest = run(key, text, ledger.machine())?;
     ledger.finish();
-    let (code_size, preloaded) = (ledger.code_size(), ledger.preloaded());
-    Ok(Report { count: watched.count, code_size, preloaded, digest })
+    let (code_size, preloaded, registers) = (ledger.code_size(), ledger.preloaded(), ledger.registers());
+    Ok(Report { count: watched.count, code_size, preloaded, registers, digest })
 }
 
 pub(crate) fn block<const N: usize, C: BlockCipher<N>>(
@@ -61,6 +61,8 @@ pub struct Report {
     pub code_size: u32,
     /// Number of constants loaded beforehand.
     pub preloaded: usize,
+    /// Number of general registers needed at once, see [`Ledger::registers`].
+    pub registers: usize,
     /// The digest, from a hash function.
     pub digest: Vec<u8>,
 }

@@ -6,7 +6,7 @@ use tally::Region;
 use crate::machine::{Entries, Machine, Pick};
 use crate::stream::{StreamCipher, UNIT, UNIT_WORDS, Units};
 use crate::word::Word;
-use crate::{About, Cipher, KeyLength, Kind, Published, TableAbout};
+use crate::{About, Cipher, KeyLength, Kind, Published, Scope, TableAbout};
 
 /// Registry entry of RC4.
 pub static CIPHER: Cipher = Cipher {
@@ -19,6 +19,7 @@ pub static CIPHER: Cipher = Cipher {
         tables: &[TableAbout {
             name: "permutation",
             region: Region::CipherTable,
+            scope: Scope::Flow,
             at: 0,
             bytes: 256,
             aligned_bytes: 1024,

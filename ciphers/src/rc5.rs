@@ -6,7 +6,7 @@ use tally::Region;
 use crate::block::BlockCipher;
 use crate::machine::{Machine, Table};
 use crate::word::Word;
-use crate::{About, Cipher, KeyLength, Kind, Published, TableAbout};
+use crate::{About, Cipher, KeyLength, Kind, Published, Scope, TableAbout};
 
 const ROUNDS: usize = 16;
 const SUBKEYS: usize = 2 * ROUNDS + 2;
@@ -22,6 +22,7 @@ pub static CIPHER: Cipher = Cipher {
         tables: &[TableAbout {
             name: "subkeys",
             region: Region::CipherKey,
+            scope: Scope::Flow,
             at: 0,
             bytes: 4 * SUBKEYS,
             aligned_bytes: 4 * SUBKEYS,

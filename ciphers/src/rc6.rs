@@ -7,7 +7,7 @@ use crate::block::BlockCipher;
 use crate::machine::{Machine, Table};
 use crate::rc5::expand;
 use crate::word::Word;
-use crate::{About, Cipher, KeyLength, Kind, Published, TableAbout};
+use crate::{About, Cipher, KeyLength, Kind, Published, Scope, TableAbout};
 
 const ROUNDS: usize = 20;
 const SUBKEYS: usize = 2 * ROUNDS + 4;
@@ -23,6 +23,7 @@ pub static CIPHER: Cipher = Cipher {
         tables: &[TableAbout {
             name: "subkeys",
             region: Region::CipherKey,
+            scope: Scope::Flow,
             at: 0,
             bytes: 4 * SUBKEYS,
             aligned_bytes: 4 * SUBKEYS,

@@ -11,7 +11,7 @@ use crate::machine::{Machine, Table};
 use crate::sha1;
 use crate::stream::{StreamCipher, UNIT, UNIT_WORDS, Units};
 use crate::word::Word;
-use crate::{About, Cipher, KeyLength, Kind, Published, TableAbout};
+use crate::{About, Cipher, KeyLength, Kind, Published, Scope, TableAbout};
 
 /// Bytes of stream between two initialisations.
 const CHUNK: usize = 1024;
@@ -40,6 +40,7 @@ const fn table(name: &'static str, at: usize, bytes: usize) -> TableAbout {
     TableAbout {
         name,
         region: Region::CipherTable,
+        scope: Scope::Flow,
         at,
         bytes,
         aligned_bytes: bytes,

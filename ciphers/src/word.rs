@@ -16,7 +16,8 @@
 //! - *compiled*: code that the NFP's C compiler and intrinsics emit for the operation in public programs.
 //!
 //! Left out, because only register allocation decides them: moves between the two banks that the operands of an
-//! instruction must come from, and spills (a thread has 32 registers where eight threads run). They would add.
+//! instruction must come from. They would add. Registers that the code needs are counted
+//! ([`Ledger::registers`](crate::ledger::Ledger::registers)): beyond those that a thread has, words are operands in local memory.
 
 use std::ops::{BitAnd, BitOr, BitXor, Not, Shl, Shr};
 

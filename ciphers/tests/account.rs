@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use ciphers::{ALL, Cipher, Home, Kind, Optimisation, Report, home};
+use ciphers::{ALL, Cipher, Home, Kind, Optimisation, Report, Room, home};
 use proptest::collection::vec;
 use proptest::prelude::{ProptestConfig, any, prop_assert, prop_assert_eq, proptest};
 use tally::{Access, Branch, Op, Reference, Region, Tally, Ticket};
@@ -89,17 +89,20 @@ fn table_1_is_as_published() {
     assert_eq!(ours, published);
 }
 
+/// Homes of the tables of ciphers that have some, with optimised memory.
+fn homes(region: Region, room: Room) -> BTreeMap<&'static str, Home> {
+    ALL.into_iter()
+        .filter(|cipher| cipher.about.tables.iter().any(|table| table.region == region))
+        .map(|cipher| (cipher.about.name, home(&cipher.about, region, Optimisation::Overlap, room)))
+        .collect()
+}
+
 #[test]
 fn a_table_that_fits_lies_near_once_memory_is_optimised() {
-    let homes: BTreeMap<_, _> = ALL
-        .into_iter()
-        .filter(|cipher| cipher.about.tables.iter().any(|table| table.region == Region::CipherTable))
-        .map(|cipher| {
-            let home = |optimisation| home(&cipher.about, Region::CipherTable, optimisation);
-            assert_eq!(home(Optimisation::Generic), Home::Sram);
-            (cipher.about.name, home(Optimisation::Overlap))
-        })
-        .collect();
+    for cipher in ALL {
+        let raw = home(&cipher.about, Region::CipherTable, Optimisation::Generic, Room::ONE_THREAD);
+        assert_eq!(raw, Home::Sram);
+    }
     let expected = [
         ("aes", Home::Scratch),
         ("blowfish", Home::Scratch),
@@ -107,7 +110,27 @@ fn a_table_that_fits_lies_near_once_memory_is_optimised() {
         ("rc4", Home::Local),
         ("seal", Home::Scratch),
     ];
-    assert_eq!(homes, BTreeMap::from(expected));
+    assert_eq!(homes(Region::CipherTable, Room::ONE_THREAD), BTreeMap::from(expected));
+    assert!(homes(Region::CipherKey, Room::ONE_THREAD).values().all(|home| *home == Home::Local));
+}
+
+/// Of eight threads, RC4's permutations are 8 KB of the 2.5 KB of local memory, and DES's S-boxes, which all share, leave no room for eight keys.
+#[test]
+fn tables_and_keys_of_all_threads_have_to_fit() {
+    let eight = Room { threads: 8, ..Room::ONE_THREAD };
+    let tables = homes(Region::CipherTable, eight);
+    assert_eq!((tables["rc4"], tables["des"]), (Home::Scratch, Home::Local));
+    let rc4 = ALL.into_iter().find(|cipher| cipher.about.name == "rc4").unwrap();
+    assert_eq!(rc4.about.region_bytes(Region::CipherTable, Optimisation::Overlap, 8), 8 * 1_024);
+    let far = |room| -> Vec<&str> {
+        let keys = homes(Region::CipherKey, room).into_iter();
+        keys.filter(|(_, home)| *home == Home::Scratch).map(|(name, _)| name).collect()
+    };
+    assert_eq!(far(eight), ["des"]);
+    // Without local memory nothing is local.
+    let none = Room { local: 0, threads: 1 };
+    assert_eq!(far(none).len(), homes(Region::CipherKey, none).len());
+    assert!(homes(Region::CipherTable, none).values().all(|home| *home == Home::Scratch));
 }
 
 proptest! {

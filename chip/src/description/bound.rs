@@ -8,6 +8,8 @@ pub const HERTZ: u64 = 100_000_000_000;
 pub const BYTES: u64 = 1 << 48;
 /// Engines, threads, channels, banks, ports, units, pins, rings.
 pub const COUNT: u32 = 4_096;
+/// General registers of an engine.
+pub const REGISTERS: u32 = 65_536;
 /// Entries of a ring, elements of a buffer, commands of a queue.
 pub const ENTRIES: u32 = 1 << 20;
 /// Lines of a cache.

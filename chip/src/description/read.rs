@@ -212,6 +212,7 @@ fn engine(sink: &Sink, (name, value): Pair<'_, '_>, chip_clock: Hertz) -> Engine
     let clock = table.take("clock", value::hertz).unwrap_or(chip_clock);
     let threads = count(&mut table, "threads");
     let store = table.take("store", |value| value::number32(value, 1, bound::INSTRUCTIONS));
+    let registers = table.take("registers", |value| value::number32(value, 1, bound::REGISTERS));
     let cpi = table.take("cpi", |value| value::thousandths(value, 1, bound::THOUSANDTHS)).unwrap_or(1_000);
     let wait = table.take("wait", value::cycles).unwrap_or_default();
     let switch = cycles(&mut table, "switch");
@@ -241,6 +242,7 @@ fn engine(sink: &Sink, (name, value): Pair<'_, '_>, chip_clock: Hertz) -> Engine
         clock,
         threads,
         store,
+        registers,
         local,
         cpi,
         wait,

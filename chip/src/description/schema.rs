@@ -3,8 +3,22 @@
 /// The top of the file.
 pub(super) const TOP: &[&str] = &["name", "about", "clock"];
 const ENGINE: &[&str] = &[
-    "role", "count", "cluster", "clock", "threads", "store", "cpi", "wait", "switch", "branch", "hash",
-    "commands", "local", "cam", "cache",
+    "role",
+    "count",
+    "cluster",
+    "clock",
+    "threads",
+    "store",
+    "registers",
+    "cpi",
+    "wait",
+    "switch",
+    "branch",
+    "hash",
+    "commands",
+    "local",
+    "cam",
+    "cache",
 ];
 const MEMORY: &[&str] = &[
     "size",

@@ -30,6 +30,7 @@ pub(super) fn chip() -> Chip {
             clock: Hertz(100_000_000),
             threads: 4,
             store: None,
+            registers: None,
             local: Some(LocalMemory { bytes: Bytes(1024), latency: Cycles(3) }),
             cpi: 1000,
             wait: Cycles(0),

@@ -138,13 +138,23 @@ fn slots(_: &Model) -> Result<Vec<Outcome>, ReproduceError> {
 }
 
 fn optimisation(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
-    let mut gains = Vec::new();
+    let (mut gains, mut near_gains) = (Vec::new(), Vec::new());
     for cipher in ALL {
         let raw = crypto::measure(model, cipher, Optimisation::Raw, 1, 1)?;
+        let near = crypto::raw_with_near_tables(model, cipher)?;
         let best = crypto::measure(model, cipher, Optimisation::Overlap, 1, 1)?;
         gains.push(best.mbps / raw.mbps);
+        near_gains.push(best.mbps / near.mbps);
     }
-    let mean = gains.iter().sum::<f64>() / gains.len().max(1) as f64;
+    let mean = |gains: &[f64]| gains.iter().sum::<f64>() / gains.len().max(1) as f64;
+    let near = Outcome::number(
+        "B8",
+        "the same, by raw code that reads tables where the optimised code does",
+        2.45,
+        mean(&near_gains),
+        "times",
+    );
+    let mean = mean(&gains);
     let row = Outcome::number(
         "B8",
         "ciphers on an IXP2800: optimised by raw code, on average",
@@ -152,5 +162,10 @@ fn optimisation(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
         mean,
         "times",
     );
-    Ok(vec![row.within(TOLERANCE).note("NPCryptBench (MEDEA 2005). What is said of raw code stands on it.")])
+    Ok(vec![
+        row.within(TOLERANCE).note("NPCryptBench (MEDEA 2005). What is said of raw code stands on it."),
+        near.within(TOLERANCE)
+            .not_blind()
+            .note("An experiment: the rest is text read word by word, each waited for."),
+    ])
 }

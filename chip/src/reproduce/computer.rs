@@ -163,7 +163,16 @@ pub(super) fn cipher(model: &Model, name: &'static str) -> Result<f64, Reproduce
         let cipher = found.ok_or_else(|| ReproduceError::Shipped(format!("there is no cipher {name}")))?;
         let message = if cipher.about.kind == ciphers::Kind::Hash { DIGESTED } else { TEXT };
         let (optimisation, by) = (Optimisation::Generic, By::Code);
-        let run = CipherRun { chip: &chip, cipher, optimisation, engines: 1, threads: 1, message, by };
+        let run = CipherRun {
+            chip: &chip,
+            cipher,
+            optimisation,
+            engines: 1,
+            threads: 1,
+            message,
+            placement: optimisation,
+            by,
+        };
         Ok(f64::from(message) * 8.0 / run.measure()?.mbps)
     })
 }

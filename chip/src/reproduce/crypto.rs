@@ -64,10 +64,37 @@ pub(super) fn measure(
 ) -> Result<CipherReport, ReproduceError> {
     model.crypto.runs.get((cipher.about.name, optimisation.name(), engines, threads), || {
         let chip = chip(model)?;
-        let run =
-            CipherRun { chip: &chip, cipher, optimisation, engines, threads, message: MESSAGE, by: By::Code };
+        let run = CipherRun {
+            chip: &chip,
+            cipher,
+            optimisation,
+            engines,
+            threads,
+            message: MESSAGE,
+            placement: optimisation,
+            by: By::Code,
+        };
         Ok(run.measure()?)
     })
+}
+
+/// Measures raw code on one thread, whose tables lie where the optimised code has them.
+pub(super) fn raw_with_near_tables(
+    model: &Model,
+    cipher: &'static Cipher,
+) -> Result<CipherReport, ReproduceError> {
+    let chip = chip(model)?;
+    let run = CipherRun {
+        chip: &chip,
+        cipher,
+        optimisation: Optimisation::Raw,
+        engines: 1,
+        threads: 1,
+        message: MESSAGE,
+        placement: Optimisation::Overlap,
+        by: By::Code,
+    };
+    Ok(run.measure()?)
 }
 
 fn one_thread(

@@ -5,6 +5,7 @@ use std::panic::Location;
 
 use tally::Ticket;
 
+use super::live::Life;
 use super::{Caller, Ledger};
 use crate::plan::Products;
 use crate::word::{Cost, Word};
@@ -17,6 +18,8 @@ pub struct Counted<'a> {
     pub(super) from: Ticket,
     /// Operation that the word is the result of.
     result_of: Option<Done>,
+    /// Live range in a general register; none of a word from memory, which is in a transfer register or an operand in local memory.
+    life: Option<Life>,
     ledger: &'a Ledger<'a>,
 }
 
@@ -38,13 +41,26 @@ struct Done {
 impl<'a> Counted<'a> {
     /// A word of `value`, available once the reference `from` is done.
     pub(super) fn new(value: u32, from: Ticket, ledger: &'a Ledger<'a>) -> Counted<'a> {
-        Counted { value, from, result_of: None, ledger }
+        Counted { value, from, result_of: None, life: None, ledger }
+    }
+
+    /// A word of `value` in a general register.
+    pub(super) fn in_register(value: u32, ledger: &'a Ledger<'a>) -> Counted<'a> {
+        Counted { life: Some(ledger.live.begin()), ..Counted::new(value, Ticket::DONE, ledger) }
+    }
+
+    /// Uses the word: waits for it, if it is under way.
+    pub(super) fn used(self) {
+        self.ledger.wait(self.from);
+        if let Some(life) = self.life {
+            self.ledger.live.extend(life);
+        }
     }
 
     /// The result of an operation on this word alone.
     #[inline]
     fn alone(self, caller: Caller, cost: Cost, result: impl FnOnce(u32) -> u32) -> Counted<'a> {
-        self.ledger.wait(self.from);
+        self.used();
         let mut done = Done {
             line: caller.line(),
             column: caller.column(),
@@ -59,7 +75,7 @@ impl<'a> Counted<'a> {
         }
         self.ledger.execute(caller, done.chained, cost);
         let value = result(self.value);
-        Counted { value, from: Ticket::DONE, result_of: Some(done), ledger: self.ledger }
+        Counted { result_of: Some(done), ..Counted::in_register(value, self.ledger) }
     }
 
     /// The result of an operation on two words.
@@ -71,7 +87,7 @@ impl<'a> Counted<'a> {
         cost: Cost,
         result: impl FnOnce(u32, u32) -> u32,
     ) -> Counted<'a> {
-        self.ledger.wait(other.from);
+        other.used();
         self.alone(caller, cost, |value| result(value, other.value))
     }
 }

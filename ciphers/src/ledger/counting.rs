@@ -76,14 +76,14 @@ impl<'a> Machine for Counting<'a> {
     #[track_caller]
     fn constant(self, value: u32) -> Counted<'a> {
         self.ledger.execute(Location::caller(), 0, Cost::load(value));
-        self.word(value, Ticket::DONE)
+        Counted::in_register(value, self.ledger)
     }
 
     #[track_caller]
     fn constants<const N: usize>(self, values: [u32; N]) -> [Counted<'a>; N] {
         let cost = values.iter().fold(Cost::NONE, |cost, &value| cost.and(Cost::load(value)));
         self.ledger.execute(Location::caller(), 0, cost);
-        values.map(|value| self.word(value, Ticket::DONE))
+        values.map(|value| Counted::in_register(value, self.ledger))
     }
 
     #[track_caller]
@@ -93,14 +93,14 @@ impl<'a> Machine for Counting<'a> {
         let mask = pick.mask() << 2;
         let cost = if pick.shift == 2 { Cost::ALU } else { Cost::SHIFT };
         let load = ledger.constant(mask, Cost::constant(mask));
-        ledger.wait(pick.word.from);
+        pick.word.used();
         ledger.execute(caller, 0, cost.and(load));
         self.fetch(caller, table, pick.index())
     }
 
     #[track_caller]
     fn look_up_at(self, table: Table<'_>, offset: Counted<'a>) -> Counted<'a> {
-        self.ledger.wait(offset.from);
+        offset.used();
         self.fetch(Location::caller(), table, offset.value as usize / 4)
     }
 
@@ -109,15 +109,15 @@ impl<'a> Machine for Counting<'a> {
         let (caller, ledger) = (Location::caller(), self.ledger);
         let index = base + pick.index();
         let Located { at, cost } = self.locate(table, index, pick.mask());
-        ledger.wait(pick.word.from);
+        pick.word.used();
         ledger.execute(caller, 0, cost);
-        let mut from = self.refer(caller, 1, read(table.region, at, 4, Address::Computed));
+        let from = self.refer(caller, 1, read(table.region, at, 4, Address::Computed));
         if ledger.plan.entries == plan::Entries::Packed {
             // How far to shift is computed while the word comes.
             ledger.execute(caller, 2, Cost::SHIFT);
             ledger.wait(from);
             ledger.execute(caller, 3, Cost::SHIFT_BY);
-            from = Ticket::DONE;
+            return Counted::in_register(u32::from(table.entries[index]), ledger);
         }
         self.word(u32::from(table.entries[index]), from)
     }
@@ -127,8 +127,8 @@ impl<'a> Machine for Counting<'a> {
         let (caller, ledger) = (Location::caller(), self.ledger);
         let index = pick.index();
         let Located { at, .. } = self.locate(table, index, pick.mask());
-        ledger.wait(pick.word.from);
-        ledger.wait(value.from);
+        pick.word.used();
+        value.used();
         if ledger.plan.entries == plan::Entries::Packed {
             let from = self.refer(caller, 0, read(table.region, at, 4, Address::Computed));
             ledger.wait(from);
@@ -180,7 +180,7 @@ impl<'a> Machine for Counting<'a> {
     fn write_text<const N: usize>(self, text: &mut [u8], at: usize, words: [Counted<'a>; N]) {
         let (caller, ledger) = (Location::caller(), self.ledger);
         for word in words {
-            ledger.wait(word.from);
+            word.used();
         }
         for (part, bytes) in ledger.bursts(4 * N, TEXT_BURST).enumerate() {
             ledger.stand(caller, part as u8, 1);
@@ -215,7 +215,7 @@ impl<'a> Machine for Counting<'a> {
     fn rename<const N: usize>(self, words: [Counted<'a>; N]) -> [Counted<'a>; N] {
         if self.ledger.rolled.get() > 0 {
             for word in words {
-                self.ledger.wait(word.from);
+                word.used();
             }
             self.ledger.execute(Location::caller(), 0, Cost::ALU.times(N as u32));
         }
@@ -230,7 +230,7 @@ impl<'a> Machine for Counting<'a> {
 
     #[track_caller]
     fn is_zero(self, word: Counted<'a>) -> bool {
-        self.ledger.wait(word.from);
+        word.used();
         let branch = if word.value == 0 { Branch::Taken } else { Branch::NotTaken };
         self.ledger.branch(Location::caller(), 0, branch);
         word.value == 0
@@ -278,6 +278,17 @@ enum Kind {
     Blocks,
 }
 
+impl Kind {
+    /// Registers of the loop: a counter, and a pointer to the block.
+    fn registers(self) -> usize {
+        match self {
+            Kind::Rounds => 1,
+            Kind::WrittenOut => 0,
+            Kind::Blocks => 2,
+        }
+    }
+}
+
 /// The passes of a loop, each of which reports the loop's own cost.
 struct Passes<'a> {
     ledger: &'a Ledger<'a>,
@@ -293,6 +304,7 @@ impl<'a> Passes<'a> {
         if kind == Kind::Rounds {
             ledger.rolled.set(ledger.rolled.get() + 1);
         }
+        ledger.live.hold(kind.registers());
         Passes { ledger, caller, kind, range, outer: ledger.copy.get(), begun: false }
     }
 }
@@ -326,6 +338,7 @@ impl Iterator for Passes<'_> {
 impl Drop for Passes<'_> {
     fn drop(&mut self) {
         self.ledger.copy.set(self.outer);
+        self.ledger.live.release(self.kind.registers());
         if self.kind == Kind::Rounds {
             self.ledger.rolled.set(self.ledger.rolled.get() - 1);
         }

@@ -124,7 +124,8 @@ impl Arguments {
     ) -> Result<CipherReport, Failure> {
         let Arguments { engines, threads, message, .. } = *self;
         let by = if self.unit { By::Unit } else { By::Code };
-        let run = CipherRun { chip, cipher, optimisation, engines, threads, message, by };
+        let placement = optimisation;
+        let run = CipherRun { chip, cipher, optimisation, engines, threads, message, placement, by };
         Ok(run.measure().map_err(ChipError::Cipher)?)
     }
 
