@@ -144,7 +144,26 @@ const HAND_OVER: u32 = 4;
 /// Number of different messages: the table look-ups depend on the text.
 const DIFFERENT: u64 = 5;
 
-impl CipherRun<'_> {
+impl<'a> CipherRun<'a> {
+    /// Code of one thread of one engine, for messages of so many bytes, whose tables and keys lie where that code has them.
+    pub fn of(
+        chip: &'a Chip,
+        cipher: &'static Cipher,
+        optimisation: Optimisation,
+        message: u32,
+    ) -> CipherRun<'a> {
+        CipherRun {
+            chip,
+            cipher,
+            optimisation,
+            engines: 1,
+            threads: 1,
+            message,
+            placement: optimisation,
+            by: By::Code,
+        }
+    }
+
     /// Measures.
     pub fn measure(&self) -> Result<CipherReport, CipherError> {
         let started = Instant::now();
@@ -348,7 +367,7 @@ impl Load for Messages {
 mod tests {
     use ciphers::{ALL, Optimisation};
 
-    use super::{By, CipherError, CipherRun};
+    use super::{CipherError, CipherRun};
     use crate::builtin::{CHIPS, named};
     use crate::description::{self, Chip};
 
@@ -358,17 +377,8 @@ mod tests {
         let cycles = |engines: u32| f64::from(engines) * 1.4e9;
         for cipher in ALL {
             for (engines, threads) in [(1, 1), (1, 8), (3, 5), (8, 8)] {
-                let optimisation = Optimisation::Overlap;
-                let run = CipherRun {
-                    chip: &chip,
-                    cipher,
-                    optimisation,
-                    engines,
-                    threads,
-                    message: 1_024,
-                    placement: optimisation,
-                    by: By::Code,
-                };
+                let one = CipherRun::of(&chip, cipher, Optimisation::Overlap, 1_024);
+                let run = CipherRun { engines, threads, ..one };
                 let report = run.measure().unwrap();
                 let needed = report.mbps * 1e6 / 8.0 * report.instructions_per_byte;
                 assert!(
@@ -387,19 +397,8 @@ mod tests {
         let chip = description::parse(named(CHIPS, "ixp2800").unwrap(), "ixp2800").chip.unwrap();
         let memories = |chip: &Chip, name: &str, engines, threads| -> Vec<String> {
             let cipher = ALL.into_iter().find(|cipher| cipher.about.name == name).unwrap();
-            let optimisation = Optimisation::Overlap;
-            let (message, by) = (256, By::Code);
-            let run = CipherRun {
-                chip,
-                cipher,
-                optimisation,
-                engines,
-                threads,
-                message,
-                placement: optimisation,
-                by,
-            };
-            let report = run.measure().unwrap();
+            let one = CipherRun::of(chip, cipher, Optimisation::Overlap, 256);
+            let report = CipherRun { engines, threads, ..one }.measure().unwrap();
             let used = report.memories.into_iter().filter(|memory| !memory.regions.is_empty());
             used.map(|memory| memory.name).collect()
         };
@@ -423,19 +422,7 @@ mod tests {
         let cipher = ALL.into_iter().find(|cipher| cipher.about.name == "aes").unwrap();
         let report = |name: &str| {
             let chip = description::parse(named(CHIPS, name).unwrap(), name).chip.unwrap();
-            let optimisation = Optimisation::Generic;
-            let (message, by) = (1_024, By::Code);
-            let run = CipherRun {
-                chip: &chip,
-                cipher,
-                optimisation,
-                engines: 1,
-                threads: 1,
-                message,
-                placement: optimisation,
-                by,
-            };
-            run.measure().unwrap()
+            CipherRun::of(&chip, cipher, Optimisation::Generic, 1_024).measure().unwrap()
         };
         let (local, shared) = (report("ixp2800"), report("pc4"));
         // 44 words of the schedule for each block of 16 bytes.
@@ -448,20 +435,9 @@ mod tests {
     fn words_beyond_the_registers_of_a_thread_need_local_memory() {
         let mut chip = description::parse(named(CHIPS, "ixp2800").unwrap(), "ixp2800").chip.unwrap();
         let cipher = ALL.into_iter().find(|cipher| cipher.about.name == "sha1").unwrap();
-        let optimisation = Optimisation::Overlap;
         let measure = |chip: &Chip| {
-            let (message, by) = (256, By::Code);
-            let run = CipherRun {
-                chip,
-                cipher,
-                optimisation,
-                engines: 1,
-                threads: 8,
-                message,
-                placement: optimisation,
-                by,
-            };
-            run.measure()
+            let one = CipherRun::of(chip, cipher, Optimisation::Overlap, 256);
+            CipherRun { threads: 8, ..one }.measure()
         };
         let needs = measure(&chip).unwrap().registers;
         // Its schedule of 80 words, its state, and what is under way.

@@ -11,7 +11,7 @@ use wire::Nanos;
 use super::known::Known;
 use super::workload::Workload;
 use super::{Model, ReproduceError, shipped};
-use crate::cipher::{By, CipherRun};
+use crate::cipher::CipherRun;
 use crate::description::Chip;
 use crate::estimate::published::Processor;
 use crate::estimate::{Equation, Point};
@@ -162,17 +162,7 @@ pub(super) fn cipher(model: &Model, name: &'static str) -> Result<f64, Reproduce
         let found = ALL.into_iter().find(|cipher| cipher.about.name == name);
         let cipher = found.ok_or_else(|| ReproduceError::Shipped(format!("there is no cipher {name}")))?;
         let message = if cipher.about.kind == ciphers::Kind::Hash { DIGESTED } else { TEXT };
-        let (optimisation, by) = (Optimisation::Generic, By::Code);
-        let run = CipherRun {
-            chip: &chip,
-            cipher,
-            optimisation,
-            engines: 1,
-            threads: 1,
-            message,
-            placement: optimisation,
-            by,
-        };
+        let run = CipherRun::of(&chip, cipher, Optimisation::Generic, message);
         Ok(f64::from(message) * 8.0 / run.measure()?.mbps)
     })
 }

@@ -7,7 +7,7 @@ use ciphers::{ALL, Cipher, Kind, Optimisation};
 
 use super::known::Known;
 use super::{Claim, Model, Outcome, ReproduceError, Study, TOLERANCE};
-use crate::cipher::{By, CipherReport, CipherRun};
+use crate::cipher::{CipherReport, CipherRun};
 use crate::description::Chip;
 
 pub(super) const CLAIMS: &[Claim] = &[
@@ -64,17 +64,8 @@ pub(super) fn measure(
 ) -> Result<CipherReport, ReproduceError> {
     model.crypto.runs.get((cipher.about.name, optimisation.name(), engines, threads), || {
         let chip = chip(model)?;
-        let run = CipherRun {
-            chip: &chip,
-            cipher,
-            optimisation,
-            engines,
-            threads,
-            message: MESSAGE,
-            placement: optimisation,
-            by: By::Code,
-        };
-        Ok(run.measure()?)
+        let one = CipherRun::of(&chip, cipher, optimisation, MESSAGE);
+        Ok(CipherRun { engines, threads, ..one }.measure()?)
     })
 }
 
@@ -84,17 +75,8 @@ pub(super) fn raw_with_near_tables(
     cipher: &'static Cipher,
 ) -> Result<CipherReport, ReproduceError> {
     let chip = chip(model)?;
-    let run = CipherRun {
-        chip: &chip,
-        cipher,
-        optimisation: Optimisation::Raw,
-        engines: 1,
-        threads: 1,
-        message: MESSAGE,
-        placement: Optimisation::Overlap,
-        by: By::Code,
-    };
-    Ok(run.measure()?)
+    let raw = CipherRun::of(&chip, cipher, Optimisation::Raw, MESSAGE);
+    Ok(CipherRun { placement: Optimisation::Overlap, ..raw }.measure()?)
 }
 
 fn one_thread(

@@ -64,10 +64,10 @@ impl Workload<'_> {
         let generators = (1..)
             .zip(self.streams)
             .map(|(seed, (stream, begin))| Generator::new(stream, &tables, lines, START + *begin, seed));
-        let mut generators = generators.collect::<Result<Vec<_>, _>>()?;
+        let generators = generators.collect::<Result<Vec<_>, _>>()?;
         let mut replay = Replay::new(tables, Nanos(0), Way::Step)?;
         let mut traffic: Vec<Box<dyn Traffic>> = Vec::new();
-        for ((stream, _), mut generator) in self.streams.iter().zip(generators.drain(..)) {
+        for ((stream, _), mut generator) in self.streams.iter().zip(generators) {
             if stream.begin == Begin::Established {
                 generator.establish(&mut replay, stream, Nanos(0))?;
             }
