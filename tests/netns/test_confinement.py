@@ -1,6 +1,5 @@
 """What the gateway's process may do: its user, capabilities, files and system calls. It gives up the rest by itself, without systemd."""
 
-import contextlib
 import json
 import os
 import pwd
@@ -13,6 +12,7 @@ import wait
 from gateway import HERE, binary
 from test_interface import works
 from test_log import RULES, to_telnet
+from thread import threads
 from topology import GATEWAY, REMOTE
 from transfer import transfer
 
@@ -29,16 +29,6 @@ USER = pwd.getpwnam("daemon")
 NO_GATEWAY = 4
 
 NEEDED = {12: "CAP_NET_ADMIN", 13: "CAP_NET_RAW", 14: "CAP_IPC_LOCK", 39: "CAP_BPF"}
-
-
-def threads(process):
-    """What /proc says of each thread of a process, but for those that end meanwhile."""
-    told = []
-    for thread in os.listdir(f"/proc/{process.pid}/task"):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            with open(f"/proc/{process.pid}/task/{thread}/status", encoding="ascii") as file:
-                told.append({key: value.strip() for key, value in (line.split(":", 1) for line in file)})
-    return told
 
 
 def confinement(office):

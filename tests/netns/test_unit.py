@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from gateway import HERE
+from thread import threads
 from topology import GATEWAY, GATEWAY6, REMOTE
 from transfer import transfer
 from unit import NOBODY, UNIT
@@ -82,13 +83,12 @@ def test_it_does_all_that_it_is_for(net, packaged):
 
 def test_its_system_calls_are_few(net, packaged):
     """The filter is on: /proc says so of every thread."""
-    status = f"/proc/{packaged.process.pid}/task"
-    for thread in os.listdir(status):
-        with open(f"{status}/{thread}/status", encoding="ascii") as file:
-            told = dict(line.split(":", 1) for line in file)
-        assert told["Seccomp"].strip() == "2"
-        assert told["NoNewPrivs"].strip() == "1"
-        assert told["Uid"].split() == [str(NOBODY)] * 4
+    running = threads(packaged.process)
+    assert running
+    for thread in running:
+        assert thread["Seccomp"] == "2"
+        assert thread["NoNewPrivs"] == "1"
+        assert thread["Uid"].split() == [str(NOBODY)] * 4
     confinement = json.loads(packaged.ask("status", "--json").stdout)["confinement"]
     assert confinement["landlock"] and confinement["seccomp"], confinement
 
