@@ -429,7 +429,7 @@ fn programs_too_long_for_one_engine_are_spread_over_several() {
     // Asked for by name, the other one is refused, and says what would do.
     let run = wirerate(&[&asked[..], &["--mapping", "pool"]].concat()).exits(1);
     for part in
-        ["store-full", "parse to track 931, dnat to snat", "rewrite to queue 554", "another --mapping"]
+        ["store-full", "parse to track 901, dnat to snat", "rewrite to queue 554", "another --mapping"]
     {
         // The screen breaks lines, and draws before them.
         let flat: Vec<&str> = run.err.split_whitespace().filter(|word| *word != "│").collect();

@@ -167,7 +167,7 @@ fn interfaces(policy: &Policy, names: &Names, ct_zones: &[u16]) -> Result<Vec<In
             vlans: Vec::new(),
             link: interface.link,
             mac,
-            mac_bits: mac.to_bits(),
+            mac_bits: mac.to_bits().swap_bytes() >> 16,
             hearing: if given.is_some() { Hearing::Own } else { Hearing::All },
             mtu,
             egress: link(interface),

@@ -146,7 +146,7 @@ pub struct Interface {
     pub link: LinkKind,
     /// Its link-layer address.
     pub mac: Mac,
-    /// The same as a number of 48 bits.
+    /// The same as a number of 48 bits, its first byte the lowest: as frames begin with it.
     pub mac_bits: u64,
     /// Reception of unicast frames to other addresses.
     pub hearing: Hearing,

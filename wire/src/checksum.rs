@@ -137,11 +137,17 @@ pub const fn adjust(checksum: u16, changes: u64) -> u16 {
     !fold(!checksum as u64 + changes)
 }
 
-/// True if the sum of 32-bit words that are not all zero is that of a header which verifies: it is then a multiple of
-/// 0xffff, which takes one multiplication to see, where folding takes a chain of additions.
+/// True if the 32-bit words of a header, in network order, verify (RFC 791, section 3.1): their one's complement sum is 0xffff. Carries are
+/// added where they arise, which takes one more addition for each word.
 #[inline(always)]
-pub const fn is_whole(sum: u64) -> bool {
-    sum % 0xffff == 0
+pub const fn words_verify<const N: usize>(words: [u32; N]) -> bool {
+    let (mut sum, mut at) = (0_u32, 0);
+    while at < N {
+        let (added, carry) = sum.overflowing_add(words[at]);
+        sum = added.wrapping_add(carry as u32);
+        at += 1;
+    }
+    fold_word(sum) == 0xffff
 }
 
 /// The effect of changed fields on a checksum. A translation computes it once for a flow and applies it to
@@ -250,7 +256,12 @@ const fn nonzero(checksum: u16) -> u16 {
 /// Adds the carries in: zero only for zero, otherwise 1 to 0xffff.
 #[inline]
 const fn fold(sum: u64) -> u16 {
-    let sum = fold32(sum);
+    fold_word(fold32(sum))
+}
+
+/// As [`fold`], of 32 bits.
+#[inline]
+const fn fold_word(sum: u32) -> u16 {
     (sum.wrapping_add(sum.rotate_left(16)) >> 16) as u16
 }
 

@@ -260,7 +260,7 @@ pub(crate) const fn be16<const N: usize>(bytes: &[u8; N], at: usize) -> u16 {
 
 /// The big-endian 32 bits at `at`.
 #[inline(always)]
-pub(crate) const fn be32<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
+pub const fn be32<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 

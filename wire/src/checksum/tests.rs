@@ -196,15 +196,33 @@ fn message() -> impl proptest::strategy::Strategy<Value = Fields> {
     })
 }
 
+/// RFC 1071, section 4.1: half words are added, and then what is carried.
 #[test]
-fn a_sum_is_whole_exactly_where_it_folds_to_all_ones() {
-    let mut random = Random::new(3);
-    for _ in 0..100_000 {
-        let sum = random.next_u64() >> random.below(48);
-        for sum in [sum, sum / 0xffff * 0xffff] {
-            if sum != 0 {
-                assert_eq!(is_whole(sum), fold(sum) == 0xffff, "{sum:#x}");
-            }
+fn a_header_verifies_exactly_where_its_half_words_add_up_to_all_ones() {
+    let halves =
+        |words: [u32; 5]| words.map(|word| [word >> 16, word & 0xffff]).as_flattened().iter().sum::<u32>();
+    let folded = |words| {
+        let mut sum = halves(words);
+        while sum > 0xffff {
+            sum = (sum & 0xffff) + (sum >> 16);
         }
+        sum
+    };
+    assert!(
+        !words_verify([0; 5]) && words_verify([u32::MAX; 5]) && words_verify([0xffff_0000, 0, 0, 0, 0xffff])
+    );
+    let mut random = Random::new(3);
+    for number in 0..100_000 {
+        let ends = [0, u32::MAX, 0xffff, 0xffff_0000];
+        let mut words: [u32; 5] = std::array::from_fn(|_| match random.below(8) {
+            place @ 0..4 => ends[place as usize],
+            _ => random.next_u64() as u32,
+        });
+        if number % 2 == 0 {
+            words[2] &= 0xffff_0000;
+            words[2] |= folded(words) ^ 0xffff;
+            assert!(words_verify(words) || words == [0; 5], "{words:x?}");
+        }
+        assert_eq!(words_verify(words), folded(words) == 0xffff, "{words:x?}");
     }
 }
