@@ -352,15 +352,16 @@ impl<'a> HeaderMut<'a> {
     }
 
     /// Takes one hop off the time to live and adjusts the checksum. At 0 it stays 0.
-    #[inline]
+    #[inline(always)]
     pub fn decrement_ttl(&mut self) {
         if self.0[8] == 0 {
             return;
         }
         self.0[8] -= 1;
-        // The word lost 0x0100, so its complement's sum gains that, with the end-around carry (RFC 1141).
-        let sum = u32::from(self.view().checksum()) + 0x0100;
-        self.set_checksum((sum + u32::from(sum >= 0xffff)) as u16);
+        // The word lost 0x0100, so its complement's sum gains that, with the end-around carry (RFC 1141). The sum is the same in
+        // either order of bytes (RFC 1071, section 2): with the lower byte first it gains 1.
+        let sum = u32::from(u16::from_le_bytes([self.0[10], self.0[11]])) + 1;
+        put(self.0, 10, ((sum + u32::from(sum >= 0xffff)) as u16).to_le_bytes());
     }
 
     /// Changes the code point, keeps the congestion notification, and adjusts the checksum.
