@@ -114,9 +114,13 @@ impl Tables {
 }
 
 /// A bit for each of the gateway's own addresses.
-fn own_bits(policy: &Policy) -> u64 {
-    let networks = policy.interfaces.iter().flat_map(|interface| &interface.addresses);
-    networks.fold(0, |bits, network| bits | 1 << Address::from(network.addr()).own_bit())
+fn own_bits(policy: &Policy) -> [u32; 2] {
+    let mut bits = [0; 2];
+    for network in policy.interfaces.iter().flat_map(|interface| &interface.addresses) {
+        let (word, bit) = Address::from(network.addr()).own_bit();
+        bits[word] |= bit;
+    }
+    bits
 }
 
 /// The algorithm that a policy names; `None` where the fastest is wanted.

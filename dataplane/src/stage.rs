@@ -144,10 +144,17 @@ impl Step {
     /// Writes the decision, unless `Step::Next`, into the frame's metadata as the verdict.
     #[inline(always)]
     pub fn settle(self, frame: &mut Frame) {
-        // Asked first, or it becomes one of the places of a jump table.
-        if self == Step::Next {
-            return;
+        // The usual two alone, or they become places of a jump table.
+        match self {
+            Step::Next => {}
+            Step::Forward => frame.meta.fate = Verdict::Forwarded.to_fate(),
+            _ => self.end(frame),
         }
+    }
+
+    /// [`Step::settle`], of the steps that few frames come to.
+    #[inline(never)]
+    fn end(self, frame: &mut Frame) {
         let verdict = match self {
             Step::Next => return,
             Step::Forward => Verdict::Forwarded,

@@ -120,7 +120,7 @@ pub struct Tables {
     /// Numbers by which names are known from one compilation to the next.
     pub numbers: Numbers,
     /// A bit for each of the gateway's own addresses, by a hash of it; others may share it.
-    pub own_bits: u64,
+    pub own_bits: [u32; 2],
     /// True if an interface checks strictly where sources are at home.
     pub checks_sources: bool,
     /// The stages that they need.
@@ -340,9 +340,10 @@ impl Tables {
     }
 
     /// True if an address is one of the gateway's own. Looks through all of them where it may be.
-    #[inline]
+    #[inline(always)]
     pub fn is_own(&self, address: Address) -> bool {
-        self.own_bits >> address.own_bit() & 1 != 0 && self.has_address(address)
+        let (word, bit) = address.own_bit();
+        self.own_bits[word] & bit != 0 && self.has_address(address)
     }
 
     #[cold]
@@ -434,11 +435,12 @@ impl Address {
         Address { bits: self.bits >> rest << rest, ..self }
     }
 
-    /// Its bit in [`Tables::own_bits`].
+    /// Place of its word in [`Tables::own_bits`], and its bit there.
     #[inline(always)]
-    pub(crate) const fn own_bit(self) -> u32 {
+    pub(crate) const fn own_bit(self) -> (usize, u32) {
         let low = self.bits as u32;
-        (low ^ low >> 8 ^ low >> 16) & 63
+        let hash = low ^ low >> 8 ^ low >> 16;
+        ((hash >> 5 & 1) as usize, 1 << (hash & 31))
     }
 
     /// IPv4 or IPv6.

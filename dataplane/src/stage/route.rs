@@ -12,7 +12,7 @@ use wire::{BATCH, Family, Frame, PortId, ipv4, ipv6};
 use super::{About, Cx, Stage, Step, header, protect, take, underlay};
 use crate::flag;
 use crate::flow::{Direction, FlowId};
-use crate::hop::{LINK_HOP, LOCAL_HOP, NO_HOP, WAITING, Wanted, leaves, waits};
+use crate::hop::{Hop, LINK_HOP, LOCAL_HOP, NO_HOP, WAITING, Wanted, leaves, waits};
 use crate::tables::{Address, LOCAL, Tables, Target, is_linux};
 use crate::tunnel;
 use crate::verdict::Reason;
@@ -172,19 +172,26 @@ fn fits<T: Tally>(frame: &mut Frame, ttl: u8, cx: &mut Cx<'_, T>) -> Step {
         return Step::Answer(Reason::TtlExpired);
     }
     if frame.meta.end - frame.meta.network > hop.mtu {
-        if hop.mtu == 0 {
-            frame.meta.hop |= WAITING;
-            return Step::Next;
-        }
-        if frame.meta.end - frame.meta.network <= hop.told_mtu(frame.meta.family) {
-            // `encap` has fragments go outside.
-            return Step::Next;
-        }
-        if frame.meta.flags & flag::DONT_FRAGMENT != 0 {
-            return Step::Answer(Reason::PacketTooBig);
-        }
-        frame.meta.flags |= flag::CUT;
+        return exceed(frame, *hop);
     }
+    Step::Next
+}
+
+/// Decides on a packet that exceeds the MTU of its hop, which is 0 while the neighbour is unresolved.
+#[inline(never)]
+fn exceed(frame: &mut Frame, hop: Hop) -> Step {
+    if hop.mtu == 0 {
+        frame.meta.hop |= WAITING;
+        return Step::Next;
+    }
+    if frame.meta.end - frame.meta.network <= hop.told_mtu(frame.meta.family) {
+        // `encap` has fragments go outside.
+        return Step::Next;
+    }
+    if frame.meta.flags & flag::DONT_FRAGMENT != 0 {
+        return Step::Answer(Reason::PacketTooBig);
+    }
+    frame.meta.flags |= flag::CUT;
     Step::Next
 }
 
@@ -221,25 +228,25 @@ fn tell_find<T: Tally>(cx: &mut Cx<'_, T>) {
 #[inline(always)]
 fn tell_find4<T: Tally>(cx: &mut Cx<'_, T>) {
     // Family and flags, 4; both addresses and the time to live across words, with their place and bound, 12; who opens, 2; kinds of both, 4;
-    // the destination's target by place and bound, 7; the path with its hop, 12.
-    cx.tally.instructions(41);
-    cx.tally.execute(Op::Branch, 17);
+    // the destination's target by place and bound, 7; the path with its hop, 8.
+    cx.tally.instructions(37);
+    cx.tally.execute(Op::Branch, 15);
     cx.tally.branch(Branch::Taken);
 }
 
 /// [`find`] for an [`ordinary`] packet where there are no security policies.
 #[inline(always)]
 fn find4<T: Tally>(frame: &mut Frame, ends: Ends4, cx: &mut Cx<'_, T>) -> Result<(), Step> {
-    let (destination, hash) = match cx.shard.openings.of(&frame.meta) {
-        Some(opening) => (opening.destination().bits as u32, (opening.hash >> 32) as u32),
-        None => (ends.destination, 0),
-    };
     tell_find4(cx);
     let source = Address::v4(ends.source);
     check_source(frame.meta.ingress, source, cx)?;
-    if is_link_local4(destination) {
-        to_self(frame);
-        return Ok(());
+    let (mut destination, mut hash) = (ends.destination, 0);
+    if let Some(opening) = cx.shard.openings.of(&frame.meta) {
+        (destination, hash) = (opening.destination().bits as u32, (opening.hash >> 32) as u32);
+        if is_link_local4(destination) {
+            to_self(frame);
+            return Ok(());
+        }
     }
     let tables = cx.tables;
     lead(frame, source, tables.route(Address::v4(destination), cx.tally), hash, cx)
@@ -294,11 +301,11 @@ fn lead<T: Tally>(
     let hop = if let Target::Gateways { first, count: 1 } = *target {
         cx.tables.way(first, 1, 0)
     } else {
-        other_way(frame, target, hash, cx)?
+        match other_way(frame, target, hash, cx)? {
+            Some(LOCAL_HOP) => return Ok(()),
+            hop => hop,
+        }
     };
-    if hop == Some(LOCAL_HOP) {
-        return Ok(());
-    }
     if is_link_local(source) {
         return Err(Step::Drop(Reason::LinkLocal));
     }
@@ -419,8 +426,8 @@ pub(super) fn check_source<T: Tally>(
     cx.tally.execute(Op::Branch, 4);
     let Some(interface) = cx.tables.interface(ingress) else { return Ok(()) };
     if interface.source_check == SourceCheck::Off {
-        // The bit of the address among 64, 10.
-        cx.tally.instructions(10);
+        // The bit of the address among 64, in two words, 8.
+        cx.tally.instructions(8);
         cx.tally.execute(Op::Branch, 2);
         // Its own addresses nobody else has, wherever others are at home.
         let is_forged = !is_linux(ingress) && cx.tables.is_own(source);
