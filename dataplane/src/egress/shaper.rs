@@ -5,8 +5,10 @@ use wire::{BitRate, Bytes, Nanos};
 /// Rate of a shaper, compiled: the time that a byte takes, and the time that may be made up for after a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pace {
-    /// Nanoseconds that a byte takes.
-    whole: u64,
+    /// Nanoseconds that a byte takes: the lower 32 bits.
+    whole: u32,
+    /// The upper 32 bits, of rates below two bits a second.
+    slow: u32,
     /// Fraction of a nanosecond more, in units of 2^-32 ns.
     fraction: u32,
     /// Time by which packets may be ahead of the rate.
@@ -32,8 +34,10 @@ impl Pace {
         let byte = numerator / u128::from(rate.0.max(1));
         let beyond = burst.0.saturating_sub(longest.0);
         let tolerance = byte.saturating_mul(u128::from(beyond)) >> FRACTION;
+        let whole = u64::try_from(byte >> FRACTION).unwrap_or(u64::MAX);
         Pace {
-            whole: u64::try_from(byte >> FRACTION).unwrap_or(u64::MAX),
+            whole: whole as u32,
+            slow: (whole >> 32) as u32,
             fraction: byte as u32,
             tolerance: Nanos(u64::try_from(tolerance).unwrap_or(u64::MAX)),
         }
@@ -46,8 +50,15 @@ impl Pace {
         let (from, fraction) = if busy.until < now { (now, 0) } else { (busy.until, busy.fraction) };
         // Two factors of 32 bits and a term of 32 have no overflow.
         let parts = u64::from(self.fraction) * u64::from(bytes) + u64::from(fraction);
-        let span = self.whole.saturating_mul(bytes.into()).saturating_add(parts >> FRACTION);
+        let span = u64::from(self.whole) * u64::from(bytes) + (parts >> FRACTION);
+        let span = if self.slow == 0 { span } else { self.much(span, bytes) };
         *busy = Busy { until: Nanos(from.0.saturating_add(span)), fraction: parts as u32 };
+    }
+
+    /// Adds what the upper bits of the time of a byte make up.
+    #[cold]
+    fn much(&self, span: u64, bytes: u32) -> u64 {
+        span.saturating_add((u64::from(self.slow) << 32).saturating_mul(bytes.into()))
     }
 
     /// Moment from which the next packet may go.

@@ -45,7 +45,7 @@ pub(super) struct Wheel {
 #[derive(Clone, Copy, Debug, Default)]
 struct Taken {
     /// A bit for each slot.
-    slots: [u64; SLOTS / 64],
+    slots: [u32; SLOTS / 32],
     /// A bit for each of these that is not zero.
     words: u8,
 }
@@ -53,21 +53,21 @@ struct Taken {
 impl Taken {
     #[inline]
     fn insert(&mut self, slot: usize) {
-        self.slots[slot / 64] |= 1 << (slot % 64);
-        self.words |= 1 << (slot / 64);
+        self.slots[slot / 32] |= 1 << (slot % 32);
+        self.words |= 1 << (slot / 32);
     }
 
     #[inline]
     fn remove(&mut self, slot: usize) {
-        let word = &mut self.slots[slot / 64];
-        *word &= !(1 << (slot % 64));
-        self.words &= !(u8::from(*word == 0) << (slot / 64));
+        let word = &mut self.slots[slot / 32];
+        *word &= !(1 << (slot % 32));
+        self.words &= !(u8::from(*word == 0) << (slot / 32));
     }
 
     #[inline]
     fn first(&self) -> Option<usize> {
         let word = self.words.trailing_zeros() as usize;
-        self.slots.get(word).map(|slots| word * 64 + slots.trailing_zeros() as usize)
+        self.slots.get(word).map(|slots| word * 32 + slots.trailing_zeros() as usize)
     }
 }
 
@@ -113,18 +113,13 @@ impl Wheel {
         }
     }
 
-    /// Takes a timer that goes off by `now`, in the order of time, then of numbers. `None` if there is none, but
-    /// [`bound`](Wheel::bound) may be by `now` still only where it was called with the same `now` before.
+    /// Takes a timer that goes off by `now`, in the order of time, then of numbers. `None` if there is none;
+    /// [`bound`](Wheel::bound) is after `now` only then, and may be too early before.
     pub(super) fn take(&mut self, now: Nanos) -> Option<u32> {
-        let taken = self.take_due(now);
-        self.bound = self.bound_now();
-        taken
-    }
-
-    fn take_due(&mut self, now: Nanos) -> Option<u32> {
         loop {
             if let Some(Reverse((at, timer))) = self.due.peek().copied() {
                 if at > now.0 {
+                    self.bound = at;
                     return None;
                 }
                 self.due.pop();
@@ -133,6 +128,7 @@ impl Wheel {
             }
             let (level, slot, start) = self.next_slot()?;
             if start << SHIFT > now.0 {
+                self.bound = start << SHIFT;
                 return None;
             }
             self.cursor = start;
