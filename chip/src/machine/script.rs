@@ -221,7 +221,7 @@ pub(super) const WRITES: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holds {
     /// Metadata of the packet, which [`Writer::take`] has read and [`Writer::pass`] will write, and what it has read of tables: nobody reads an
-    /// entry twice. Nobody waits for a write before the end of the task, where the thread waits for all at once.
+    /// entry twice, and who writes a part of it has the rest still. Nobody waits for a write before the end of the task, where the thread waits for all at once.
     Packet,
     /// Nothing between references.
     Nothing,
@@ -307,9 +307,10 @@ impl Writer<'_> {
             if access == Access::Read && held.iter().any(|held| held.covers(&entry)) {
                 return;
             }
-            // What was in the memory before is not what an atomic change says.
-            held.retain(|held| access == Access::Read || !held.meets(&entry));
-            if access != Access::Atomic {
+            if access == Access::Atomic {
+                // The memory has changed it.
+                held.retain(|held| !held.meets(&entry));
+            } else {
                 if held.len() == HELD {
                     held.pop_front();
                 }

@@ -70,23 +70,28 @@ fn metadata_cross_a_ring_in_its_entry_and_by_memory_beside_it() {
 }
 
 #[test]
-fn an_entry_that_a_packet_has_read_is_in_registers_until_the_table_is_written() {
-    let read = |at, bytes| {
+fn an_entry_that_a_packet_has_read_is_in_registers_until_the_memory_changes_it() {
+    let refer = |access, at, bytes| {
         Act::Refer(Referral {
             region: Region::RuleTable,
-            access: Access::Read,
+            access,
             at,
             bytes,
             address: Address::Computed,
             wait: Wait::Now,
         })
     };
+    let read = |at, bytes| refer(Access::Read, at, bytes);
     let references = |acts: Vec<Act>| {
         let seen = stage(acts, Place::Shared(0));
         seen.memories[0].regions[Region::RuleTable as usize].references / 100
     };
     assert_eq!(references(vec![read(0, 8), read(0, 8), read(8, 8), read(0, 16), read(0, 8)]), 3);
-    assert_eq!(references(vec![read(0, 8), write(Region::RuleTable, 4), read(0, 8)]), 3);
+    // A thread knows what it has written over a part of it.
+    assert_eq!(references(vec![read(0, 8), write(Region::RuleTable, 4), read(0, 8)]), 2);
+    assert_eq!(references(vec![read(0, 8), write(Region::RuleTable, 12), read(0, 12)]), 2);
+    assert_eq!(references(vec![write(Region::RuleTable, 4), read(0, 8)]), 2);
+    assert_eq!(references(vec![read(0, 8), refer(Access::Atomic, 0, 4), read(0, 8)]), 3);
     assert_eq!(references(vec![read(0, 8), write(Region::Meta, 4), read(0, 8)]), 1);
     // Eight at most.
     let all = |others: u64| (0..=others).chain([0]).map(|entry| read(entry * 8, 8)).collect();
