@@ -73,6 +73,8 @@ enum Policy {
     Policed,
     /// A stateful firewall before a tree of queues: shaped subscribers, each of four queues.
     Scheduled,
+    /// A stateful firewall before a tree of the six queues of DiffServ, not shaped.
+    Queued,
 }
 
 /// Packets of a flow to measure.
@@ -108,6 +110,7 @@ const KINDS: &[Kind] = &[
     kind("udp-metered", Protocol::UDP, false, Policy::DiffServ, Shape::Established),
     kind("udp-policed", Protocol::UDP, false, Policy::Policed, Shape::Established),
     kind("udp-scheduled", Protocol::UDP, false, Policy::Scheduled, Shape::Established),
+    kind("udp-queued", Protocol::UDP, false, Policy::Queued, Shape::Established),
     kind("udp-metered-first", Protocol::UDP, false, Policy::DiffServ, Shape::First),
     kind("udp-first", Protocol::UDP, false, Policy::Firewall, Shape::First),
     kind("tcp-first", Protocol::TCP, false, Policy::Firewall, Shape::First),
@@ -209,6 +212,9 @@ impl Kind {
             for (leaf, phb) in ["phb = \"ef\"", "phb = \"af1\"", "phb = \"af2\"", ""].iter().enumerate() {
                 text.push_str(&format!("[[queue]]\nname = \"{leaf}\"\nin = \"subscriber\"\n{phb}\n"));
             }
+        }
+        if self.policy == Policy::Queued {
+            text.push_str("[[queue]]\nname = \"edge\"\non = [\"lan\", \"wan\"]\ntemplate = \"diffserv\"\n");
         }
         if self.policy == Policy::Napt {
             text.push_str(
@@ -551,7 +557,7 @@ fn measure(kind: Kind, packets: u32) {
         gateway.pass(load, &mut NoTally, &mut counter, &mut next);
     }
     counter.stages.insert(SCHEDULE, scheduled);
-    if kind.policy == Policy::Scheduled {
+    if matches!(kind.policy, Policy::Scheduled | Policy::Queued) {
         scheduler.frames = sent;
         sums.stages.insert(SCHEDULE, scheduler);
     }

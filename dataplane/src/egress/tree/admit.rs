@@ -50,15 +50,17 @@ impl Tree {
         };
         let Some(node) = nodes.get_mut(place as usize) else { return self.refuse(NONE) };
         // Leaf by place and bound, 6; bounds of packets, bytes and memory, of 64 bits two, 18; a free entry, its link, the last one's link and
-        // the list, 20; number and bytes, with their highest, 16. The descriptor is read and written; the packet's entry takes 16 bytes, and the
-        // last one's link 4.
+        // the list, 20; number and bytes, with their highest, 16. The descriptor is read, and its list written, 16 bytes; the packet's entry
+        // takes 16 bytes, and the link to it 4.
         tally.instructions(60);
         tally.execute(Op::Branch, 16);
         let at = place as usize * DESCRIPTOR as usize;
         tally.read(Region::Queue, at, DESCRIPTOR);
-        tally.write(Region::Queue, at, DESCRIPTOR);
         tally.write(Region::Queue, at, 16);
-        tally.write(Region::Queue, at, 4);
+        tally.write(Region::Queue, at, 16);
+        if node.list.packets != 0 {
+            tally.write(Region::Queue, at, 4);
+        }
         if kind.work != Work::Fifo {
             self.admit_managed(place, tally);
             return self.lost.is_none();

@@ -4,7 +4,7 @@ use tally::{Op, Region, Tally};
 use wire::{Frame, Nanos};
 
 use super::super::kind::{Above, Kind, Work};
-use super::super::node::{Account, At, NO_RING, Node, Rings};
+use super::super::node::{Account, At, NO_RING, Node, PRIORITIES, Rings};
 use super::super::packets::{List, NONE};
 use super::{DESCRIPTOR, ROOT, Tree};
 use crate::tables::NodeKind;
@@ -56,10 +56,10 @@ impl Tree {
             }
         };
         // Head and its link, free list, number and bytes, 24; counters of 64 bits, 22; delay, of 64 bits, its sum, highest and bucket, 44. The
-        // entry has 16 bytes.
+        // entry has 16 bytes, the list that is written 16, and the deficit 4.
         tally.instructions(90);
         tally.read(Region::Queue, self.tallied_node(place), 16);
-        tally.write(Region::Queue, self.tallied_node(place), DESCRIPTOR);
+        tally.write(Region::Queue, self.tallied_node(place), 20);
         if work != Work::Fifo {
             return self.send_managed(place, work, tally);
         }
@@ -248,13 +248,14 @@ impl Tree {
             let Tree { nodes, kinds, rings, .. } = &mut *self;
             let (nodes, kinds) = (nodes.entries_mut(), kinds.as_slice());
             let account = loop {
-                // Node by place and bound, 6; bytes with overhead, 6; deficit, 5; anything left to send, 7. The descriptor is written.
+                // Node by place and bound, 6; bytes with overhead, 6; deficit, 5; anything left to send, 7. The deficit is written, with the
+                // leaf's list there.
                 tally.instructions(24);
                 tally.execute(Op::Branch, 6);
-                if place != leaf {
-                    tally.write(Region::Queue, place as usize * DESCRIPTOR as usize, DESCRIPTOR);
-                }
                 let node = &mut nodes[place as usize];
+                if place != leaf && node.account != Account::Root {
+                    tally.write(Region::Queue, place as usize * DESCRIPTOR as usize, 4);
+                }
                 if node.account != Account::Deficit {
                     break node.account;
                 }
@@ -409,8 +410,6 @@ impl Tree {
                 return;
             }
             self.turn = ROOT;
-            tally.read(Region::Queue, parent as usize * DESCRIPTOR as usize, DESCRIPTOR);
-            tally.write(Region::Queue, parent as usize * DESCRIPTOR as usize, DESCRIPTOR);
             // Who was held back by a ceiling has what was left of a turn, at its place.
             let at = if node.deficit > 0 { At::Former } else { At::End };
             if at == At::End {
@@ -418,6 +417,13 @@ impl Tree {
             }
             let above = &self.nodes[parent as usize];
             let (was_active, inside) = (above.is_active(), above.inside);
+            // The parent's bits and the head of a ring are written, and of the node its place in the ring, its deficit and bits.
+            tally.read(Region::Queue, parent as usize * DESCRIPTOR as usize, DESCRIPTOR);
+            tally.write(Region::Queue, parent as usize * DESCRIPTOR as usize, 8);
+            tally.write(Region::Queue, place as usize * DESCRIPTOR as usize, 16);
+            if above.sharing >> (kind.priority % PRIORITIES as u8) & 1 == 1 {
+                tell_neighbours(&self.nodes[place as usize], tally);
+            }
             if kind.above == Above::Wfq {
                 let Tree { tagged, nodes, service, now, .. } = self;
                 tagged[inside as usize].offer(place, kind.priority, nodes, service, *now);
@@ -484,23 +490,32 @@ fn end_turn<T: Tally>(
     nodes: &mut [Node],
     tally: &mut T,
 ) {
-    // Nodes by place and bound, 12; quantum, head of the ring and neighbours, 14, of which two are written.
+    // Nodes by place and bound, 12; quantum, head of the ring and neighbours, 14. The parent's bits and the head are written.
     tally.instructions(26);
     let node = &mut nodes[place as usize];
     let is_active = node.is_active();
+    tally.write(Region::Queue, node.parent as usize * DESCRIPTOR as usize, 8);
     if !is_active || node.is_throttled {
         if !is_active {
             // A debt stays: who comes back does not gain by having been away.
             node.deficit = node.deficit.min(0);
         }
-        tally.write(Region::Queue, node.next as usize * DESCRIPTOR as usize, 4);
-        tally.write(Region::Queue, node.previous as usize * DESCRIPTOR as usize, 4);
+        if node.next != place {
+            tell_neighbours(node, tally);
+        }
         rings.remove(place, nodes);
     } else if node.deficit <= 0 && !charged.is_guaranteed {
         // What is guaranteed is no turn among those that share.
         node.deficit = node.deficit.saturating_add(kind.quantum as i32);
         rings.rotate(kind.priority, nodes);
     }
+}
+
+/// Tells of the links of a node's neighbours in its ring, which are written.
+#[inline(always)]
+fn tell_neighbours<T: Tally>(node: &Node, tally: &mut T) {
+    tally.write(Region::Queue, node.next as usize * DESCRIPTOR as usize, 4);
+    tally.write(Region::Queue, node.previous as usize * DESCRIPTOR as usize, 4);
 }
 
 /// Node whose turn most likely comes after that of a leaf with one packet: its neighbour, the first of a later priority, or its parent's
