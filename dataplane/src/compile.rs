@@ -7,6 +7,7 @@ use std::sync::Arc;
 use lookup::classify::{Algorithm, Bounds, Choice, Pattern, Task};
 use policy::Policy;
 use policy::model::{ANY_ZONE, Mac, MssClamp, OTHER_ZONE, SELF_ZONE, SourceCheck, SynAnswer};
+use wire::atm::Vc;
 use wire::link_kind::NEAR;
 use wire::vlan::{Tag, Tags};
 use wire::{Bytes, Link, LinkKind, PortId};
@@ -195,7 +196,8 @@ fn interfaces(policy: &Policy, names: &Names, ct_zones: &[u16]) -> Result<Vec<In
             answered: Vec::new(),
             priorities: Priorities::of(interface),
             tunnel: interface.esp.as_ref().and_then(|_| tunnels.next()),
-            channel: interface.atm.map(|atm| atm.channel),
+            channel: interface.atm.as_ref().map(|atm| atm.channel),
+            circuits: circuits(policy, interface),
         });
     }
     for (place, interface) in policy.interfaces.iter().enumerate() {
@@ -215,6 +217,22 @@ fn interfaces(policy: &Policy, names: &Names, ct_zones: &[u16]) -> Result<Vec<In
         }
     }
     Ok(interfaces)
+}
+
+/// The ATM channels whose cells come by an interface's port, in their order.
+fn circuits(policy: &Policy, port: &policy::model::Interface) -> Vec<(Vc, PortId)> {
+    if port.atm.is_none() {
+        return Vec::new();
+    }
+    let all = policy.interfaces.iter().enumerate();
+    let of = |(place, interface): (usize, &policy::model::Interface)| {
+        let is_by_port = interface.name == port.name || interface.line() == port.name;
+        let atm = interface.atm.as_ref().filter(|_| is_by_port)?;
+        Some((atm.channel.vc, PortId(place as u16)))
+    };
+    let mut circuits: Vec<_> = all.filter_map(of).collect();
+    circuits.sort_unstable();
+    circuits
 }
 
 /// The link of an interface: at the rate of the policy, else at that of the device.
@@ -254,6 +272,7 @@ fn itself() -> Interface {
         priorities: Priorities::default(),
         tunnel: None,
         channel: None,
+        circuits: Vec::new(),
     }
 }
 

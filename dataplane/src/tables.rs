@@ -7,6 +7,7 @@ use policy::model::{
     SynAnswer, Timeouts,
 };
 use tally::{Offload, Op, Region, Tally};
+use wire::atm::Vc;
 use wire::ethernet::Mac;
 use wire::rfc2684::Channel;
 use wire::vlan::Tags;
@@ -178,6 +179,8 @@ pub struct Interface {
     pub tunnel: Option<u16>,
     /// ATM virtual channel that its packets are carried in.
     pub channel: Option<Channel>,
+    /// Channels whose cells come by its port, in their order, each with its interface: its own, and those that share its line.
+    pub circuits: Vec<(Vc, PortId)>,
 }
 
 impl Interface {

@@ -24,7 +24,10 @@ const SECOND: u16 = 2;
 const VC: Vc = Vc { vpi: 8, vci: 35 };
 const DSL_MAC: Mac = Mac([2, 0, 0, 0, 0, 0x35]);
 
-const FORMS: [(Encapsulation, LinkKind); 4] = [
+/// Form in which a channel carries packets.
+type Form = (Encapsulation, LinkKind);
+
+const FORMS: [Form; 4] = [
     (Encapsulation::Llc, LinkKind::Ip),
     (Encapsulation::Llc, LinkKind::Ethernet),
     (Encapsulation::VcMux, LinkKind::Ip),
@@ -352,8 +355,83 @@ fn accident() -> impl Strategy<Value = Accident> {
     ]
 }
 
+/// The line of "dsl" with further channels, and the form of each channel's packets.
+fn line() -> (String, [(Vc, Form); 3]) {
+    let text = format!(
+        "{}[interface.voice]\nzone = \"wan\"\naddresses = [\"198.18.0.2/24\"]\nlink = \"ip\"\n\
+         [interface.voice.atm]\nvc = \"8/36\"\nencapsulation = \"vc-mux\"\nline = \"dsl\"\n\
+         [interface.iptv]\nzone = \"wan\"\naddresses = [\"198.18.1.2/24\"]\nmac = \"{DSL_MAC}\"\n\
+         [interface.iptv.atm]\nvc = \"0/100\"\nline = \"dsl\"\n",
+        policy(Encapsulation::Llc, LinkKind::Ip)
+    );
+    let channels = [
+        (VC, (Encapsulation::Llc, LinkKind::Ip)),
+        (Vc { vpi: 8, vci: 36 }, (Encapsulation::VcMux, LinkKind::Ip)),
+        (Vc { vpi: 0, vci: 100 }, (Encapsulation::Llc, LinkKind::Ethernet)),
+    ];
+    (text, channels)
+}
+
+/// A packet from beyond a channel of that line.
+fn packet_of(channel: usize, payload: &[u8]) -> Vec<u8> {
+    let source = [[203, 0, 113, 9], [198, 18, 0, 9], [198, 18, 1, 9]][channel];
+    let link = build::ethernet(Mac([2, 0, 0, 0, 0, 9]), DSL_MAC);
+    link.ipv4(source.into(), [192, 168, 1, 10].into()).udp(5_000, 53).payload(payload).to_vec()
+}
+
+#[test]
+fn a_cell_of_no_channel_of_the_line_is_dropped_and_a_channel_alone_takes_its_own() {
+    let (text, channels) = line();
+    let (voice, form) = channels[1];
+    let frames = cells(voice, form, &packet_of(1, &[3; 60]));
+    let unknown = cells(Vc { vpi: 8, vci: 37 }, form, &packet_of(1, &[]));
+    assert_eq!(
+        verdicts(&text, &[&frames[..1], &unknown, &frames[1..]].concat()),
+        [Some(Reason::Aal5Reassembly), Some(Reason::AtmVcUnknown), None]
+    );
+    // What comes by the interface of a channel alone: its place is behind those of `policy`.
+    let mut gateway = Gateway::new(&text, Way::Run);
+    assert_eq!(play(&mut gateway, &arrivals(&frames, SECOND + 1)).sent.len(), 1);
+    let out = play(&mut gateway, &arrivals(&cells(VC, channels[0].1, &packet_of(0, &[])), SECOND + 1));
+    assert!(out.ended.iter().all(|(_, verdict)| *verdict == Verdict::Dropped(Reason::AtmVcUnknown)));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// Cells of several channels of a line, in any order among them: every packet comes through, by the interface of its channel.
+    #[test]
+    fn channels_of_a_line_take_no_notice_of_one_another(
+        lengths in prop::collection::vec((0..3_usize, 0..400_usize), 1..30),
+        turns in prop::collection::vec(0..3_usize, 1..300),
+    ) {
+        let (text, channels) = line();
+        let mut queues: [std::collections::VecDeque<Vec<u8>>; 3] = Default::default();
+        for (number, (channel, length)) in lengths.iter().enumerate() {
+            let payload: Vec<u8> = (0..*length).map(|place| (place * 7 + number) as u8).collect();
+            let (vc, form) = channels[*channel];
+            queues[*channel].extend(cells(vc, form, &packet_of(*channel, &payload)));
+        }
+        let mut frames = Vec::new();
+        let mut turns = turns.iter().cycle();
+        while queues.iter().any(|queue| !queue.is_empty()) {
+            let turn = turns.next().unwrap();
+            // Whose turn it is may have none.
+            let next = (0..3).map(|step| (turn + step) % 3).find(|place| !queues[*place].is_empty());
+            frames.extend(queues[next.unwrap()].pop_front());
+        }
+        let arrivals = arrivals(&frames, DSL);
+        let [run, step] = [Way::Run, Way::Step].map(|way| play(&mut Gateway::new(&text, way), &arrivals));
+        prop_assert_eq!(&run, &step);
+        prop_assert_eq!(run.sent.len() + run.ended.len(), frames.len());
+        prop_assert_eq!(run.sent.len(), lengths.len());
+        for channel in 0..3 {
+            let of = |bytes: &[u8]| bytes[26..30] == packet_of(channel, &[])[26..30];
+            let seen: Vec<&[u8]> = run.sent.iter().map(|sent| &sent.bytes[..]).filter(|sent| of(sent)).collect();
+            let sent: Vec<usize> = lengths.iter().filter(|(own, _)| *own == channel).map(|(_, length)| *length).collect();
+            prop_assert_eq!(seen.iter().map(|sent| sent.len() - 42).collect::<Vec<_>>(), sent);
+        }
+    }
 
     /// Whatever becomes of cells: both modes of execution agree, each cell has one verdict, and what is forwarded was sent.
     #[test]

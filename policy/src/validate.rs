@@ -16,6 +16,7 @@ pub use reach::interface_of;
 use reach::Reach;
 use space::{Space, Spaces};
 
+mod atm;
 mod class;
 mod cover;
 mod gateway;

@@ -4,6 +4,8 @@
 //! put into cells here. Cells of one virtual channel must stay in order, so that one worker receives all, and each sends by itself: cells of
 //! one packet leave together, in as few datagrams as [`MOST_CELLS`] allows.
 //!
+//! Channels of one line share its socket: the interface whose line it is receives for all, and each sends for itself.
+//!
 //! A datagram that is lost is as many cells lost, which the pipeline notices. An error that the other end's machine reports, such as nobody
 //! listening there, is no error of the line.
 
@@ -11,6 +13,7 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixDatagram;
+use std::sync::Arc;
 
 use wire::aal5::Segmentation;
 use wire::atm::{CELL_LEN, stand_in};
@@ -26,15 +29,43 @@ use crate::sys::clock;
 /// Most cells of a datagram: with the headers of IPv6 and UDP they fit an Ethernet frame of 1500 bytes.
 pub const MOST_CELLS: usize = 27;
 
-/// Specification of a line of cells.
+/// Socket of a line of cells.
+#[derive(Clone, Debug)]
+pub struct CellSocket(Arc<UdpSocket>);
+
+impl CellSocket {
+    /// Opens the socket of the line of the interface `name`, between its own address and port and those of the other end, the only one
+    /// that cells are taken from.
+    ///
+    /// # Errors
+    /// The address is not the machine's own, or in use.
+    pub fn open(name: &str, local: SocketAddr, remote: SocketAddr) -> Result<CellSocket, OpenError> {
+        let open = || {
+            let socket = UdpSocket::bind(local).map_err(Cause::step("bind the socket of the cells"))?;
+            socket.connect(remote).map_err(Cause::step("connect the socket of the cells"))?;
+            socket.set_nonblocking(true).map_err(Cause::step("set up the socket of the cells"))?;
+            Ok(CellSocket(Arc::new(socket)))
+        };
+        open().map_err(|cause| OpenError::of(Driver::Cells, name, cause))
+    }
+}
+
+/// Cells that an interface receives from the socket of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CellsIn {
+    /// Those of all channels: the line is its own.
+    All,
+    /// None: another interface receives them for it.
+    None,
+}
+
+/// Specification of an interface on a line of cells.
 #[derive(Clone, Debug)]
 pub struct CellSpec {
     /// Name of the interface.
     pub name: String,
-    /// Own address and port.
-    pub local: SocketAddr,
-    /// Address and port of the other end, the only one that cells are taken from.
-    pub remote: SocketAddr,
+    /// Cells received.
+    pub receives: CellsIn,
     /// Virtual channel, and encapsulation of packets sent.
     pub channel: Channel,
     /// Link kind of the interface: IP routed, Ethernet bridged.
@@ -47,8 +78,8 @@ pub struct CellLine {
     name: String,
     channel: Channel,
     kind: LinkKind,
-    socket: UdpSocket,
-    /// Of a worker that receives no cells: a descriptor that is never readable.
+    socket: Arc<UdpSocket>,
+    /// Of an end that receives no cells: a descriptor that is never readable.
     idle: Option<UnixDatagram>,
     /// A datagram, and how much of it has been taken.
     datagram: Box<[u8]>,
@@ -58,35 +89,28 @@ pub struct CellLine {
 }
 
 impl CellSpec {
-    /// Opens a line for each of `workers`, of which the first receives.
+    /// Opens ends of the line for each of `workers`, of which the first receives.
     ///
     /// # Errors
-    /// The address is not the machine's own, or in use.
-    pub fn open(&self, workers: usize) -> Result<Vec<CellLine>, OpenError> {
-        self.make(workers).map_err(|cause| OpenError::of(Driver::Cells, &self.name, cause))
-    }
-
-    fn make(&self, workers: usize) -> Result<Vec<CellLine>, Cause> {
-        let socket = UdpSocket::bind(self.local).map_err(Cause::step("bind the socket of the cells"))?;
-        socket.connect(self.remote).map_err(Cause::step("connect the socket of the cells"))?;
-        socket.set_nonblocking(true).map_err(Cause::step("set up the socket of the cells"))?;
+    /// The process has too many open files.
+    pub fn open(&self, socket: &CellSocket, workers: usize) -> Result<Vec<CellLine>, OpenError> {
         let line = |place: usize| {
+            let receives = place == 0 && self.receives == CellsIn::All;
             Ok(CellLine {
                 name: self.name.clone(),
                 channel: self.channel,
                 kind: self.kind,
-                socket: socket.try_clone()?,
-                idle: if place == 0 { None } else { Some(UnixDatagram::unbound()?) },
-                datagram: vec![0; LONGEST].into(),
+                socket: Arc::clone(&socket.0),
+                idle: if receives { None } else { Some(UnixDatagram::unbound()?) },
+                datagram: vec![0; if receives { LONGEST } else { 0 }].into(),
                 taken: 0,
                 filled: 0,
                 statistics: Statistics::default(),
             })
         };
-        (0..workers)
-            .map(line)
-            .collect::<io::Result<_>>()
-            .map_err(Cause::step("share the socket of the cells"))
+        let lines: io::Result<_> = (0..workers).map(line).collect();
+        let cause = Cause::step("share the socket of the cells");
+        lines.map_err(|error| OpenError::of(Driver::Cells, &self.name, cause(error)))
     }
 }
 
@@ -252,11 +276,16 @@ mod tests {
     fn lines(kind: LinkKind) -> (Vec<CellLine>, CellLine) {
         let any = || UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let (here, there) = (any(), any());
-        let channel = Channel { vc: CHANNEL.parse().unwrap(), encapsulation: Encapsulation::Llc };
         let open = |local, remote, workers| {
-            CellSpec { name: "dsl".into(), local, remote, channel, kind }.open(workers).unwrap()
+            let socket = CellSocket::open("dsl", local, remote).unwrap();
+            spec(CHANNEL, CellsIn::All, kind).open(&socket, workers).unwrap()
         };
         (open(here, there, 2), open(there, here, 1).remove(0))
+    }
+
+    fn spec(vc: &str, receives: CellsIn, kind: LinkKind) -> CellSpec {
+        let channel = Channel { vc: vc.parse().unwrap(), encapsulation: Encapsulation::Llc };
+        CellSpec { name: "dsl".into(), receives, channel, kind }
     }
 
     fn sent(from: &mut CellLine, frame: &[u8]) {
@@ -307,6 +336,32 @@ mod tests {
                 assert!(!received(&mut here[0]).is_empty());
             }
         }
+    }
+
+    #[test]
+    fn channels_of_a_line_share_its_socket_and_one_receives() {
+        let any = || UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let (here, there) = (any(), any());
+        let socket = CellSocket::open("dsl", here, there).unwrap();
+        let mut first = spec("8/35", CellsIn::All, LinkKind::Ip).open(&socket, 1).unwrap().remove(0);
+        let mut second = spec("8/36", CellsIn::None, LinkKind::Ip).open(&socket, 1).unwrap().remove(0);
+        assert!(CellSocket::open("other", here, there).is_err(), "one socket for each line");
+        let socket = CellSocket::open("far", there, here).unwrap();
+        let mut far = spec("8/36", CellsIn::All, LinkKind::Ip).open(&socket, 1).unwrap().remove(0);
+        let packet =
+            build::ethernet(Mac([2; 6]), Mac([4; 6])).ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+        let frame = packet.udp(1, 2).to_vec();
+        for (line, vci) in [(&mut second, 36), (&mut first, 35)] {
+            sent(line, &frame);
+            let cells = received(&mut far);
+            assert_eq!(
+                cells.iter().map(|cell| Cell::of(cell).unwrap().vc().vci).collect::<Vec<_>>(),
+                [vci; 1]
+            );
+        }
+        sent(&mut far, &frame);
+        assert!(received(&mut second).is_empty());
+        assert_eq!(received(&mut first).len(), 1);
     }
 
     #[test]

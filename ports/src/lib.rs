@@ -24,7 +24,7 @@ mod sys;
 mod tap;
 mod xdp;
 
-pub use cell::{CellLine, CellSpec, MOST_CELLS};
+pub use cell::{CellLine, CellSocket, CellSpec, CellsIn, MOST_CELLS};
 pub use guard::{Guard, GuardError, GuardLock, GuardSet, Shut, Unpinned};
 pub use line::{Gone, Line, Statistics};
 pub use link_kind::kind_of;

@@ -46,9 +46,10 @@ def cells(vc, payload):
 class Line:
     """The far end of a line of cells, on a UDP socket."""
 
-    def __init__(self, socket, to, vc, head):
-        self.socket, self.to, self.vc, self.head = socket, to, vc, head
-        self._cells, self._payload = [], b""
+    def __init__(self, socket, to, vc, head, others=()):
+        """`others` are further channels of the line, whose cells are passed over."""
+        self.socket, self.to, self.vc, self.head, self.others = socket, to, vc, head, others
+        self.cells, self._payload = [], b""
 
     def send(self, packet, at_once=1):
         """Sends a packet, with so many cells in a datagram."""
@@ -59,16 +60,22 @@ class Line:
     def send_cells(self, some):
         self.socket.sendto(b"".join(some), self.to)
 
+    def is_whole(self):
+        """True if a packet is there."""
+        return any(cell[3] & 2 for cell in self.cells)
+
     def receive(self):
         """The next packet. Its cells must be right in every bit."""
         while True:
-            while not self._cells:
+            while not self.cells:
                 datagram = self.socket.recv(65535)
                 assert datagram and len(datagram) % CELL == 0, len(datagram)
-                self._cells = [datagram[at : at + CELL] for at in range(0, len(datagram), CELL)]
-            one = self._cells.pop(0)
+                self.cells = [datagram[at : at + CELL] for at in range(0, len(datagram), CELL)]
+            one = self.cells.pop(0)
             assert one[4] == hec(one[:4])
             (header,) = struct.unpack("!I", one[:4])
+            if (header >> 20, header >> 4 & 0xFFFF) in self.others:
+                continue
             assert (header >> 20, header >> 4 & 0xFFFF, header & 0b1101) == (*self.vc, 0)
             self._payload += one[5:]
             if header & 2:

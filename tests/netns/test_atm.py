@@ -1,6 +1,7 @@
 """Lines of ATM cells over UDP: a routed channel with LLC, and a bridged one with VC multiplexing. This test is the far end of both.
 
       client ── lan GATEWAY dsl ══ 10.99.0.2, in cells of channel 8/35
+                           voice ══ 10.98.0.2, in cells of channel 8/36, on the same line
                            bridge ══ 10.97.0.2, in cells of channel 0/100
 """
 
@@ -10,13 +11,15 @@ import struct
 
 import pytest
 import wait
-from atm import PAD, ROUTED, Line, cell, cells
+from atm import CELL, PAD, ROUTED, Line, cell, cells
 from packet import checksum, ethernet, ipv4, mac
 from topology import CLIENT
 
 VARIANTS = ["dsl", "two-workers"]
 
 NEAR, FAR = "10.99.0.1", "10.99.0.2"
+VOICE_NEAR, VOICE_FAR = "10.98.0.1", "10.98.0.2"
+VOICE = (8, 36)
 BRIDGE_NEAR, BRIDGE_FAR = "10.97.0.1", "10.97.0.2"
 NEAR_MAC, FAR_MAC = "02:00:5e:10:00:35", "02:00:00:00:00:97"
 
@@ -51,7 +54,7 @@ class Bridged(Line):
 def lines(net):
     with net.gateway.udp("127.0.0.1", 5001) as routed, net.gateway.udp("127.0.0.1", 5003) as bridged:
         yield (
-            Line(routed, ("127.0.0.1", 5000), (8, 35), ROUTED),
+            Line(routed, ("127.0.0.1", 5000), (8, 35), ROUTED, others=[VOICE]),
             Bridged(bridged, ("127.0.0.1", 5002), (0, 100), PAD),
         )
 
@@ -107,7 +110,7 @@ def test_bad_cells_are_counted_and_the_next_packet_comes_through(net, lines):
     wrong = bytearray(good[1])
     wrong[30] ^= 1
     line.send_cells([good[0], bytes(wrong), *good[2:]])
-    line.send_cells([cell((8, 36), bytes(48), last=True)] * 3)
+    line.send_cells([cell((8, 37), bytes(48), last=True)] * 3)
     line.send_cells([cell(line.vc, bytes(48), kind=2)] * 2)
     for _ in range(5):
         line.send_cells([cell(line.vc, bytes(48))] * 100)
@@ -129,7 +132,46 @@ def test_bad_cells_are_counted_and_the_next_packet_comes_through(net, lines):
     )
 
 
+def test_two_channels_share_a_line(net, lines):
+    """Cells of two channels take turns; each packet is answered by the channel that it came by."""
+    dsl = lines[0]
+    voice = Line(dsl.socket, dsl.to, VOICE, b"")
+    one = cells(dsl.vc, ROUTED + ipv4(FAR, CLIENT, 1, icmp(8, 20, bytes(600))))
+    two = cells(voice.vc, ipv4(VOICE_FAR, CLIENT, 1, icmp(8, 21, bytes(range(200)) * 3)))
+    dsl.send_cells([cell for pair in zip(one, two, strict=False) for cell in pair])
+    dsl.send_cells(one[len(two) :] + two[len(one) :])
+    echoes = {}
+    for line, packet in both(dsl, voice):
+        if packet[9] == 1 and packet[20] == 0:
+            ident = struct.unpack("!H", packet[24:26])[0]
+            length = struct.unpack("!H", packet[2:4])[0]
+            echoes[ident] = (line, packet[28:length])
+        if len(echoes) == 2:
+            break
+    assert echoes == {20: (dsl, bytes(600)), 21: (voice, bytes(range(200)) * 3)}
+    # Linux and the office speak by the second channel, too.
+    for host, source in [(net.client, CLIENT), (net.gateway, VOICE_NEAR)]:
+        with host.udp() as client:
+            client.sendto(b"ring", (VOICE_FAR, 7))
+            for line, packet in both(dsl, voice):
+                if packet[9] == 17 and packet[28:32] == b"ring":
+                    break
+            assert (line, socket.inet_ntoa(packet[12:16])) == (voice, source)
+
+
+def both(*lines):
+    """The packets of several channels of one socket, each with its line."""
+    while True:
+        datagram = lines[0].socket.recv(65535)
+        (header,) = struct.unpack("!I", datagram[:4])
+        line = next(line for line in lines if line.vc == (header >> 20, header >> 4 & 0xFFFF))
+        # A packet's cells leave together, in as many datagrams as they need.
+        line.cells += [datagram[at : at + CELL] for at in range(0, len(datagram), CELL)]
+        while line.is_whole():
+            yield line, line.receive()
+
+
 def test_the_line_is_a_port(net, lines):
     ports = {port["interface"]: port for port in json.loads(net.office.ask("ports", "--json").stdout)}
-    for name in ["dsl", "bridge"]:
+    for name in ["dsl", "voice", "bridge"]:
         assert (ports[name]["state"], ports[name]["driver"]) == ("up", "ATM over UDP")

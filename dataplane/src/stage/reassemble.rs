@@ -1,7 +1,8 @@
 //! `reassemble`: is it the last cell of a PDU, and is the PDU whole?
 //!
-//! Puts the cells of an ATM virtual channel together (AAL5, ITU-T I.363.5), and lets the packet in the PDU (RFC 2684) go on in the frame of
-//! the last cell, as if it had come in by the interface as it is. Each cell is a frame, and has its verdict: the cells before the last one
+//! Finds the interface whose ATM virtual channel a cell is of, among those of the line; puts the cells of the channel together (AAL5, ITU-T
+//! I.363.5), and lets the packet in the PDU (RFC 2684) go on in the frame of the last cell, as if it had come in by the interface as it is.
+//! Each cell is a frame, and has its verdict: the cells before the last one
 //! are dropped as [`Reason::Aal5Reassembly`], their bytes being kept; a PDU that is not whole is dropped with its last cell, for the reason
 //! that it has. Frames of a link without cells, and captured PDUs, pass `parse` and never come here.
 
@@ -10,11 +11,11 @@ use wire::atm::{self, CELL_LEN, Cell, PAYLOAD_LEN, PayloadType, Vc};
 use wire::link_kind::{self, STAND_IN};
 use wire::meta::Fields;
 use wire::rfc2684::{self, Payload};
-use wire::{Family, Frame, aal5};
+use wire::{Family, Frame, PortId, aal5};
 
 use super::parse::Parse;
 use super::{About, Cx, Packets, Stage, Step};
-use crate::tables::Tables;
+use crate::tables::{Interface, Tables};
 use crate::verdict::Reason;
 
 /// The stage.
@@ -64,20 +65,25 @@ impl Stage for Reassemble {
 /// # Errors
 /// There is no such packet, for this reason.
 fn take<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Reason> {
-    let ingress = frame.meta.ingress;
-    let interface = cx.tables.interface(ingress).ok_or(Reason::InterfaceGone)?;
-    let (Some(channel), Some(reassembly)) = (interface.channel, cx.shard.channels.of(ingress)) else {
+    let (bytes, meta) = frame.view();
+    let port = cx.tables.interface(meta.ingress).ok_or(Reason::InterfaceGone)?;
+    if port.channel.is_none() {
         return Err(Reason::EthertypeUnsupported);
-    };
-    let bytes: &[u8; CELL_LEN] = atm::cell_of(frame.bytes()).ok_or(Reason::LinkTruncated)?;
+    }
+    let bytes: &[u8; CELL_LEN] = atm::cell_of(bytes).ok_or(Reason::LinkTruncated)?;
     // The header's check by a table: four bytes of four instructions each, and the comparison, 18; channel and payload type, 7; state of
     // the channel, 4.
     cx.tally.instructions(29);
     cx.tally.execute(Op::Branch, 5);
     let cell = Cell::of(bytes).map_err(|_| Reason::AtmHec)?;
-    if cell.vc() != channel.vc {
-        return Err(if cell.vc() == Vc::NONE { Reason::AtmIdle } else { Reason::AtmVcUnknown });
+    if cell.vc() == Vc::NONE {
+        return Err(Reason::AtmIdle);
     }
+    meta.ingress = circuit(port, cell.vc(), cx.tally).ok_or(Reason::AtmVcUnknown)?;
+    let interface = cx.tables.interface(meta.ingress).ok_or(Reason::InterfaceGone)?;
+    let (Some(channel), Some(reassembly)) = (interface.channel, cx.shard.channels.of(meta.ingress)) else {
+        return Err(Reason::InterfaceGone);
+    };
     let PayloadType::User(last) = cell.payload_type() else { return Err(Reason::AtmManagement) };
     for _ in 0..PAYLOAD_LEN / 4 {
         // Each word to its place, 2, and into the CRC by a table, four bytes of four instructions each.
@@ -103,6 +109,18 @@ fn take<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Reason> {
         }),
     };
     if is_filled { Ok(()) } else { Err(Reason::SlotTooSmall) }
+}
+
+/// Interface that a channel's packets come by, among those whose cells come by the port.
+fn circuit<T: Tally>(port: &Interface, vc: Vc, tally: &mut T) -> Option<PortId> {
+    let place = port.circuits.partition_point(|(other, _)| {
+        // Middle of what is left, comparison, the half, 6.
+        tally.instructions(6);
+        tally.execute(Op::Branch, 1);
+        *other < vc
+    });
+    let (found, interface) = port.circuits.get(place)?;
+    (*found == vc).then_some(*interface)
 }
 
 fn failure(fault: aal5::Fault) -> Reason {

@@ -2,10 +2,11 @@
 //! whose interface goes is taken away from them.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use policy::Policy;
-use policy::model::{Atm, Driver, Interface, LinkKind, Offload};
-use ports::{CellSpec, OpenError, Tagged};
+use policy::model::{Channel, Driver, Interface, LinkKind, Offload};
+use ports::{CellSocket, CellSpec, CellsIn, OpenError, Tagged};
 use tracing::{info, warn};
 
 use super::worker::Workers;
@@ -23,6 +24,8 @@ use open::{Ends, Kept, Opener, tags};
 /// The ports of the policy in force.
 pub(super) struct Ports {
     attached: BTreeMap<String, Attached>,
+    /// Sockets of the lines of cells in the policy, each for all interfaces of its line, by their ends.
+    sockets: BTreeMap<CellEnds, CellSocket>,
     /// Guards that keep Linux off the interfaces of the policy.
     pub(super) guards: Guards,
     /// Failures to open ports that are in the log already.
@@ -34,8 +37,20 @@ pub(super) struct Ports {
 struct Asked {
     driver: Driver,
     offload: Offload,
-    /// ATM link, the kind of link in its cells, and MTU in bytes, where the gateway carries the cells itself.
-    cells: Option<(Atm, LinkKind, u16)>,
+    /// Cells, and MTU in bytes, where the gateway carries the cells itself.
+    cells: Option<(Cells, u16)>,
+}
+
+/// Own end of UDP that carries cells, and the other one.
+type CellEnds = (SocketAddr, SocketAddr);
+
+/// ATM channel that the gateway carries itself.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Cells {
+    channel: Channel,
+    kind: LinkKind,
+    ends: CellEnds,
+    receives: CellsIn,
 }
 
 /// Port that was opened, or failed to open.
@@ -69,7 +84,7 @@ impl Attached {
 impl Ports {
     /// Creates the set without ports, on interfaces with these guards.
     pub(super) fn new(guards: Guards) -> Ports {
-        Ports { attached: BTreeMap::new(), guards, logged: Vec::new() }
+        Ports { attached: BTreeMap::new(), sockets: BTreeMap::new(), guards, logged: Vec::new() }
     }
 
     /// Puts guards on the interfaces of a policy.
@@ -99,6 +114,9 @@ impl Ports {
         for name in gone {
             self.detach(&name, workers);
         }
+        let lines = policy.interfaces.iter().filter_map(|interface| cells_of(interface, policy));
+        let ends: Vec<CellEnds> = lines.map(|cells| cells.ends).collect();
+        self.sockets.retain(|own, _| ends.contains(own));
         for interface in &policy.interfaces {
             if !self.attached.contains_key(&interface.name) {
                 self.attach(interface, reload, linux, workers);
@@ -146,7 +164,7 @@ impl Ports {
         let (is_vlan, is_tunnel) = (interface.parent.is_some(), interface.esp.is_some());
         let asked = asked_for(name, reload);
         let wish = asked.driver;
-        let cells = cells_of(interface);
+        let cells = cells_of(interface, &reload.effective.policy);
         let opener = Opener::new(reload, linux, workers);
         let link = linux.link_named(name).map(|(index, link)| (index, link.mtu, link.condition));
         let opened = match link {
@@ -154,7 +172,11 @@ impl Ports {
                 self.guards.make(name);
                 let made = match (&interface.esp, &cells) {
                     (Some(_), _) => opener.tunnel(interface, mtu_of(name, reload)),
-                    (None, Some(cells)) => opener.cells(interface, cells),
+                    (None, Some(cells)) => self.socket(name, cells.ends).and_then(|socket| {
+                        let Cells { channel, kind, receives, .. } = *cells;
+                        let spec = CellSpec { name: name.clone(), receives, channel, kind };
+                        opener.cells(interface, &spec, &socket)
+                    }),
                     (None, None) if is_vlan => opener.vlan(interface),
                     (None, None) => opener.tap(interface),
                 };
@@ -211,6 +233,16 @@ impl Ports {
         self.attached.insert(name.clone(), Attached { on, state, asked, tagged, _kept: kept });
     }
 
+    /// Returns the socket of a line of cells, and opens it for the first interface of the line.
+    fn socket(&mut self, name: &str, ends: CellEnds) -> Result<CellSocket, OpenError> {
+        if let Some(socket) = self.sockets.get(&ends) {
+            return Ok(socket.clone());
+        }
+        let socket = CellSocket::open(name, ends.0, ends.1)?;
+        self.sockets.insert(ends, socket.clone());
+        Ok(socket)
+    }
+
     /// All ports, in the order of the policy's interfaces.
     pub(super) fn states(&self, reload: &Reload, linux: &State) -> Vec<PortState> {
         let interfaces = reload.effective.policy.interfaces.iter();
@@ -237,6 +269,7 @@ impl Ports {
     /// Closes all ports. Guards stay.
     pub(super) fn close_all(&mut self) {
         self.attached.clear();
+        self.sockets.clear();
     }
 }
 
@@ -248,16 +281,17 @@ fn asked_for(name: &str, reload: &Reload) -> Asked {
     // What is said of all interfaces is meant of those that can have it.
     let driver = if bare && !is_named { Driver::Packet } else { gateway.driver_of(name) };
     let own = reload.policy.interface(name);
-    let cells = own.and_then(|own| Some((own.atm?, own.link, own.mtu)));
-    let cells = cells.filter(|(atm, ..)| atm.local.is_some());
+    let cells = own.and_then(|own| Some((cells_of(own, &reload.policy)?, own.mtu)));
     Asked { driver, offload: gateway.offload, cells }
 }
 
-/// Returns the line of cells that the gateway carries itself for an interface.
-fn cells_of(interface: &Interface) -> Option<CellSpec> {
-    let Atm { channel, local, remote } = interface.atm?;
-    let (name, kind) = (interface.name.clone(), interface.link);
-    Some(CellSpec { name, local: local?, remote: remote?, channel, kind })
+/// Returns the ATM channel that the gateway carries itself for an interface.
+fn cells_of(interface: &Interface, policy: &Policy) -> Option<Cells> {
+    let channel = interface.atm.as_ref()?.channel;
+    let line = policy.interface(interface.line())?;
+    let carrier = line.atm.as_ref()?;
+    let receives = if line.name == interface.name { CellsIn::All } else { CellsIn::None };
+    Some(Cells { channel, kind: interface.link, ends: (carrier.local?, carrier.remote?), receives })
 }
 
 /// Largest packet of a tunnel, by the tables in force.

@@ -69,6 +69,7 @@ fn atm(keys: &mut Keys<'_, '_>, interface: &mut Interface) {
 fn channel(keys: &mut Keys<'_, '_>, atm: &mut Atm) -> bool {
     let is_whole = keys.required("vc", "\"8/35\"", VC, &mut atm.channel.vc);
     keys.key("encapsulation", word::ENCAPSULATION, &mut atm.channel.encapsulation);
+    keys.optional("line", STRING, &mut atm.line);
     keys.optional("local", SOCKET_ADDRESS, &mut atm.local);
     keys.optional("remote", SOCKET_ADDRESS, &mut atm.remote);
     is_whole

@@ -169,9 +169,10 @@ pub(crate) fn interface() -> impl Strategy<Value = Interface> {
 fn atm() -> impl Strategy<Value = Atm> {
     let encapsulation = select(&[Encapsulation::Llc, Encapsulation::VcMux][..]);
     let end = || option::of((address(), any::<u16>()).prop_map(SocketAddr::from));
-    (any::<u8>(), any::<u16>(), encapsulation, end(), end()).prop_map(
-        |(vpi, vci, encapsulation, local, remote)| Atm {
+    (any::<u8>(), any::<u16>(), encapsulation, option::of(name()), end(), end()).prop_map(
+        |(vpi, vci, encapsulation, line, local, remote)| Atm {
             channel: Channel { vc: Vc { vpi, vci }, encapsulation },
+            line,
             local,
             remote,
         },

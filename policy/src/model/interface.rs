@@ -91,10 +91,15 @@ impl Interface {
         !self.vlans.is_empty() || self.priority_tag == PriorityTag::Yes
     }
 
+    /// Name of the interface by whose line the cells of an ATM channel come and go: its own, where it shares no other's.
+    pub fn line(&self) -> &str {
+        self.atm.as_ref().and_then(|atm| atm.line.as_deref()).unwrap_or(&self.name)
+    }
+
     /// Bytes that each frame takes of the rate beside its own: as configured, else those of encapsulation and AAL5 trailer in an ATM
     /// channel, 24 on Ethernet (preamble, frame check sequence and gap) and none on links that carry bare IP packets.
     pub fn overhead(&self) -> Bytes {
-        match (self.overhead, self.atm, self.link) {
+        match (self.overhead, &self.atm, self.link) {
             (Some(bytes), _, _) => Bytes(bytes.into()),
             (None, Some(atm), kind) => atm.channel.overhead(kind),
             (None, None, LinkKind::Ethernet) => ETHERNET_OVERHEAD,
@@ -104,10 +109,12 @@ impl Interface {
 }
 
 /// ATM link of an interface.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Atm {
     /// Virtual channel, and encapsulation of its packets.
     pub channel: Channel,
+    /// Interface by whose line the cells come and go; none where the interface has a line of its own.
+    pub line: Option<String>,
     /// Own address and port of UDP that a live gateway carries the cells in; none where Linux has the link.
     pub local: Option<SocketAddr>,
     /// Address and port of the other end of UDP.

@@ -11,7 +11,7 @@ use super::space::interval;
 use super::{In, Validator};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::lines::Item;
-use crate::model::{Atm, Interface, LinkKind, MssClamp, PcpMap, PriorityTag, Vc};
+use crate::model::{Interface, LinkKind, MssClamp, PcpMap, PriorityTag};
 
 impl Validator<'_> {
     pub(super) fn interfaces(&mut self) {
@@ -38,6 +38,8 @@ impl Validator<'_> {
         }
         self.networks();
         self.same_vlans();
+        self.same_channels();
+        self.same_carriers();
     }
 
     fn addresses(&mut self, item: Item, interface: &Interface) {
@@ -140,41 +142,6 @@ impl Validator<'_> {
                 self.wrong(Code::BadLinkRate, item, "overhead", message, "add rate = \"100 Mbit/s\"");
             }
             _ => {}
-        }
-    }
-
-    fn channel(&mut self, item: Item, interface: &Interface) {
-        let Some(Atm { channel, local, remote }) = interface.atm else { return };
-        if channel.vc.vci < Vc::LEAST_VCI {
-            let message = format!("virtual channel {} is reserved", channel.vc);
-            let hint =
-                "channels 0 to 31 of each path are for signalling and management (ITU-T I.361): from 32 on";
-            self.wrong(Code::BadChannel, item, "vc", message, hint);
-        }
-        let carrier = [(local, remote, "local", "remote"), (remote, local, "remote", "local")];
-        for (given, other, key, missing) in carrier {
-            if given.is_some() && other.is_none() {
-                let message = format!("cells need both ends of UDP: `{missing}` is missing");
-                let hint = format!("add {missing} = \"192.0.2.1:5000\", say, or leave `{key}` out");
-                self.wrong(Code::BadChannel, item, key, message, hint);
-            }
-        }
-        if let (Some(local), Some(remote)) = (local, remote) {
-            if local.is_ipv4() != remote.is_ipv4() {
-                let message = format!("{local} and {remote} are of two IP versions");
-                self.wrong(
-                    Code::BadChannel,
-                    item,
-                    "remote",
-                    message,
-                    "give both ends an address of one version",
-                );
-            }
-        }
-        if interface.parent.is_some() {
-            let message = format!("\"{}\" is a VLAN and an ATM channel", interface.name);
-            let hint = "a channel is a link of its own: name its interface as the parent of the VLAN's";
-            self.wrong(Code::BadChannel, item, "parent", message, hint);
         }
     }
 

@@ -2,7 +2,9 @@
 
 use policy::Policy;
 use policy::model::{Driver, Interface, LinkKind, Offload};
-use ports::{CellSpec, Copying, Held, OpenError, Opened, Punt, PuntHeld, Spec, Tagged, Tap, TapHeld, Wish};
+use ports::{
+    CellSocket, CellSpec, Copying, Held, OpenError, Opened, Punt, PuntHeld, Spec, Tagged, Tap, TapHeld, Wish,
+};
 use tracing::warn;
 use wire::PoolMemory;
 
@@ -114,8 +116,13 @@ impl Opener<'_> {
     }
 
     /// Creates a TUN or TAP interface for Linux, by the kind of link, and carries what it has at its other end in ATM cells over UDP.
-    pub(super) fn cells(&self, interface: &Interface, spec: &CellSpec) -> Result<Ends, OpenError> {
-        let lines = spec.open(self.memories.len())?;
+    pub(super) fn cells(
+        &self,
+        interface: &Interface,
+        spec: &CellSpec,
+        socket: &CellSocket,
+    ) -> Result<Ends, OpenError> {
+        let lines = spec.open(socket, self.memories.len())?;
         let near = match spec.kind {
             LinkKind::Ip => Tap::bare(&interface.name, interface.mtu, self.memories.len())?,
             LinkKind::Ethernet => {

@@ -1,0 +1,139 @@
+//! ATM: virtual channels, and the lines that carry them.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use super::{In, Validator};
+use crate::diagnostic::{Code, Diagnostic};
+use crate::lines::Item;
+use crate::model::{Atm, Interface, Vc};
+
+impl Validator<'_> {
+    /// Reports a channel out of its range, half a carrier, and a line that is none.
+    pub(super) fn channel(&mut self, item: Item, interface: &Interface) {
+        let Some(Atm { channel, line, local, remote }) = &interface.atm else { return };
+        if channel.vc.vci < Vc::LEAST_VCI {
+            let message = format!("virtual channel {} is reserved", channel.vc);
+            let hint =
+                "channels 0 to 31 of each path are for signalling and management (ITU-T I.361): from 32 on";
+            self.wrong(Code::BadChannel, item, "vc", message, hint);
+        }
+        match line {
+            Some(line) => self.line(item, interface, line),
+            None => self.carrier(item, *local, *remote),
+        }
+        if interface.parent.is_some() {
+            let message = format!("\"{}\" is a VLAN and an ATM channel", interface.name);
+            let hint = "a channel is a link of its own: name its interface as the parent of the VLAN's";
+            self.wrong(Code::BadChannel, item, "parent", message, hint);
+        }
+    }
+
+    /// Checks the interface by whose line a channel's cells come.
+    fn line(&mut self, item: Item, interface: &Interface, line: &str) {
+        for (key, end) in [
+            ("local", interface.atm.as_ref().and_then(|atm| atm.local)),
+            ("remote", interface.atm.as_ref().and_then(|atm| atm.remote)),
+        ] {
+            if end.is_some() {
+                let message = format!("the carrier of \"{}\" is that of \"{line}\"", interface.name);
+                let hint = format!("leave `{key}` out, or `line` where the cells come by another line");
+                self.wrong(Code::BadChannel, item, key, message, hint);
+            }
+        }
+        if line == interface.name {
+            let message = format!("\"{line}\" is its own line");
+            self.wrong(
+                Code::BadChannel,
+                item,
+                "line",
+                message,
+                "leave the key out: an interface has a line without it",
+            );
+            return;
+        }
+        if !self.known_interface(In { item, key: "line", index: 0 }, line) {
+            return;
+        }
+        let policy = self.policy;
+        let Some(owner) = policy.interface(line) else { return };
+        let place = policy.interfaces.iter().position(|other| other.name == line);
+        if place.is_some_and(|place| self.lines.is_broken(Item::Interface(place))) {
+            return;
+        }
+        match &owner.atm {
+            None => {
+                let message = format!("\"{line}\" has no cells");
+                let hint = format!("add [interface.{line}.atm], or name the interface of another line");
+                self.wrong(Code::BadChannel, item, "line", message, hint);
+            }
+            Some(Atm { line: Some(first), .. }) => {
+                let message = format!("\"{line}\" has no line of its own");
+                self.wrong(Code::BadChannel, item, "line", message, format!("name \"{first}\", as it does"));
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// Checks the ends of UDP that carries a line's cells.
+    fn carrier(&mut self, item: Item, local: Option<SocketAddr>, remote: Option<SocketAddr>) {
+        for (given, other, key, missing) in
+            [(local, remote, "local", "remote"), (remote, local, "remote", "local")]
+        {
+            if given.is_some() && other.is_none() {
+                let message = format!("cells need both ends of UDP: `{missing}` is missing");
+                let hint = format!("add {missing} = \"192.0.2.1:5000\", say, or leave `{key}` out");
+                self.wrong(Code::BadChannel, item, key, message, hint);
+            }
+        }
+        if let (Some(local), Some(remote)) = (local, remote) {
+            if local.is_ipv4() != remote.is_ipv4() {
+                let message = format!("{local} and {remote} are of two IP versions");
+                let hint = "give both ends an address of one version";
+                self.wrong(Code::BadChannel, item, "remote", message, hint);
+            }
+        }
+    }
+
+    /// Reports channels that two interfaces of one line have.
+    pub(super) fn same_channels(&mut self) {
+        let mut seen: HashMap<(&str, Vc), usize> = HashMap::new();
+        for (index, interface) in self.policy.interfaces.iter().enumerate() {
+            let Some(atm) = &interface.atm else { continue };
+            let (line, vc) = (interface.line(), atm.channel.vc);
+            if let Some(first) = seen.insert((line, vc), index) {
+                let diagnostic = Diagnostic::new(
+                    Code::BadChannel,
+                    format!("channel {vc} is there twice on the line of \"{line}\""),
+                )
+                .hint("cells go to one interface: give each a channel of its own")
+                .at(self.lines.place_of(Item::Interface(index), "vc"))
+                .and("the first", self.lines.place_of(Item::Interface(first), "vc"));
+                self.report(diagnostic);
+            }
+        }
+    }
+
+    /// Reports two lines whose cells come to one address and port.
+    pub(super) fn same_carriers(&mut self) {
+        let mut seen: HashMap<SocketAddr, usize> = HashMap::new();
+        for (index, interface) in self.policy.interfaces.iter().enumerate() {
+            let Some(local) =
+                interface.atm.as_ref().filter(|atm| atm.line.is_none()).and_then(|atm| atm.local)
+            else {
+                continue;
+            };
+            if let Some(first) = seen.insert(local, index) {
+                let name = &self.policy.interfaces[first].name;
+                let diagnostic =
+                    Diagnostic::new(Code::BadChannel, format!("the cells of \"{name}\" come to {local}, too"))
+                        .hint(format!(
+                            "write line = \"{name}\" for a further channel of that line, or give each line an address and port of its own"
+                        ))
+                        .at(self.lines.place_of(Item::Interface(index), "local"))
+                        .and("the first", self.lines.place_of(Item::Interface(first), "local"));
+                self.report(diagnostic);
+            }
+        }
+    }
+}
