@@ -20,6 +20,7 @@ use dataplane::tables::LOCAL;
 use dataplane::{Reason, Tables, Verdict, tunnel};
 use policy::model::Logging;
 use tally::Tally;
+use wire::atm::cell_of;
 use wire::capture::{CaptureError, PcapngWriter, Record};
 use wire::vlan::Tags;
 use wire::{Frame, Nanos, PortId, ethernet};
@@ -99,6 +100,8 @@ impl<T: Tally> Watch<T> for Inner {
 /// Packets sent by one interface.
 struct Sent {
     writer: PcapngWriter,
+    /// File of cells that were switched onto the interface's line; none where there is no cross-connection.
+    cells: Option<PcapngWriter>,
     /// Time when the last packet left: a packet that waited leaves no earlier than those that left meanwhile.
     last: Nanos,
 }
@@ -139,8 +142,8 @@ impl Outputs {
             Ok(path)
         };
         let mut paths = Vec::with_capacity(tables.interfaces.len());
-        for name in file_names(tables) {
-            paths.push(create(&name)?);
+        for (name, cells) in file_names(tables) {
+            paths.push((create(&name)?, cells.map(|name| create(&name)).transpose()?));
         }
         // Only now that nothing read would be written over.
         let mut dropped = PcapngWriter::create(create(DROPPED)?)?;
@@ -149,7 +152,7 @@ impl Outputs {
             false => None,
         };
         let mut sent = Vec::with_capacity(paths.len());
-        for (path, interface) in paths.iter().zip(&tables.interfaces) {
+        for ((path, cells), interface) in paths.iter().zip(&tables.interfaces) {
             // Of all kinds of links, as if of Ethernet: libpcap reads no file with two kinds.
             dropped.interface(&interface.name)?;
             if let Some(logged) = &mut logged {
@@ -160,7 +163,11 @@ impl Outputs {
                 Some(channel) => writer.interface_of_channel(&interface.name, interface.link, channel)?,
                 None => writer.interface_of(&interface.name, interface.link)?,
             };
-            sent.push(Sent { writer, last: Nanos::default() });
+            let mut cells = cells.as_ref().map(PcapngWriter::create).transpose()?;
+            if let Some(cells) = &mut cells {
+                cells.interface_of_cells(&interface.name)?;
+            }
+            sent.push(Sent { writer, cells, last: Nanos::default() });
         }
         Ok(Outputs {
             names: Names::of(tables),
@@ -230,6 +237,9 @@ impl Outputs {
         }
         for sent in self.sent {
             sent.writer.finish()?;
+            if let Some(cells) = sent.cells {
+                cells.finish()?;
+            }
         }
         Ok(())
     }
@@ -277,7 +287,10 @@ impl Witness for Outputs {
         // Records of a file are in the order of time, whatever a clock that goes back does.
         sent.last = sent.last.max(at);
         let record = Record { comment: comment.map(Cow::Owned), ..Record::new(sent.last, frame.bytes()) };
-        let written = sent.writer.write(&record);
+        let written = match &mut sent.cells {
+            Some(cells) if cell_of(frame.bytes()).is_some() => cells.write(&record),
+            _ => sent.writer.write(&record),
+        };
         self.note(written);
     }
 
@@ -376,6 +389,11 @@ pub(crate) fn file_name(interface: &str) -> String {
     }
 }
 
+/// The file of cells that were switched onto the line of an interface with this file.
+fn cells_file_name(file: &str) -> String {
+    format!("{}.cells.pcapng", file.trim_end_matches(".pcapng"))
+}
+
 /// The interface that a frame left by: of the VLANs that the port carries that of its tags, or the port's own.
 pub(crate) fn left_by(port: PortId, vlans: &[(u16, u16, PortId)], frame: &[u8]) -> PortId {
     if vlans.is_empty() {
@@ -385,16 +403,27 @@ pub(crate) fn left_by(port: PortId, vlans: &[(u16, u16, PortId)], frame: &[u8]) 
     vlan(port, vlans, &tags).unwrap_or(port)
 }
 
-/// The files of all interfaces, each its own: of names that differ only in what a file name cannot have, the later
-/// get a mark.
-fn file_names(tables: &Tables) -> Vec<String> {
-    let mut names: Vec<String> = Vec::with_capacity(tables.interfaces.len());
+/// The files of all interfaces, each its own, with those of cells where the line has cross-connections: of names that differ only in what a
+/// file name cannot have, the later get a mark.
+fn file_names(tables: &Tables) -> Vec<(String, Option<String>)> {
+    let mut taken: Vec<String> = Vec::with_capacity(tables.interfaces.len());
+    let mut names = Vec::with_capacity(tables.interfaces.len());
     for interface in &tables.interfaces {
+        let files = |name: &str| {
+            let file = file_name(name);
+            let cells = interface.is_switched().then(|| cells_file_name(&file));
+            (file, cells)
+        };
         let mut name = interface.name.clone();
-        while names.contains(&file_name(&name)) {
+        let (file, cells) = loop {
+            let (file, cells) = files(&name);
+            if !taken.contains(&file) && cells.as_ref().is_none_or(|cells| !taken.contains(cells)) {
+                break (file, cells);
+            }
             name.push('_');
-        }
-        names.push(file_name(&name));
+        };
+        taken.extend(cells.iter().chain([&file]).cloned());
+        names.push((file, cells));
     }
     names
 }

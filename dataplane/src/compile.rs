@@ -7,15 +7,15 @@ use std::sync::Arc;
 use lookup::classify::{Algorithm, Bounds, Choice, Pattern, Task};
 use policy::Policy;
 use policy::model::{ANY_ZONE, Mac, MssClamp, OTHER_ZONE, SELF_ZONE, SourceCheck, SynAnswer};
-use wire::atm::Vc;
+use wire::atm::{Connection, Vc};
 use wire::link_kind::NEAR;
 use wire::vlan::{Tag, Tags};
 use wire::{Bytes, Link, LinkKind, PortId};
 
 use crate::pipeline::Selection;
 use crate::tables::{
-    Address, CompileError, Filter, FilterRule, Hearing, Interface, LOCAL, NO_NUMBER, Neighbour, Numbers,
-    OTHER, OTHER_NUMBER, Priorities, SELF, SourceMacs, Tables,
+    Address, Circuit, CompileError, Filter, FilterRule, Hearing, Interface, LOCAL, NO_NUMBER, Neighbour,
+    Numbers, OTHER, OTHER_NUMBER, Priorities, SELF, SourceMacs, Tables,
 };
 
 mod class;
@@ -197,7 +197,7 @@ fn interfaces(policy: &Policy, names: &Names, ct_zones: &[u16]) -> Result<Vec<In
             priorities: Priorities::of(interface),
             tunnel: interface.esp.as_ref().and_then(|_| tunnels.next()),
             channel: interface.atm.as_ref().map(|atm| atm.channel),
-            circuits: circuits(policy, interface),
+            circuits: circuits(policy, interface, names)?,
         });
     }
     for (place, interface) in policy.interfaces.iter().enumerate() {
@@ -219,20 +219,37 @@ fn interfaces(policy: &Policy, names: &Names, ct_zones: &[u16]) -> Result<Vec<In
     Ok(interfaces)
 }
 
-/// The ATM channels whose cells come by an interface's port, in their order.
-fn circuits(policy: &Policy, port: &policy::model::Interface) -> Vec<(Vc, PortId)> {
+/// The ATM connections whose cells come by an interface's port, in their order.
+fn circuits(
+    policy: &Policy,
+    port: &policy::model::Interface,
+    names: &Names,
+) -> Result<Vec<(Vc, Circuit)>, CompileError> {
     if port.atm.is_none() {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     let all = policy.interfaces.iter().enumerate();
     let of = |(place, interface): (usize, &policy::model::Interface)| {
         let is_by_port = interface.name == port.name || interface.line() == port.name;
         let atm = interface.atm.as_ref().filter(|_| is_by_port)?;
-        Some((atm.channel.vc, PortId(place as u16)))
+        Some((atm.channel.vc, Circuit::Interface(PortId(place as u16))))
     };
     let mut circuits: Vec<_> = all.filter_map(of).collect();
-    circuits.sort_unstable();
-    circuits
+    for cross in &policy.cross_connects {
+        let [one, other] = cross.ends.as_slice() else { continue };
+        for (here, there) in [(one, other), (other, one)] {
+            if here.line == port.name {
+                let vc = match here.connection {
+                    Connection::Channel(vc) => vc,
+                    Connection::Path(vpi) => Vc { vpi, vci: 0 },
+                };
+                let (port, onto) = (names.interface(&there.line)?, there.connection);
+                circuits.push((vc, Circuit::Switched { port, onto }));
+            }
+        }
+    }
+    circuits.sort_unstable_by_key(|(vc, _)| *vc);
+    Ok(circuits)
 }
 
 /// The link of an interface: at the rate of the policy, else at that of the device.

@@ -18,6 +18,7 @@ use lookup::memory::MemoryError;
 use tally::{NoTally, Tally};
 use wire::{Frame, Link, Nanos, PortId};
 
+use crate::hop::CELL_HOP;
 use crate::nat::Share;
 use crate::tables::{LOCAL, NodeKind, QueueTree, Tables, is_linux};
 use crate::verdict::Reason;
@@ -623,6 +624,12 @@ fn continue_tree(tree: &mut Option<Box<Tree>>, before: &mut Option<Box<Tree>>, n
     }
 }
 
+/// Length of a frame on the link before which it waits alone; a cell is one whatever the link adds to packets.
+#[inline(always)]
+fn length(frame: &Frame) -> usize {
+    if frame.meta.hop == CELL_HOP { wire::link::ONE_CELL } else { frame.len() }
+}
+
 impl EgressPort {
     /// True if there is no room for one more.
     #[inline(always)]
@@ -677,7 +684,7 @@ impl EgressPort {
             return tree.next(&mut self.link, now, tally);
         }
         let Some(first) = self.queue.front() else { return Next::Empty };
-        match self.link.take(first.meta.received, now, first.len()) {
+        match self.link.take(first.meta.received, now, length(first)) {
             Ok(at) => match self.queue.pop_front() {
                 Some(frame) => Next::Frame(frame, at),
                 None => Next::Empty,

@@ -11,8 +11,10 @@ use crate::tables::{Tables, Target};
 /// Bytes of each region, by the bounds that the tables state; those that depend on the host (frames and their metadata)
 /// or on nothing here (ciphers) are left out.
 pub fn regions(tables: &Tables, shard: &Shard) -> Vec<(Region, u64)> {
-    let routes =
-        tables.fib4.memory_bytes() + tables.fib6.memory_bytes() + tables.targets.len() * size_of::<Target>();
+    let circuits: usize =
+        tables.interfaces.iter().map(|interface| size_of_val(interface.circuits.as_slice())).sum();
+    let targets = tables.targets.len() * size_of::<Target>();
+    let routes = tables.fib4.memory_bytes() + tables.fib6.memory_bytes() + targets + circuits;
     let searches =
         [&tables.filter.search.classifier, &tables.nat.destination_search, &tables.nat.source_search];
     let rules: u64 = searches.into_iter().map(|search| search.region_bytes()).sum();

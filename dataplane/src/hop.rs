@@ -39,6 +39,9 @@ pub const LINK_HOP: u32 = u32::MAX - 2;
 /// Hop of packets pending for a neighbour that has no number yet.
 pub const ASKED_HOP: u32 = u32::MAX - 3;
 
+/// Hop of ATM cells that leave as cells, which have their verdict before `route`: no routed packet has it.
+pub const CELL_HOP: u32 = u32::MAX - 4;
+
 /// Flag in the number of an unresolved hop, for which a packet is pending.
 pub const WAITING: u32 = 1 << 31;
 

@@ -7,7 +7,7 @@ use policy::model::{
     SynAnswer, Timeouts,
 };
 use tally::{Offload, Op, Region, Tally};
-use wire::atm::Vc;
+use wire::atm::{Connection, Vc};
 use wire::ethernet::Mac;
 use wire::rfc2684::Channel;
 use wire::vlan::Tags;
@@ -179,14 +179,35 @@ pub struct Interface {
     pub tunnel: Option<u16>,
     /// ATM virtual channel that its packets are carried in.
     pub channel: Option<Channel>,
-    /// Channels whose cells come by its port, in their order, each with its interface: its own, and those that share its line.
-    pub circuits: Vec<(Vc, PortId)>,
+    /// ATM connections whose cells come by its port, in their order: its own channel, those that share its line, and those that are
+    /// cross-connected. A path has the VCI 0.
+    pub circuits: Vec<(Vc, Circuit)>,
+}
+
+/// Destination of the cells of an ATM connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Circuit {
+    /// Packets of this interface are in them.
+    Interface(PortId),
+    /// They leave by another connection.
+    Switched {
+        /// Interface that has the line.
+        port: PortId,
+        /// Connection on that line.
+        onto: Connection,
+    },
 }
 
 impl Interface {
     /// Longest payload of a PDU of its virtual channel, in bytes; 0 without one.
     pub(crate) fn longest_pdu(&self) -> usize {
         self.channel.map_or(0, |channel| channel.longest(self.link, self.mtu))
+    }
+
+    /// True if cells leave by the interface's line that came by another one, or by another connection of it: each cross-connection goes both
+    /// ways.
+    pub fn is_switched(&self) -> bool {
+        self.circuits.iter().any(|(_, circuit)| matches!(circuit, Circuit::Switched { .. }))
     }
 
     /// True if frames that leave have VLAN tags.

@@ -74,6 +74,8 @@ pub(crate) fn corners() -> (String, Vec<Arrival>) {
     let mut frames: Vec<Vec<u8>> = packets.iter().flat_map(|packet| cells(VC, form, packet)).collect();
     frames.extend(cells(VC, form, &packet(&[1; 500])).into_iter().skip(1));
     frames.extend(cells(Vc { vpi: 8, vci: 36 }, form, &packet(&[])));
+    let text = format!("{text}[[cross-connect]]\nname = \"voice\"\nends = [\"dsl 8/48\", \"second 1/32\"]\n");
+    frames.extend(cells(Vc { vpi: 8, vci: 48 }, form, &packet(&[])));
     (text, arrivals(&frames, DSL))
 }
 
@@ -331,6 +333,126 @@ fn a_rate_counts_cells() {
         replay.finish(&mut times);
         assert_eq!(times.0[1].since(times.0[0]), Nanos(424_000 * cells), "{form:?} {payload}");
     }
+    // A cell that is switched is one, whatever encapsulation adds to packets.
+    let text = switching().replace("[interface.dsl.atm]", "rate = \"1 Mbit/s\"\n[interface.dsl.atm]");
+    let mut replay = Replay::new(crate::scene::tables(&text), START, Way::Run).unwrap();
+    let mut times = Times::default();
+    for number in 0..3 {
+        replay.receive(PortId(SECOND), START, number, &cell(1, 32, 0, 1), &mut times);
+    }
+    replay.finish(&mut times);
+    assert_eq!(times.0.iter().map(|at| at.since(START).0).collect::<Vec<_>>(), [0, 424_000, 848_000]);
+}
+
+/// Lines of [`policy`] with cross-connections: a channel, and a path.
+fn switching() -> String {
+    format!(
+        "{}[[cross-connect]]\nname = \"voice\"\nends = [\"dsl 8/48\", \"second 1/32\"]\n\
+         [[cross-connect]]\nname = \"all\"\nends = [\"dsl 9\", \"second 255\"]\n",
+        policy(Encapsulation::Llc, LinkKind::Ip)
+    )
+}
+
+/// Remainder of a header by the generator of I.432.1, x^8 + x^2 + x + 1, with 0x55 added: by long division of bits.
+fn check_of(header: u32) -> u8 {
+    let mut rest = u64::from(header) << 8;
+    for place in (8..40).rev() {
+        if rest >> place & 1 == 1 {
+            rest ^= 0b1_0000_0111 << (place - 8);
+        }
+    }
+    rest as u8 ^ 0b0101_0101
+}
+
+/// A cell, behind its stand-in: VPI, VCI, and the four bits of payload type and loss priority.
+fn cell(vpi: u8, vci: u16, rest: u8, payload: u8) -> Vec<u8> {
+    let header = u32::from(vpi) << 20 | u32::from(vci) << 4 | u32::from(rest);
+    let mut cell = [payload; CELL_LEN];
+    cell[..4].copy_from_slice(&header.to_be_bytes());
+    cell[4] = check_of(header);
+    atm::stand_in(&cell).to_vec()
+}
+
+#[test]
+fn a_switched_cell_leaves_by_the_other_end_with_its_identifiers() {
+    let text = switching();
+    let ends = [
+        ((DSL, 8, 48), (SECOND, 1, 32)),
+        ((DSL, 9, 700), (SECOND, 255, 700)),
+        ((DSL, 9, 3), (SECOND, 255, 3)),
+    ];
+    for (one, other) in ends.into_iter().flat_map(|(one, other)| [(one, other), (other, one)]) {
+        // All payload types, user data or not, and both loss priorities.
+        for rest in 0..16 {
+            let arrival = arrivals(&[cell(one.1, one.2, rest, 0xa0 + rest)], one.0);
+            let [run, step] = [Way::Run, Way::Step].map(|way| play(&mut Gateway::new(&text, way), &arrival));
+            assert_eq!(run, step);
+            let [sent] = &run.sent[..] else { panic!("{run:?}") };
+            assert_eq!((sent.port, sent.verdict), (other.0, Some(Verdict::Forwarded)));
+            assert_eq!(sent.bytes, cell(other.1, other.2, rest, 0xa0 + rest));
+            assert!(run.ended.is_empty());
+        }
+    }
+}
+
+#[test]
+fn generic_flow_control_ends_with_its_line() {
+    let mut frame = cell(8, 48, 0, 1);
+    let header = u32::from_be_bytes(frame[14..18].try_into().unwrap()) | 0x7000_0000;
+    frame[14..18].copy_from_slice(&header.to_be_bytes());
+    frame[18] = check_of(header);
+    let out = play(&mut Gateway::new(&switching(), Way::Run), &arrivals(&[frame], DSL));
+    assert_eq!(out.sent[0].bytes, cell(1, 32, 0, 1));
+}
+
+#[test]
+fn bad_idle_and_unknown_cells_are_not_switched() {
+    let mut bad = cell(8, 48, 0, 1);
+    bad[18] ^= 4;
+    let idle = cell(0, 0, 1, 0x6a);
+    let frames = [bad, idle, cell(8, 49, 0, 1), cell(10, 48, 0, 1), cell(1, 32, 0, 1)];
+    let unknown = Some(Reason::AtmVcUnknown);
+    let expected = [Some(Reason::AtmHec), Some(Reason::AtmIdle), unknown, unknown, unknown];
+    assert_eq!(verdicts(&switching(), &frames), expected);
+}
+
+#[test]
+fn switched_cells_and_packets_share_the_queue_of_a_line() {
+    let text = format!("{}[limit]\nqueue = 8\n", switching());
+    let link = build::ethernet(Mac([2, 0, 0, 0, 0, 9]), DSL_MAC);
+    let packet = link.ipv4([198, 51, 100, 9].into(), [192, 168, 1, 10].into()).udp(5_000, 53).to_vec();
+    let packet = cells(Vc { vpi: 0, vci: 100 }, FORMS[2], &packet);
+    let frames: Vec<Vec<u8>> = (0..12).map(|number| cell(8, 48, 0, number)).collect();
+    let [run, step] = [Way::Run, Way::Step].map(|way| {
+        let mut gateway = Gateway::new(&text, way);
+        gateway.receive(&arrivals(&frames, DSL));
+        gateway.receive(&arrivals(&packet, SECOND));
+        let out = gateway.out(usize::MAX);
+        assert!(gateway.shard.counters.are_conserved());
+        out
+    });
+    assert_eq!(run, step);
+    let by_second: Vec<u8> =
+        run.sent.iter().filter(|sent| sent.port == SECOND).map(|sent| sent.bytes[20]).collect();
+    assert_eq!(by_second, (0..8).collect::<Vec<u8>>());
+    let full = (8..12).map(|number| (number, Verdict::Dropped(Reason::QueueFull)));
+    assert_eq!(run.ended, full.collect::<Vec<_>>());
+    assert_eq!(run.sent.iter().filter(|sent| sent.port == LAN).count(), 1);
+}
+
+/// Neither a program on the gateway nor a bridged frame makes a cell of the line.
+#[test]
+fn a_frame_of_linux_that_looks_like_a_cell_does_not_leave_by_a_line() {
+    use dataplane::tables::LOCAL;
+    let ethernet = "[interface.lan]\nzone = \"lan\"\n[interface.wan]\nzone = \"wan\"\n".to_owned();
+    // Linux sends by the second interface.
+    for (text, expected) in
+        [(switching(), Verdict::Dropped(Reason::EthertypeUnsupported)), (ethernet, Verdict::Delivered)]
+    {
+        let mut gateway = Gateway::new(&text, Way::Run);
+        gateway.receive(&[Arrival { port: LOCAL, at: START, number: 1, bytes: cell(8, 48, 0, 1) }]);
+        assert_eq!(gateway.out(usize::MAX).ended, [(1, expected)]);
+    }
 }
 
 /// Accident of one cell.
@@ -431,6 +553,47 @@ proptest! {
             let sent: Vec<usize> = lengths.iter().filter(|(own, _)| *own == channel).map(|(_, length)| *length).collect();
             prop_assert_eq!(seen.iter().map(|sent| sent.len() - 42).collect::<Vec<_>>(), sent);
         }
+    }
+
+    /// Cells of packets and cells that are switched, in any order and batches: both modes of execution agree, every cell has one verdict, and
+    /// neither disturbs the other.
+    #[test]
+    fn switched_cells_and_packets_do_not_disturb_each_other(
+        kinds in prop::collection::vec((0..4_usize, any::<u8>()), 1..300),
+        lengths in prop::collection::vec(0..400_usize, 1..10),
+    ) {
+        let text = switching();
+        let mut pdus = Vec::new();
+        for length in &lengths {
+            pdus.extend(cells(VC, FORMS[0], &packet(&vec![*length as u8; *length])));
+        }
+        let mut pdus = pdus.into_iter();
+        let mut frames = Vec::new();
+        let mut expected = Vec::new();
+        for (kind, byte) in kinds {
+            let frame = match kind {
+                0 => cell(8, 48, byte & 0xf, byte),
+                1 => cell(9, 32 + u16::from(byte), byte & 0xf, byte),
+                _ => match pdus.next() {
+                    Some(frame) => frame,
+                    None => continue,
+                },
+            };
+            match kind {
+                0 => expected.push(cell(1, 32, byte & 0xf, byte)),
+                1 => expected.push(cell(255, 32 + u16::from(byte), byte & 0xf, byte)),
+                _ => {}
+            }
+            frames.push(frame);
+        }
+        frames.extend(pdus);
+        let arrivals = arrivals(&frames, DSL);
+        let [run, step] = [Way::Run, Way::Step].map(|way| play(&mut Gateway::new(&text, way), &arrivals));
+        prop_assert_eq!(&run, &step);
+        prop_assert_eq!(run.sent.len() + run.ended.len(), frames.len());
+        let by = |port| run.sent.iter().filter(move |sent| sent.port == port);
+        prop_assert_eq!(by(SECOND).map(|sent| sent.bytes.clone()).collect::<Vec<_>>(), expected);
+        prop_assert_eq!(by(LAN).map(|sent| sent.bytes.len() - 42).collect::<Vec<_>>(), lengths);
     }
 
     /// Whatever becomes of cells: both modes of execution agree, each cell has one verdict, and what is forwarded was sent.

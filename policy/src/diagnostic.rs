@@ -53,7 +53,7 @@ pub enum Code {
     BadMtu,
     /// A rate for an interface without a link of its own, or an overhead without a rate.
     BadLinkRate,
-    /// An ATM virtual channel out of its range, twice on a line, on a line that is none, or on an interface that is a VLAN.
+    /// An ATM virtual channel out of its range, twice on a line, on a line that is none, or on an interface that is a VLAN; or a cross-connection that cannot be.
     BadChannel,
     /// A VLAN identifier out of its range, too many of them, or one twice on a parent.
     BadVlan,

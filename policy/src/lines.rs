@@ -10,7 +10,7 @@ use std::sync::Arc;
 use config::{Entry, Place, Source};
 
 /// Kinds of items.
-const KINDS: usize = 14;
+const KINDS: usize = 15;
 
 /// Positions of a policy's items.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +36,8 @@ pub enum Item {
     Route(usize),
     /// A neighbour.
     Neighbour(usize),
+    /// A cross-connection.
+    CrossConnect(usize),
     /// A default action.
     Default(usize),
     /// A rule.
@@ -177,6 +179,7 @@ impl Item {
             Item::Limit => 11,
             Item::Timeout => 12,
             Item::Top => 13,
+            Item::CrossConnect(_) => 14,
         }
     }
 
@@ -186,6 +189,7 @@ impl Item {
             | Item::Set(index)
             | Item::Route(index)
             | Item::Neighbour(index)
+            | Item::CrossConnect(index)
             | Item::Default(index)
             | Item::Rule(index)
             | Item::Nat(index)

@@ -11,6 +11,7 @@ use wire::{Bytes, Nanos};
 #[cfg(test)]
 pub(crate) mod arbitrary;
 mod class;
+mod cross_connect;
 mod gateway;
 mod interface;
 mod limit;
@@ -25,6 +26,7 @@ mod tunnel;
 pub use class::{
     Class, Colour, ColourAction, ColourMode, Meter, MeterKind, MeterRate, MeterScope, NoInstance, Overhead,
 };
+pub use cross_connect::{Connection, ConnectionEnd, CrossConnect};
 pub use gateway::{Driver, Gateway, Offload, OnExit, PortDriver, Xfrm};
 pub use interface::{
     Atm, Channel, Encapsulation, Interface, LinkKind, Mac, MssClamp, PcpMap, PriorityTag, SourceCheck, Vc,
@@ -71,6 +73,8 @@ pub struct Policy {
     pub routes: Vec<Route>,
     /// Static neighbours: the link-layer addresses of next hops.
     pub neighbours: Vec<Neighbour>,
+    /// Cross-connections of ATM cells; names are unique.
+    pub cross_connects: Vec<CrossConnect>,
     /// Actions for new connections that no rule decides, by zone pair. A pair without one: drop.
     pub defaults: Vec<ZoneDefault>,
     /// Filter rules; the first that matches decides.

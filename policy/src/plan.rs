@@ -125,6 +125,11 @@ const KINDS: &[(&str, Order, Things)] = &[
             (name, Policy { neighbours: vec![one], ..Policy::default() })
         })
     }),
+    ("cross-connect", Order::IsNothing, |policy| {
+        each(&policy.cross_connects, |one| {
+            (one.name.clone(), Policy { cross_connects: vec![one], ..Policy::default() })
+        })
+    }),
     ("nat", Order::Counts, |policy| {
         each(&policy.nats, |one| (one.name.clone(), Policy { nats: vec![one], ..Policy::default() }))
     }),
@@ -318,6 +323,7 @@ mod tests {
             let mut seen = HashSet::new();
             all.retain(|one| seen.insert(name(one)));
         }
+        first(&mut policy.cross_connects, |one| one.name.clone());
         first(&mut policy.rules, |one| one.name.clone());
         first(&mut policy.nats, |one| one.name.clone());
         first(&mut policy.classes, |one| one.name.clone());

@@ -51,6 +51,7 @@ pub fn validate(policy: &Policy, lines: &Lines) -> Vec<Diagnostic> {
     };
     validator.names();
     validator.interfaces();
+    validator.cross_connects();
     validator.tunnels();
     validator.routes();
     validator.defaults();

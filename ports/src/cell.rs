@@ -1,7 +1,7 @@
 //! A line of ATM cells over UDP: each datagram has one cell of 53 bytes or more, end to end, with their headers as on any line.
 //!
-//! Cells are received as frames, each behind its stand-in ([`wire::atm::stand_in`]); the pipeline puts them together. Packets to send are
-//! put into cells here. Cells of one virtual channel must stay in order, so that one worker receives all, and each sends by itself: cells of
+//! Cells are received as frames, each behind its stand-in ([`wire::atm::stand_in`]); the pipeline puts them together, or switches them.
+//! Packets to send are put into cells here; cells that were switched leave as they are. Cells of one virtual channel must stay in order, so that one worker receives all, and each sends by itself: cells of
 //! one packet leave together, in as few datagrams as [`MOST_CELLS`] allows.
 //!
 //! Channels of one line share its socket: the interface whose line it is receives for all, and each sends for itself.
@@ -16,7 +16,7 @@ use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 
 use wire::aal5::Segmentation;
-use wire::atm::{CELL_LEN, stand_in};
+use wire::atm::{CELL_LEN, cell_of, stand_in};
 use wire::ethernet::EtherType;
 use wire::rfc2684::{Channel, Head};
 use wire::{Batch, Frame, LinkKind, Pool, Port, PortError, Received, link_kind};
@@ -140,8 +140,11 @@ impl CellLine {
         }
     }
 
-    /// Sends a frame's packet in its cells.
+    /// Sends a frame's packet in its cells, or the cell that it is.
     fn send(&mut self, frame: &Frame) -> io::Result<()> {
+        if let Some(cell) = cell_of(frame.bytes()) {
+            return self.socket.send(cell).map(drop);
+        }
         let bare = link_kind::bare(frame.bytes());
         let packet = match (self.kind, bare) {
             (LinkKind::Ethernet, _) => frame.bytes(),
@@ -264,7 +267,7 @@ impl Line for CellLine {
 #[cfg(test)]
 mod tests {
     use wire::aal5::Reassembly;
-    use wire::atm::{Cell, PayloadType, cell_of};
+    use wire::atm::{Cell, PayloadType};
     use wire::rfc2684::Encapsulation;
     use wire::{Nanos, build, ethernet::Mac};
 
@@ -362,6 +365,16 @@ mod tests {
         sent(&mut far, &frame);
         assert!(received(&mut second).is_empty());
         assert_eq!(received(&mut first).len(), 1);
+    }
+
+    #[test]
+    fn a_cell_leaves_as_it_is() {
+        let (mut here, mut there) = lines(LinkKind::Ip);
+        let cell: [u8; CELL_LEN] = std::array::from_fn(|place| place as u8);
+        for line in &mut here {
+            sent(line, &stand_in(&cell));
+            assert_eq!(received(&mut there), [cell]);
+        }
     }
 
     #[test]

@@ -29,9 +29,9 @@ def crc(data):
     return rest ^ 0xFFFFFFFF
 
 
-def cell(vc, payload, last=False, kind=0):
+def cell(vc, payload, last=False, kind=0, clp=False):
     """A cell of the channel (VPI, VCI); `kind` is the rest of its payload type."""
-    header = struct.pack("!I", vc[0] << 20 | vc[1] << 4 | kind << 2 | last << 1)
+    header = struct.pack("!I", vc[0] << 20 | vc[1] << 4 | kind << 2 | last << 1 | clp)
     return header + bytes([hec(header)]) + payload
 
 

@@ -171,6 +171,33 @@ def both(*lines):
             yield line, line.receive()
 
 
+def arrives(line, expected):
+    """Waits for a cell at the far end of a line. Between, there may be cells of Linux's packets, on its channels."""
+    while True:
+        datagram = line.socket.recv(65535)
+        some = [datagram[at : at + CELL] for at in range(0, len(datagram), CELL)]
+        if some == [expected]:
+            return
+        for one in some:
+            (header,) = struct.unpack("!I", one[:4])
+            assert (header >> 20, header >> 4 & 0xFFFF) in [line.vc, *line.others], one.hex()
+
+
+def test_cells_are_switched_from_line_to_line(net, lines):
+    dsl, bridge = lines
+    for place in range(20):
+        payload, last, clp = bytes([place] * 48), place % 2 == 1, place % 3 == 0
+        dsl.send_cells([cell((8, 48), payload, last, place % 4 // 2 * 2, clp)])
+        arrives(bridge, cell((1, 1000), payload, last, place % 4 // 2 * 2, clp))
+        bridge.send_cells([cell((1, 1000), payload, last, clp=clp)])
+        arrives(dsl, cell((8, 48), payload, last, clp=clp))
+    # A header that is not intact goes nowhere.
+    bad = bytearray(cell((8, 48), bytes(48)))
+    bad[4] ^= 1
+    dsl.send_cells([bytes(bad), cell((8, 48), bytes([99] * 48))])
+    arrives(bridge, cell((1, 1000), bytes([99] * 48)))
+
+
 def test_the_line_is_a_port(net, lines):
     ports = {port["interface"]: port for port in json.loads(net.office.ask("ports", "--json").stdout)}
     for name in ["dsl", "voice", "bridge"]:

@@ -78,6 +78,37 @@ impl FromStr for Vc {
     }
 }
 
+/// Virtual connection at a line: one channel, or a path with all its channels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Connection {
+    /// Virtual channel: VPI and VCI.
+    Channel(Vc),
+    /// Virtual path: VPI alone.
+    Path(u8),
+}
+
+impl fmt::Display for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Connection::Channel(vc) => vc.fmt(f),
+            Connection::Path(vpi) => vpi.fmt(f),
+        }
+    }
+}
+
+impl FromStr for Connection {
+    type Err = NoVc;
+
+    fn from_str(text: &str) -> Result<Connection, NoVc> {
+        match text.contains('/') {
+            true => text.parse().map(Connection::Channel),
+            // As in `Vc`.
+            false if text.starts_with('+') => Err(NoVc),
+            false => text.parse().map(Connection::Path).map_err(|_| NoVc),
+        }
+    }
+}
+
 /// Payload type of a cell (I.361, section 2.2.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PayloadType {
@@ -143,6 +174,20 @@ pub fn header(vc: Vc, last: Last) -> [u8; HEADER_LEN] {
     [a, b, c, d, hec([a, b, c, d])]
 }
 
+/// Puts a cell on another virtual connection: the identifiers that the connection has, and a header error control to them. Payload type, loss
+/// priority and payload stay; so does the VCI on a path. The generic flow control, which has no meaning beyond a line (I.361, section 2.2.2),
+/// is cleared.
+pub fn switch(cell: &mut [u8; CELL_LEN], onto: Connection) {
+    let [a, b, c, d, check, ..] = cell;
+    let old = u32::from_be_bytes([*a, *b, *c, *d]);
+    let new = match onto {
+        Connection::Channel(Vc { vpi, vci }) => u32::from(vpi) << 20 | u32::from(vci) << 4 | old & 0xf,
+        Connection::Path(vpi) => u32::from(vpi) << 20 | old & 0x000f_ffff,
+    };
+    [*a, *b, *c, *d] = new.to_be_bytes();
+    *check = hec(new.to_be_bytes());
+}
+
 /// Returns the cell, as received, behind the Ethernet header that stands in for none: to whoever is at the end of the link.
 pub fn stand_in(cell: &[u8; CELL_LEN]) -> [u8; FRAME_LEN] {
     let mut frame = [0; FRAME_LEN];
@@ -152,6 +197,12 @@ pub fn stand_in(cell: &[u8; CELL_LEN]) -> [u8; FRAME_LEN] {
     frame[12..STAND_IN].copy_from_slice(&[high, low]);
     frame[STAND_IN..].copy_from_slice(cell);
     frame
+}
+
+/// Returns the cell behind a stand-in, writable; `None` for other frames.
+pub fn cell_of_mut(frame: &mut [u8]) -> Option<&mut [u8; CELL_LEN]> {
+    cell_of(frame)?;
+    frame.last_chunk_mut()
 }
 
 /// Returns the cell behind a stand-in; `None` for other frames.
@@ -218,6 +269,17 @@ mod tests {
     }
 
     #[test]
+    fn connections_are_written_as_channels_or_paths() {
+        let channel = Connection::Channel(Vc { vpi: 8, vci: 35 });
+        assert_eq!("8/35".parse(), Ok(channel));
+        assert_eq!("255".parse(), Ok(Connection::Path(255)));
+        assert_eq!([channel, Connection::Path(0)].map(|one| one.to_string()), ["8/35", "0"]);
+        for text in ["", "256", "+8", "-1", "8/", "8/35/1", "8 35"] {
+            assert_eq!(text.parse::<Connection>(), Err(NoVc), "{text}");
+        }
+    }
+
+    #[test]
     fn a_cell_comes_back_from_behind_its_stand_in() {
         let cell: [u8; CELL_LEN] = std::array::from_fn(|place| place as u8);
         let frame = stand_in(&cell);
@@ -243,6 +305,30 @@ mod tests {
                 bytes[bit / 8] ^= 1 << (bit % 8);
             }
             prop_assert_eq!(Cell::of(&bytes).err(), Some(HecError));
+        }
+
+        /// The header of a switched cell, by fields that are taken apart and put together by hand.
+        #[test]
+        fn a_switched_cell_has_new_identifiers_and_keeps_the_rest(
+            header: [u8; 4],
+            payload: u8,
+            vpi: u8,
+            vci: u16,
+            is_path: bool,
+        ) {
+            let mut bytes = [payload; CELL_LEN];
+            bytes[..4].copy_from_slice(&header);
+            bytes[4] = hec(header);
+            let old = Cell::of(&bytes).unwrap().vc();
+            let mut new = bytes;
+            switch(&mut new, if is_path { Connection::Path(vpi) } else { Connection::Channel(Vc { vpi, vci }) });
+            let vci = if is_path { old.vci } else { vci };
+            let bits = format!("0000{vpi:08b}{vci:016b}{:04b}", header[3] & 0xf);
+            let expected: [u8; 4] =
+                std::array::from_fn(|at| u8::from_str_radix(&bits[at * 8..at * 8 + 8], 2).unwrap());
+            prop_assert_eq!(&new[..4], &expected);
+            prop_assert_eq!(new[4], hec_by_division(expected));
+            prop_assert_eq!(&new[5..], &bytes[5..]);
         }
 
         #[test]

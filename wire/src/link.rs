@@ -24,6 +24,9 @@ const ETHERNET_LEAST: usize = 60;
 /// meanwhile, and short beside the delay that a queue is to keep (5 ms in RFC 8289). 25 kB at 1 Gbit/s.
 pub const DEVICE_AHEAD: Nanos = Nanos(200_000);
 
+/// Length that stands for one ATM cell on a link [in cells](Link::in_cells), which adds nothing to it.
+pub const ONE_CELL: usize = usize::MAX;
+
 const SECOND: u64 = 1_000_000_000;
 
 /// Workers that send by a link.
@@ -54,7 +57,7 @@ struct Span {
 
 impl Span {
     /// Of no frame.
-    const NONE: Span = Span { bytes: u64::MAX, whole: 0, rest: 0 };
+    const NONE: Span = Span { bytes: u64::MAX - 1, whole: 0, rest: 0 };
 }
 
 /// A link, in one direction. A link without a rate is always free.
@@ -193,7 +196,10 @@ impl Link {
             let start = Nanos(ready.0.max(self.free.load(Ordering::Relaxed)));
             return if start <= now { Ok(start) } else { Err(start) };
         };
-        let bytes = bytes.saturating_sub(self.stand_in).max(self.least) as u64;
+        let bytes = match bytes {
+            ONE_CELL => ONE_CELL as u64,
+            bytes => bytes.saturating_sub(self.stand_in).max(self.least) as u64,
+        };
         if bytes != self.span.bytes {
             self.measure(bytes, rate);
         }
@@ -227,6 +233,7 @@ impl Link {
     fn measure(&mut self, bytes: u64, rate: BitRate) {
         let carried = bytes.saturating_add(self.overhead.0);
         let carried = match self.units {
+            Units::Cells if bytes == ONE_CELL as u64 => CELL_LEN as u64,
             Units::Bytes => carried,
             Units::Cells => carried.div_ceil(PAYLOAD_LEN as u64).saturating_mul(CELL_LEN as u64),
         };
@@ -389,6 +396,16 @@ mod tests {
         // None before it is ready.
         let later = Nanos(9_000_000);
         assert_eq!(link.take(later, Nanos(later.0 - 1), 976), Err(later));
+    }
+
+    #[test]
+    fn a_cell_has_53_bytes_whatever_packets_have_beside_them() {
+        let rate = Some(BitRate(8_000_000_000));
+        for kind in [LinkKind::Ip, LinkKind::Ethernet] {
+            let mut link = Link::new(kind, rate, Bytes(16)).in_cells();
+            let _ = link.take(Nanos(0), Nanos::MAX, ONE_CELL);
+            assert_eq!(link.take(Nanos(0), Nanos::MAX, 100), Ok(Nanos(53)));
+        }
     }
 
     #[test]

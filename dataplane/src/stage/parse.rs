@@ -158,6 +158,12 @@ fn own(bytes: &[u8], meta: &mut Meta, tables: &Tables) -> Result<Carried, Reason
     meta.flags |= flag::OWN;
     let layer = wire::ethernet::parse(bytes).map_err(|_| Reason::LinkTruncated)?;
     let header = bytes.first_chunk::<14>().ok_or(Reason::LinkTruncated)?;
+    if layer.ethertype == EtherType::CELL
+        && tables.interface(meta.egress).is_some_and(|own| own.channel.is_some())
+    {
+        // A line sends it as a cell, and cells are switched alone.
+        return Err(Reason::EthertypeUnsupported);
+    }
     let is_ip = matches!(layer.ethertype, EtherType::IPV4 | EtherType::IPV6);
     meta.network = layer.payload_at as u16;
     if is_ip && !layer.header.dst().is_multicast() {

@@ -33,10 +33,11 @@ impl Stage for Queue {
         writes: Fields::EGRESS,
     };
 
-    /// Answers go out like what is forwarded.
+    /// Answers go out like what is forwarded, and cells that are switched, which no stage between decides on.
     #[inline(always)]
     fn takes(frame: &Frame) -> bool {
-        frame.meta.fate == 0 || frame.meta.fate >> 8 == ANSWERED
+        const FORWARDED: u16 = Verdict::Forwarded.to_fate();
+        frame.meta.fate == 0 || frame.meta.fate >> 8 == ANSWERED || frame.meta.fate == FORWARDED
     }
 
     #[inline(always)]

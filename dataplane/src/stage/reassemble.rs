@@ -2,20 +2,21 @@
 //!
 //! Finds the interface whose ATM virtual channel a cell is of, among those of the line; puts the cells of the channel together (AAL5, ITU-T
 //! I.363.5), and lets the packet in the PDU (RFC 2684) go on in the frame of the last cell, as if it had come in by the interface as it is.
-//! Each cell is a frame, and has its verdict: the cells before the last one
-//! are dropped as [`Reason::Aal5Reassembly`], their bytes being kept; a PDU that is not whole is dropped with its last cell, for the reason
-//! that it has. Frames of a link without cells, and captured PDUs, pass `parse` and never come here.
+//! Each cell is a frame, and has its verdict: the cells before the last one are dropped as [`Reason::Aal5Reassembly`], their bytes being kept;
+//! a PDU that is not whole is dropped with its last cell, for the reason that it has. A cell of a cross-connection is forwarded as a cell, with
+//! the header of the other end (ITU-T I.361). Frames of a link without cells, and captured PDUs, pass `parse` and never come here.
 
 use tally::{Op, Region, Tally};
 use wire::atm::{self, CELL_LEN, Cell, PAYLOAD_LEN, PayloadType, Vc};
 use wire::link_kind::{self, STAND_IN};
 use wire::meta::Fields;
 use wire::rfc2684::{self, Payload};
-use wire::{Family, Frame, PortId, aal5};
+use wire::{Family, Frame, aal5};
 
 use super::parse::Parse;
 use super::{About, Cx, Packets, Stage, Step};
-use crate::tables::{Interface, Tables};
+use crate::hop::CELL_HOP;
+use crate::tables::{Circuit, Interface, Tables};
 use crate::verdict::Reason;
 
 /// The stage.
@@ -27,7 +28,12 @@ impl Stage for Reassemble {
         name: "reassemble",
         asks: "Is it the last cell of a PDU, and is the PDU whole?",
         reads: Fields::PACKET.and(Fields::HEADERS).and(Fields::INGRESS),
-        writes: Fields::PACKET.and(Fields::HEADERS).and(Fields::FLAGS).and(Fields::INGRESS),
+        writes: Fields::PACKET
+            .and(Fields::HEADERS)
+            .and(Fields::FLAGS)
+            .and(Fields::INGRESS)
+            .and(Fields::EGRESS)
+            .and(Fields::HOP),
     };
 
     fn packets(tables: &Tables) -> Packets {
@@ -43,28 +49,38 @@ impl Stage for Reassemble {
 
     #[inline(never)]
     fn step<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
-        if let Err(reason) = take(frame, cx) {
-            return Step::Drop(reason);
-        }
-        match Parse::step(frame, cx) {
-            // A bridged frame that pretends to be a cell.
-            Step::Next if frame.meta.family == Family::Other => Step::Drop(Reason::EthertypeUnsupported),
-            step => step,
+        match take(frame, cx) {
+            Ok(Taken::Packet) => match Parse::step(frame, cx) {
+                // A bridged frame that pretends to be a cell.
+                Step::Next if frame.meta.family == Family::Other => Step::Drop(Reason::EthertypeUnsupported),
+                step => step,
+            },
+            // Before it leaves, `queue` looks for room.
+            Ok(Taken::Cell) => Step::Forward,
+            Err(reason) => Step::Drop(reason),
         }
     }
 
     fn program(_: &Tables) -> u32 {
         // What is told, the loop over a payload once, 91; a PDU too long, 6; other encapsulations, 24; a check sequence, 20; other channels
-        // and management, 8. The packet's headers are read by the program of `parse`.
-        149
+        // and management, 8; switching, 30. The packet's headers are read by the program of `parse`.
+        179
     }
 }
 
-/// Takes a cell, and puts the packet of the PDU that the cell ends in its place.
+/// Frame that a cell has become.
+enum Taken {
+    /// The packet of the PDU that the cell ends.
+    Packet,
+    /// A cell of another connection, which leaves.
+    Cell,
+}
+
+/// Takes a cell, and puts the packet of the PDU that the cell ends in its place, or the cell as it leaves by a cross-connection.
 ///
 /// # Errors
 /// There is no such packet, for this reason.
-fn take<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Reason> {
+fn take<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<Taken, Reason> {
     let (bytes, meta) = frame.view();
     let port = cx.tables.interface(meta.ingress).ok_or(Reason::InterfaceGone)?;
     if port.channel.is_none() {
@@ -79,7 +95,18 @@ fn take<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Reason> {
     if cell.vc() == Vc::NONE {
         return Err(Reason::AtmIdle);
     }
-    meta.ingress = circuit(port, cell.vc(), cx.tally).ok_or(Reason::AtmVcUnknown)?;
+    match circuit(port, cell.vc(), cx.tally).ok_or(Reason::AtmVcUnknown)? {
+        Circuit::Interface(interface) => meta.ingress = interface,
+        Circuit::Switched { port, onto } => {
+            (meta.egress, meta.hop) = (port, CELL_HOP);
+            // Identifiers into the header, 5; its check, 17; egress, 4.
+            cx.tally.instructions(26);
+            cx.tally.write(Region::Frame, 0, 8);
+            let cell = atm::cell_of_mut(frame.bytes_mut()).ok_or(Reason::LinkTruncated)?;
+            atm::switch(cell, onto);
+            return Ok(Taken::Cell);
+        }
+    }
     let interface = cx.tables.interface(meta.ingress).ok_or(Reason::InterfaceGone)?;
     let (Some(channel), Some(reassembly)) = (interface.channel, cx.shard.channels.of(meta.ingress)) else {
         return Err(Reason::InterfaceGone);
@@ -108,19 +135,28 @@ fn take<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Reason> {
             true
         }),
     };
-    if is_filled { Ok(()) } else { Err(Reason::SlotTooSmall) }
+    if is_filled { Ok(Taken::Packet) } else { Err(Reason::SlotTooSmall) }
 }
 
-/// Interface that a channel's packets come by, among those whose cells come by the port.
-fn circuit<T: Tally>(port: &Interface, vc: Vc, tally: &mut T) -> Option<PortId> {
-    let place = port.circuits.partition_point(|(other, _)| {
+/// Destination of a channel's cells, among those that come by the port.
+fn circuit<T: Tally>(port: &Interface, vc: Vc, tally: &mut T) -> Option<Circuit> {
+    let (mut first, mut behind) = (0, port.circuits.len());
+    while first < behind {
         // Middle of what is left, comparison, the half, 6.
         tally.instructions(6);
         tally.execute(Op::Branch, 1);
-        *other < vc
-    });
-    let (found, interface) = port.circuits.get(place)?;
-    (*found == vc).then_some(*interface)
+        let middle = first.midpoint(behind);
+        tally.read(Region::RouteTable, middle * size_of::<(Vc, Circuit)>(), 8);
+        if port.circuits.get(middle).is_some_and(|(other, _)| *other <= vc) {
+            first = middle + 1;
+        } else {
+            behind = middle;
+        }
+    }
+    let (found, circuit) = port.circuits.get(behind.checked_sub(1)?)?;
+    // All channels of a path, of which none has an entry.
+    let is_path = found.vpi == vc.vpi && found.vci == 0;
+    (*found == vc || is_path).then_some(*circuit)
 }
 
 fn failure(fault: aal5::Fault) -> Reason {

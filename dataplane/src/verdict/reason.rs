@@ -198,7 +198,7 @@ pub enum Reason {
     AtmIdle,
     /// An ATM cell of management: OAM or resource management.
     AtmManagement,
-    /// An ATM cell of a virtual channel that the interface does not have.
+    /// An ATM cell of a virtual channel that neither an interface of the line nor a cross-connection has.
     AtmVcUnknown,
     /// A cell of an AAL5 PDU whose further cells are still to come: the last one has its bytes.
     Aal5Reassembly,
@@ -805,8 +805,8 @@ impl Reason {
         Entry {
             reason: Reason::AtmVcUnknown,
             name: "atm-vc-unknown",
-            cause: "An ATM cell of a virtual channel that the interface does not have.",
-            remedy: "Compare `vc` under [interface.NAME.atm] with what the provider says: VPI and VCI.",
+            cause: "An ATM cell of a virtual channel that neither an interface of the line nor a cross-connection has.",
+            remedy: "Compare `vc` under [interface.NAME.atm], and `ends` under [[cross-connect]], with what the provider says: VPI and VCI.",
         },
         Entry {
             reason: Reason::Aal5Reassembly,

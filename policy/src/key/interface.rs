@@ -5,8 +5,8 @@ use wire::vlan::DropEligible;
 
 use super::tunnel::esp;
 use super::{Keys, Table};
-use crate::model::{Atm, Interface, LinkKind, PriorityTag};
-use crate::value::address::{INTERFACE_ADDRESS, MAC, SOCKET_ADDRESS, VC};
+use crate::model::{Atm, CrossConnect, Interface, LinkKind, PriorityTag};
+use crate::value::address::{CONNECTION_END, INTERFACE_ADDRESS, MAC, SOCKET_ADDRESS, VC};
 use crate::value::packet::PCP_MAP;
 use crate::value::{BIT_RATE, Flag, MSS, NUMBER16, STRING, key};
 use crate::word;
@@ -73,6 +73,14 @@ fn channel(keys: &mut Keys<'_, '_>, atm: &mut Atm) -> bool {
     keys.optional("local", SOCKET_ADDRESS, &mut atm.local);
     keys.optional("remote", SOCKET_ADDRESS, &mut atm.remote);
     is_whole
+}
+
+/// Keys of a `[[cross-connect]]`.
+pub(super) fn cross_connect(keys: &mut Keys<'_, '_>, cross: &mut CrossConnect) -> bool {
+    let name = keys.required("name", "\"backhaul\"", STRING, &mut cross.name);
+    let example = "[\"dsl 8/48\", \"trunk 1/32\"]";
+    let ends = keys.required_list("ends", example, CONNECTION_END, &mut cross.ends);
+    name && ends
 }
 
 /// Keys of an interface's VLAN, and of the tags of its frames.

@@ -9,7 +9,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::class::{class, meter};
 use super::gateway::gateway;
-use super::interface::interfaces;
+use super::interface::{cross_connect, interfaces};
 use super::limit::{limits, timeouts};
 use super::nat::{nat, new_nat};
 use super::queue::queue;
@@ -19,7 +19,7 @@ use super::shape::shapes;
 use super::{Keys, Table, texts};
 use crate::diagnostic::Code;
 use crate::lines::{Item, Lines};
-use crate::model::{Class, Meter, Policy, Queue, Rule, Search, Set, ZoneDefault};
+use crate::model::{Class, CrossConnect, Meter, Policy, Queue, Rule, Search, Set, ZoneDefault};
 use crate::value::address::RANGE;
 use crate::value::{Complaint, Form, MEBIBYTES, key, quoted};
 use crate::word;
@@ -37,6 +37,14 @@ pub(crate) fn policy(keys: &mut Keys<'_, '_>, policy: &mut Policy, lines: &mut L
     lines.extend(Item::Route(0), entries, repeat(""));
     let entries = keys.tables("neighbour", "a neighbour", &mut policy.neighbours, &NEW_NEIGHBOUR, neighbour);
     lines.extend(Item::Neighbour(0), entries, repeat(""));
+    let entries = keys.tables(
+        "cross-connect",
+        "a cross-connection",
+        &mut policy.cross_connects,
+        &CrossConnect::default(),
+        cross_connect,
+    );
+    lines.extend(Item::CrossConnect(0), entries, repeat(""));
     let entries = keys.tables("nat", "a translation", &mut policy.nats, &new_nat(), nat);
     lines.extend(Item::Nat(0), entries, policy.nats.iter().map(|nat| &*nat.name));
     let entries = keys.tables("rule", "a rule", &mut policy.rules, &Rule::default(), rule);

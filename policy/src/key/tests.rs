@@ -1,6 +1,6 @@
 use super::class::{class, meter};
 use super::gateway::gateway;
-use super::interface::interface;
+use super::interface::{cross_connect, interface};
 use super::limit::{fragments, limits, timeouts};
 use super::nat::{keys_of, kinds};
 use super::policy::search;
@@ -12,8 +12,8 @@ use super::tunnel::{new_sa, new_tunnel, sa, tunnel};
 use super::{names, policy};
 use crate::lines::Lines;
 use crate::model::{
-    Class, FragmentLimits, Gateway, Interface, Limits, Meter, NextHop, Policy, Queue, Rule, Search, Shape,
-    Timeouts,
+    Class, CrossConnect, FragmentLimits, Gateway, Interface, Limits, Meter, NextHop, Policy, Queue, Rule,
+    Search, Shape, Timeouts,
 };
 use crate::parse::tests::WHOLE;
 use crate::word;
@@ -33,6 +33,9 @@ fn all() -> Vec<&'static str> {
     all.extend(names(|keys| next_hop(keys, &mut NextHop { via: None, interface: None, weight: 1 })));
     all.extend(names(|keys| {
         neighbour(keys, &mut NEW_NEIGHBOUR.clone());
+    }));
+    all.extend(names(|keys| {
+        cross_connect(keys, &mut CrossConnect::default());
     }));
     all.extend(kinds().into_iter().flat_map(|(_, kind)| keys_of(kind)));
     all.extend(names(|keys| {

@@ -14,13 +14,13 @@ use wire::{BitRate, Bytes, Dscp, Nanos, Pcp};
 
 use super::{
     Action, AddressItem, AddressRange, Addresses, Atm, Channel, Checksum, Class, ColourAction, ColourMode,
-    Conditions, ConnectionLimit, Driver, Encapsulation, FamilyMatch, FragmentLimits, Gateway, Hairpin,
-    IcmpMatch, Interface, Limits, LinkKind, Log, LogEvent, LogOutput, Logging, Mac, MacRange, Macs, Meter,
-    MeterKind, MeterRate, MeterScope, MetricsAccess, Mode, MssClamp, Nat, NatAction, Neighbour, NextHop,
-    NoInstance, Offload, OnExit, Overhead, PcpMap, Pickup, Policy, PortChoice, PortDriver, PortRange,
-    PortUse, PriorityTag, Protocol, Rate, RejectWith, Route, RouteTarget, Rule, Scope, Search,
-    SearchAlgorithm, Set, SourceCheck, State, SynAnswer, SyslogAddress, TcpFlagsMatch, TcpWindow, Timeouts,
-    Vc, WhenFull, Xfrm, ZoneDefault,
+    Conditions, Connection, ConnectionEnd, ConnectionLimit, CrossConnect, Driver, Encapsulation, FamilyMatch,
+    FragmentLimits, Gateway, Hairpin, IcmpMatch, Interface, Limits, LinkKind, Log, LogEvent, LogOutput,
+    Logging, Mac, MacRange, Macs, Meter, MeterKind, MeterRate, MeterScope, MetricsAccess, Mode, MssClamp,
+    Nat, NatAction, Neighbour, NextHop, NoInstance, Offload, OnExit, Overhead, PcpMap, Pickup, Policy,
+    PortChoice, PortDriver, PortRange, PortUse, PriorityTag, Protocol, Rate, RejectWith, Route, RouteTarget,
+    Rule, Scope, Search, SearchAlgorithm, Set, SourceCheck, State, SynAnswer, SyslogAddress, TcpFlagsMatch,
+    TcpWindow, Timeouts, Vc, WhenFull, Xfrm, ZoneDefault,
 };
 
 mod queue;
@@ -43,7 +43,7 @@ pub(crate) fn policy() -> impl Strategy<Value = Policy> {
             .prop_map(|all| unique(all, |interface| &interface.name)),
         vec(set(), 0..3).prop_map(|all| unique(all, |set| &set.name)),
         vec(route(), 0..4),
-        vec(neighbour(), 0..3),
+        (vec(neighbour(), 0..3), vec(cross_connect(), 0..3)),
         defaults,
         vec(rule(), 0..5),
         vec(nat(), 0..4),
@@ -51,7 +51,17 @@ pub(crate) fn policy() -> impl Strategy<Value = Policy> {
     );
     (things, search(), limits(), timeouts(), gateway()).prop_map(
         |(things, search, limits, timeouts, gateway)| {
-            let (mode, interfaces, sets, routes, neighbours, defaults, rules, nats, traffic) = things;
+            let (
+                mode,
+                interfaces,
+                sets,
+                routes,
+                (neighbours, cross_connects),
+                defaults,
+                rules,
+                nats,
+                traffic,
+            ) = things;
             let (classes, meters, queues, shapes) = traffic;
             Policy {
                 mode,
@@ -59,6 +69,7 @@ pub(crate) fn policy() -> impl Strategy<Value = Policy> {
                 sets,
                 routes,
                 neighbours,
+                cross_connects,
                 defaults,
                 rules,
                 classes,
@@ -177,6 +188,17 @@ fn atm() -> impl Strategy<Value = Atm> {
             remote,
         },
     )
+}
+
+fn cross_connect() -> impl Strategy<Value = CrossConnect> {
+    let connection = prop_oneof![
+        (any::<u8>(), any::<u16>()).prop_map(|(vpi, vci)| Connection::Channel(Vc { vpi, vci })),
+        any::<u8>().prop_map(Connection::Path),
+    ];
+    // A name of an interface has no spaces.
+    let line = "[a-z0-9._:/+-]{1,15}";
+    let end = (line, connection).prop_map(|(line, connection)| ConnectionEnd { line, connection });
+    (name(), vec(end, 1..4)).prop_map(|(name, ends)| CrossConnect { name, ends })
 }
 
 /// Any rule.

@@ -1,12 +1,13 @@
-//! ATM: virtual channels, and the lines that carry them.
+//! ATM: virtual channels, the lines that carry them, and cross-connections.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use super::{In, Validator};
 use crate::diagnostic::{Code, Diagnostic};
+use crate::expand::written;
 use crate::lines::Item;
-use crate::model::{Atm, Interface, Vc};
+use crate::model::{Atm, Connection, ConnectionEnd, Interface, Queue, Vc};
 
 impl Validator<'_> {
     /// Reports a channel out of its range, half a carrier, and a line that is none.
@@ -134,6 +135,118 @@ impl Validator<'_> {
                         .and("the first", self.lines.place_of(Item::Interface(first), "local"));
                 self.report(diagnostic);
             }
+        }
+    }
+
+    /// Reports cross-connections that cannot be, and identifiers that two of them have, or one and a channel of an interface.
+    pub(super) fn cross_connects(&mut self) {
+        let policy = self.policy;
+        let mut taken: Vec<(&str, Connection, In<'_>)> = Vec::new();
+        for (index, interface) in policy.interfaces.iter().enumerate() {
+            if let Some(atm) = &interface.atm {
+                let at = In { item: Item::Interface(index), key: "vc", index: 0 };
+                taken.push((interface.line(), Connection::Channel(atm.channel.vc), at));
+            }
+        }
+        let own = taken.len();
+        for (index, cross) in policy.cross_connects.iter().enumerate() {
+            let item = Item::CrossConnect(index);
+            let kinds = match cross.ends.as_slice() {
+                _ if self.lines.is_broken(item) => continue,
+                [one, other] => [one, other].map(|end| matches!(end.connection, Connection::Path(_))),
+                ends => {
+                    let message = format!("a cross-connection has two ends, and not {}", ends.len());
+                    let hint = "write ends = [\"dsl 8/48\", \"trunk 1/32\"], say";
+                    self.wrong(Code::BadChannel, item, "ends", message, hint);
+                    continue;
+                }
+            };
+            if kinds[0] != kinds[1] {
+                let message = "a path and a channel cannot be connected".to_owned();
+                let hint = "give both ends a VPI alone, or both VPI/VCI";
+                self.wrong(Code::BadChannel, item, "ends", message, hint);
+                continue;
+            }
+            for (index, end) in cross.ends.iter().enumerate() {
+                let at = In { item, key: "ends", index };
+                self.connection_end(at, end);
+                taken.push((&end.line, end.connection, at));
+            }
+        }
+        let mut channels: HashMap<(&str, Vc), usize> = HashMap::new();
+        let mut paths: HashMap<(&str, u8), usize> = HashMap::new();
+        let mut clashes = Vec::new();
+        for (place, (line, connection, _)) in taken.iter().enumerate() {
+            let before = match *connection {
+                Connection::Channel(vc) => channels.insert((*line, vc), place),
+                Connection::Path(vpi) => paths.insert((*line, vpi), place),
+            };
+            // Of two channels of interfaces another check tells.
+            clashes.extend(before.filter(|_| place >= own).map(|before| (place, before)));
+        }
+        for ((line, vc), place) in channels {
+            let path = paths.get(&(line, vc.vpi)).copied();
+            clashes.extend(path.map(|path| (path.max(place), path.min(place))));
+        }
+        clashes.sort_unstable();
+        clashes.dedup_by_key(|(place, _)| *place);
+        for (place, before) in clashes {
+            let ((line, connection, at), (_, other, first)) = (taken[place], taken[before]);
+            let what = match connection {
+                Connection::Channel(_) => "channel",
+                Connection::Path(_) => "path",
+            };
+            let message = match connection == other {
+                true => format!("{what} {connection} is there twice on the line of \"{line}\""),
+                false => format!("{connection} and {other} on the line of \"{line}\" have cells in common"),
+            };
+            let diagnostic = Diagnostic::new(Code::BadChannel, message)
+                .hint("cells go to one interface or cross-connection: a path has all channels of its VPI")
+                .at(self.lines.place_in(at.item, at.key, at.index))
+                .and("the first", self.lines.place_in(first.item, first.key, first.index));
+            self.report(diagnostic);
+        }
+    }
+
+    /// Checks one end of a cross-connection.
+    fn connection_end(&mut self, at: In<'_>, end: &ConnectionEnd) {
+        if let Connection::Channel(vc) = end.connection {
+            if vc.vci < Vc::LEAST_VCI {
+                let message = format!("virtual channel {vc} is reserved");
+                let hint = "channels 0 to 31 of each path are for signalling and management (ITU-T I.361): from 32 on, \
+                            or the whole path by its VPI";
+                self.wrong_in(Code::BadChannel, at, message, hint);
+            }
+        }
+        if !self.known_interface(at, &end.line) {
+            return;
+        }
+        let policy = self.policy;
+        let Some(interface) = policy.interface(&end.line) else { return };
+        match &interface.atm {
+            None => {
+                let message = format!("\"{}\" has no cells", end.line);
+                let hint = format!("add [interface.{}.atm], or name the interface of another line", end.line);
+                self.wrong_in(Code::BadChannel, at, message, hint);
+            }
+            Some(Atm { line: Some(line), .. }) => {
+                let message = format!("\"{}\" has no line of its own", end.line);
+                self.wrong_in(
+                    Code::BadChannel,
+                    at,
+                    message,
+                    format!("name \"{line}\", whose line it shares"),
+                );
+            }
+            Some(_) => {}
+        }
+        let is_shaped =
+            |queue: &Queue| [&queue.on, &queue.from].into_iter().flatten().any(|on| *on == end.line);
+        if written(policy).iter().any(|written| is_shaped(&written.queue)) {
+            let message = format!("\"{}\" has a tree of queues, which schedules packets", end.line);
+            let hint =
+                "cells that are switched have no class: give the line no [[queue]] or [shape], but a rate";
+            self.wrong_in(Code::BadChannel, at, message, hint);
         }
     }
 }

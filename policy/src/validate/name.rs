@@ -14,10 +14,11 @@ use crate::model::{ANY_ZONE, AddressItem, Addresses, OTHER_ZONE, SELF_ZONE};
 const LONGEST: usize = 64;
 
 /// Most items of each kind in a policy.
-const MOST: [(&str, usize); 8] = [
+const MOST: [(&str, usize); 9] = [
     ("interfaces", 4_096),
     ("sets", 65_536),
     ("routes", 4_194_304),
+    ("cross-connections", 65_536),
     ("rules", 1_000_000),
     ("translations", 65_536),
     ("classes", 65_000),
@@ -32,6 +33,7 @@ impl<'a> Validator<'a> {
             policy.interfaces.len(),
             policy.sets.len(),
             policy.routes.len(),
+            policy.cross_connects.len(),
             policy.rules.len(),
             policy.nats.len(),
             policy.classes.len(),
@@ -53,6 +55,8 @@ impl<'a> Validator<'a> {
         let interfaces = policy.interfaces.iter().map(|interface| interface.name.as_str()).collect();
         self.unique("interface", &named(Item::Interface, interfaces));
         self.unique("set", &named(Item::Set, policy.sets.iter().map(|set| set.name.as_str()).collect()));
+        let crosses = policy.cross_connects.iter().map(|cross| cross.name.as_str()).collect();
+        self.unique("cross-connection", &named(Item::CrossConnect, crosses));
         self.unique("rule", &named(Item::Rule, policy.rules.iter().map(|rule| rule.name.as_str()).collect()));
         self.unique(
             "translation",

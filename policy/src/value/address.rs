@@ -6,7 +6,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::{Complaint, Read, Text};
 use crate::diagnostic::Code;
-use crate::model::{AddressItem, AddressRange, Mac, MacRange, Vc};
+use crate::model::{AddressItem, AddressRange, ConnectionEnd, Mac, MacRange, Vc};
 
 /// An IP address.
 pub(crate) const ADDRESS: Text<IpAddr> = Text { read: address, print: IpAddr::to_string };
@@ -43,6 +43,21 @@ pub(crate) const VC: Text<Vc> = Text {
         })
     },
     print: Vc::to_string,
+};
+
+/// An end of a virtual connection: the interface that has the line, and VPI/VCI, or VPI alone.
+pub(crate) const CONNECTION_END: Text<ConnectionEnd> = Text {
+    read: |text| {
+        let end = text.split_once(char::is_whitespace).and_then(|(line, connection)| {
+            Some(ConnectionEnd { line: line.to_owned(), connection: connection.trim().parse().ok()? })
+        });
+        end.ok_or_else(|| {
+            let message = format!("\"{text}\" is no end of a virtual connection");
+            let hint = "write an interface and VPI/VCI, \"dsl 8/48\", or for a whole path its VPI, \"dsl 8\"";
+            Complaint::new(Code::BadChannel, message).hint(hint)
+        })
+    },
+    print: |end| format!("{} {}", end.line, end.connection),
 };
 
 /// An Ethernet address, or `first-last`.

@@ -441,6 +441,26 @@ fn packets_of_a_link_without_ethernet_are_written_bare() {
 }
 
 #[test]
+fn cells_are_written_as_records_that_hold_them() {
+    let mut cell: [u8; 53] = std::array::from_fn(|place| place as u8);
+    cell[4] = crate::atm::hec([0, 1, 2, 3]);
+    let frame = crate::atm::stand_in(&cell);
+    let mut writer = PcapngWriter::over("out", Vec::new()).unwrap();
+    let trunk = writer.interface_of_cells("trunk").unwrap();
+    let at = Nanos(1_700_000_000_250_000_000);
+    writer.write(&Record { interface: trunk, ..Record::new(at, &frame) }).unwrap();
+    let file = writer.finish().unwrap();
+    let mut reader = Reader::over("in", &file[..]).unwrap();
+    let record = reader.next().unwrap().unwrap();
+    assert_eq!((record.link, record.at, record.original_len), (LinkType::ERF, at, 68));
+    // Time in seconds and a quarter, a cell in a record of any length, 68 bytes, none lost, 52 on the wire.
+    let header = [0, 0, 0, 0x40, 0x00, 0xf1, 0x53, 0x65, 3, 4, 0, 68, 0, 0, 0, 52];
+    assert_eq!(record.bytes, [&header, &cell[..4], &cell[5..]].concat());
+    let mut scratch = Vec::new();
+    assert_eq!(link::to_ethernet(record, crate::link_kind::NEAR, &mut scratch).bytes, frame);
+}
+
+#[test]
 fn the_writer_refuses_what_no_reader_would_take() {
     let mut writer = PcapngWriter::over("out", Vec::new()).unwrap();
     let stray = writer.write(&Record::new(Nanos(0), b"")).unwrap_err();

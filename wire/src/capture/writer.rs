@@ -1,4 +1,4 @@
-//! Writes pcapng: one section, interfaces of Ethernet, of bare IP packets or of AAL5 PDUs, nanoseconds, comments.
+//! Writes pcapng: one section, interfaces of Ethernet, of bare IP packets, of AAL5 PDUs or of ATM cells, nanoseconds, comments.
 //!
 //! The same calls give the same bytes: no clock, host name or operating system gets into the file.
 
@@ -7,13 +7,14 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use super::link::LinkType;
-use super::link::atm::{LLC, RAW, SUNATM_LEN};
+use super::link::atm::{ERF_CELL_LEN, LLC, RAW, SUNATM_LEN, erf_cell};
 use super::pcapng::{
     BYTE_ORDER, ENHANCED_PACKET, INTERFACE_DESCRIPTION, INTERFACE_STATISTICS, SECTION_HEADER,
 };
 use super::{CaptureError, MAX_CAPTURED, Problem, Record};
+use crate::atm;
 use crate::ethertype::EtherType;
-use crate::link_kind::{LinkKind, bare, header_len};
+use crate::link_kind::{LinkKind, STAND_IN, bare, header_len};
 use crate::rfc2684::{Channel, Encapsulation, Head, MOST_HEAD};
 use crate::unit::Nanos;
 
@@ -42,8 +43,18 @@ pub struct PcapngWriter<W: Write = File> {
 #[derive(Clone, Copy, Debug)]
 struct Layout {
     kind: LinkKind,
-    /// Virtual channel that the packets are in, each in a PDU.
-    channel: Option<Channel>,
+    carried: Carried,
+}
+
+/// Form in which a frame is in the file.
+#[derive(Clone, Copy, Debug)]
+enum Carried {
+    /// As on its link.
+    Plain,
+    /// In a PDU of a virtual channel.
+    Pdu(Channel),
+    /// As a cell, in a record of an Endace card.
+    Cell,
 }
 
 impl PcapngWriter<File> {
@@ -91,7 +102,7 @@ impl<W: Write> PcapngWriter<W> {
             LinkKind::Ethernet => LinkType::ETHERNET,
             LinkKind::Ip => LinkType::RAW,
         };
-        self.describe(name, link, Layout { kind, channel: None })
+        self.describe(name, link, Layout { kind, carried: Carried::Plain })
     }
 
     /// Describes an interface whose packets are in a virtual channel of ATM; returns its index. Packets are written as SunATM: each in
@@ -102,7 +113,13 @@ impl<W: Write> PcapngWriter<W> {
         kind: LinkKind,
         channel: Channel,
     ) -> Result<usize, CaptureError> {
-        self.describe(name, LinkType::SUNATM, Layout { kind, channel: Some(channel) })
+        self.describe(name, LinkType::SUNATM, Layout { kind, carried: Carried::Pdu(channel) })
+    }
+
+    /// Describes an interface whose frames are [cells behind their stand-in](crate::atm::stand_in); returns its index. Cells are written as
+    /// records of an Endace card (ERF, type 3), which have no header error control.
+    pub fn interface_of_cells(&mut self, name: &str) -> Result<usize, CaptureError> {
+        self.describe(name, LinkType::ERF, Layout { kind: LinkKind::Ip, carried: Carried::Cell })
     }
 
     fn describe(
@@ -127,14 +144,19 @@ impl<W: Write> PcapngWriter<W> {
     /// is cut to 65,535 bytes, which is all that the format holds.
     pub fn write(&mut self, record: &Record<'_>) -> Result<(), CaptureError> {
         let interface = u32::try_from(record.interface).unwrap_or(u32::MAX);
-        let Some(Layout { kind, channel }) = self.interfaces.get(record.interface).copied() else {
+        let Some(Layout { kind, carried }) = self.interfaces.get(record.interface).copied() else {
             return Err(self.error(Problem::NoInterface(interface)));
         };
-        let left_out = match kind {
-            LinkKind::Ethernet => 0,
-            LinkKind::Ip => header_len(record.bytes),
+        let left_out = match (kind, carried) {
+            (LinkKind::Ethernet, _) => 0,
+            (LinkKind::Ip, Carried::Cell) => STAND_IN + atm::HEADER_LEN,
+            (LinkKind::Ip, _) => header_len(record.bytes),
         };
-        let head = channel.map_or(PduHead::default(), |channel| PduHead::of(channel, kind, record.bytes));
+        let head = match carried {
+            Carried::Plain => Front::default(),
+            Carried::Pdu(channel) => Front::of_pdu(channel, kind, record.bytes),
+            Carried::Cell => Front::of_cell(record.at, record.bytes),
+        };
         let bytes = record.bytes.get(left_out..).unwrap_or_default();
         let captured = head.bytes().len() + bytes.len();
         if captured > MAX_CAPTURED {
@@ -252,16 +274,18 @@ impl<W: Write> PcapngWriter<W> {
     }
 }
 
-/// Bytes in front of a packet that is written in a PDU: none for one that is in none.
+/// Bytes in front of a packet that is written in a PDU, or of the payload of a cell: none for others.
 #[derive(Default)]
-struct PduHead {
-    bytes: [u8; SUNATM_LEN + MOST_HEAD],
+struct Front {
+    bytes: [u8; ERF_CELL_LEN],
     len: usize,
 }
 
-impl PduHead {
+const _: () = assert!(SUNATM_LEN + MOST_HEAD <= ERF_CELL_LEN);
+
+impl Front {
     /// SunATM's header and the encapsulation of a frame.
-    fn of(channel: Channel, kind: LinkKind, frame: &[u8]) -> PduHead {
+    fn of_pdu(channel: Channel, kind: LinkKind, frame: &[u8]) -> Front {
         const SENT: u8 = 0x80;
         let traffic = match channel.encapsulation {
             Encapsulation::Llc => LLC,
@@ -270,11 +294,17 @@ impl PduHead {
         let [high, low] = channel.vc.vci.to_be_bytes();
         let ethertype = bare(frame).map_or(EtherType::default(), |bare| bare.ethertype);
         let head = Head::new(channel.encapsulation, kind, ethertype);
-        let mut bytes = [0; SUNATM_LEN + MOST_HEAD];
+        let mut bytes = [0; ERF_CELL_LEN];
         let (front, behind) = bytes.split_at_mut(SUNATM_LEN);
         front.copy_from_slice(&[SENT | traffic, channel.vc.vpi, high, low]);
         behind.iter_mut().zip(head.bytes()).for_each(|(place, byte)| *place = *byte);
-        PduHead { bytes, len: SUNATM_LEN + head.bytes().len() }
+        Front { bytes, len: SUNATM_LEN + head.bytes().len() }
+    }
+
+    /// Header of a record of an Endace card, and that of the cell.
+    fn of_cell(at: Nanos, frame: &[u8]) -> Front {
+        let header = frame.get(STAND_IN..).and_then(|cell| cell.first_chunk().copied()).unwrap_or_default();
+        Front { bytes: erf_cell(at, header), len: ERF_CELL_LEN }
     }
 
     fn bytes(&self) -> &[u8] {

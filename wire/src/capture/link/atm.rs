@@ -11,6 +11,7 @@ use crate::atm::{self, PAYLOAD_LEN};
 use crate::ethernet;
 use crate::ethertype::EtherType;
 use crate::rfc2684::{self, Llc, PAD_LEN};
+use crate::unit::Nanos;
 
 /// Bytes of the header in front of a SunATM PDU.
 pub(crate) const SUNATM_LEN: usize = 4;
@@ -56,13 +57,39 @@ pub(super) fn sunatm(bytes: &[u8]) -> Content<'_> {
     }
 }
 
+/// Bytes in front of the payload of a cell in an ERF record.
+pub(crate) const ERF_CELL_LEN: usize = ERF_LEN + 4;
+
+/// Header of the ERF record of a cell, and the cell's own without its check.
+pub(crate) fn erf_cell(at: Nanos, cell: [u8; 4]) -> [u8; ERF_CELL_LEN] {
+    const SECOND: u64 = 1_000_000_000;
+    const VARYING_LENGTH: u8 = 0x04;
+    // Seconds, and their fraction in units of 2^-32.
+    let fraction = ((at.0 % SECOND) << 32) / SECOND;
+    let time = (at.0 / SECOND) << 32 | fraction;
+    let on_wire = 4 + PAYLOAD_LEN as u16;
+    let mut record = [0; ERF_CELL_LEN];
+    record[..8].copy_from_slice(&time.to_le_bytes());
+    record[8..10].copy_from_slice(&[ERF_CELL, VARYING_LENGTH]);
+    // Length of the record; cells lost before it, none; length on the wire.
+    record[10..12].copy_from_slice(&(ERF_LEN as u16 + on_wire).to_be_bytes());
+    record[14..16].copy_from_slice(&on_wire.to_be_bytes());
+    record[ERF_LEN..].copy_from_slice(&cell);
+    record
+}
+
+/// Bytes of an ERF record's header, without further ones.
+const ERF_LEN: usize = 16;
+
+/// Type of ERF records that are cells.
+const ERF_CELL: u8 = 3;
+
 /// Content of an ERF record. Its header has the type at byte 8, and is 16 bytes long; eight more follow while the first bit of the type, and
 /// then of each eight, says so.
 pub(super) fn erf(bytes: &[u8]) -> Content<'_> {
-    const HEADER: usize = 16;
     const FURTHER: usize = 8;
     let Some(kind) = bytes.get(8) else { return Content::Packet(None) };
-    let (mut at, mut more) = (HEADER, kind & 0x80 != 0);
+    let (mut at, mut more) = (ERF_LEN, kind & 0x80 != 0);
     while more {
         more = bytes.get(at).is_some_and(|first| first & 0x80 != 0);
         at += FURTHER;
@@ -71,7 +98,7 @@ pub(super) fn erf(bytes: &[u8]) -> Content<'_> {
     match kind & 0x7f {
         // An offset and padding come first.
         2 => content.get(2..).map_or(Content::Packet(None), Content::Frame),
-        3 => match content.split_first_chunk::<4>() {
+        ERF_CELL => match content.split_first_chunk::<4>() {
             Some((header, payload)) => {
                 let [a, b, c, d] = *header;
                 Content::Cell([a, b, c, d, atm::hec(*header)], payload.get(..PAYLOAD_LEN).unwrap_or(payload))
