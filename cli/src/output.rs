@@ -100,7 +100,7 @@ impl<T: Tally> Watch<T> for Inner {
 /// Packets sent by one interface.
 struct Sent {
     writer: PcapngWriter,
-    /// File of cells that were switched onto the interface's line; none where there is no cross-connection.
+    /// File of cells that left by the interface's line as cells; none where there is no line.
     cells: Option<PcapngWriter>,
     /// Time when the last packet left: a packet that waited leaves no earlier than those that left meanwhile.
     last: Nanos,
@@ -389,7 +389,7 @@ pub(crate) fn file_name(interface: &str) -> String {
     }
 }
 
-/// The file of cells that were switched onto the line of an interface with this file.
+/// The file of cells that left by the line of an interface with this file.
 fn cells_file_name(file: &str) -> String {
     format!("{}.cells.pcapng", file.trim_end_matches(".pcapng"))
 }
@@ -403,7 +403,7 @@ pub(crate) fn left_by(port: PortId, vlans: &[(u16, u16, PortId)], frame: &[u8]) 
     vlan(port, vlans, &tags).unwrap_or(port)
 }
 
-/// The files of all interfaces, each its own, with those of cells where the line has cross-connections: of names that differ only in what a
+/// The files of all interfaces, each its own, with those of cells where there is a line of ATM: of names that differ only in what a
 /// file name cannot have, the later get a mark.
 fn file_names(tables: &Tables) -> Vec<(String, Option<String>)> {
     let mut taken: Vec<String> = Vec::with_capacity(tables.interfaces.len());
@@ -411,7 +411,7 @@ fn file_names(tables: &Tables) -> Vec<(String, Option<String>)> {
     for interface in &tables.interfaces {
         let files = |name: &str| {
             let file = file_name(name);
-            let cells = interface.is_switched().then(|| cells_file_name(&file));
+            let cells = interface.channel.map(|_| cells_file_name(&file));
             (file, cells)
         };
         let mut name = interface.name.clone();

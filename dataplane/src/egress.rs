@@ -624,7 +624,7 @@ fn continue_tree(tree: &mut Option<Box<Tree>>, before: &mut Option<Box<Tree>>, n
     }
 }
 
-/// Length of a frame on the link before which it waits alone; a cell is one whatever the link adds to packets.
+/// Length of a frame on its link; a cell is one whatever the link adds to packets.
 #[inline(always)]
 fn length(frame: &Frame) -> usize {
     if frame.meta.hop == CELL_HOP { wire::link::ONE_CELL } else { frame.len() }

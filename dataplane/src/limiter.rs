@@ -88,10 +88,12 @@ pub enum ErrorKind {
     Routing,
     /// Refusal by the rules.
     Refusal,
+    /// Loopback of an ATM connection: no error, but an answer that anybody on the line may ask for.
+    Loopback,
 }
 
 impl ErrorKind {
-    const COUNT: usize = 3;
+    const COUNT: usize = 4;
 }
 
 /// Highest rates of answers of one kind, per second.

@@ -204,12 +204,6 @@ impl Interface {
         self.channel.map_or(0, |channel| channel.longest(self.link, self.mtu))
     }
 
-    /// True if cells leave by the interface's line that came by another one, or by another connection of it: each cross-connection goes both
-    /// ways.
-    pub fn is_switched(&self) -> bool {
-        self.circuits.iter().any(|(_, circuit)| matches!(circuit, Circuit::Switched { .. }))
-    }
-
     /// True if frames that leave have VLAN tags.
     pub(crate) fn is_tagged(&self) -> bool {
         self.tags.outer().is_some() || self.priorities.tag == PriorityTag::Yes

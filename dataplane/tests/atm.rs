@@ -76,6 +76,7 @@ pub(crate) fn corners() -> (String, Vec<Arrival>) {
     frames.extend(cells(Vc { vpi: 8, vci: 36 }, form, &packet(&[])));
     let text = format!("{text}[[cross-connect]]\nname = \"voice\"\nends = [\"dsl 8/48\", \"second 1/32\"]\n");
     frames.extend(cells(Vc { vpi: 8, vci: 48 }, form, &packet(&[])));
+    frames.push(oam(8, 35, 5, &loopback(1, 7)));
     (text, arrivals(&frames, DSL))
 }
 
@@ -193,7 +194,7 @@ fn every_failure_has_its_reason() {
     let oam = other([0x00, 0x80, 0x02, 0x3a]);
     let unknown = other([0x00, 0x80, 0x02, 0x40]);
     let between = [&whole[..1], &[idle, oam, unknown], &whole[1..4]].concat();
-    let reasons = [kept, Reason::AtmIdle, Reason::AtmManagement, Reason::AtmVcUnknown, kept, kept, kept];
+    let reasons = [kept, Reason::AtmIdle, Reason::AtmOamCrc, Reason::AtmVcUnknown, kept, kept, kept];
     let mut found = verdicts(&text, &[&between[..], &whole[4..]].concat());
     assert_eq!(found.pop(), Some(None));
     assert_eq!(found, reasons.map(Some));
@@ -453,6 +454,93 @@ fn a_frame_of_linux_that_looks_like_a_cell_does_not_leave_by_a_line() {
         gateway.receive(&[Arrival { port: LOCAL, at: START, number: 1, bytes: cell(8, 48, 0, 1) }]);
         assert_eq!(gateway.out(usize::MAX).ended, [(1, expected)]);
     }
+}
+
+/// An OAM cell, behind its stand-in, with a CRC-10 by long division of bits: x^10 + x^9 + x^5 + x^4 + x + 1.
+fn oam(vpi: u8, vci: u16, pti: u8, payload: &[u8; 46]) -> Vec<u8> {
+    let mut frame = cell(vpi, vci, pti << 1, 0);
+    frame[19..65].copy_from_slice(payload);
+    let mut bits: Vec<u8> =
+        payload.iter().flat_map(|byte| (0..8).rev().map(move |at| byte >> at & 1)).collect();
+    // Six reserved bits, and the check's ten.
+    bits.resize(384, 0);
+    for place in 0..374 {
+        if bits[place] == 1 {
+            for (bit, tap) in bits[place..].iter_mut().zip([1, 1, 0, 0, 0, 1, 1, 0, 0, 1, 1]) {
+                *bit ^= tap;
+            }
+        }
+    }
+    let check = bits[374..].iter().fold(0_u16, |check, bit| check << 1 | u16::from(*bit));
+    frame[65..].copy_from_slice(&check.to_be_bytes());
+    frame
+}
+
+/// Payload of a loopback cell for the end of its connection.
+fn loopback(indication: u8, tag: u8) -> [u8; 46] {
+    let mut payload = [0x6a; 46];
+    payload[..6].copy_from_slice(&[0x18, indication, tag, 2, 3, 4]);
+    payload[6..22].fill(0xff);
+    payload
+}
+
+#[test]
+fn a_loopback_for_this_end_is_answered_by_its_connection() {
+    let (text, _) = line();
+    let text = format!(
+        "{text}[[cross-connect]]\nname = \"path\"\nends = [\"dsl 9\", \"second 255\"]\n\
+         [[cross-connect]]\nname = \"voice\"\nends = [\"dsl 8/48\", \"second 1/32\"]\n"
+    );
+    let voice = SECOND + 1;
+    // Segment and end to end: of two channels, one of which shares the line, and of their path.
+    for (vci, pti, by) in
+        [(35, 4, DSL), (35, 5, DSL), (36, 4, voice), (36, 5, voice), (3, 0, DSL), (4, 0, DSL)]
+    {
+        let arrival = arrivals(&[oam(8, vci, pti, &loopback(1, 7))], DSL);
+        let [run, step] = [Way::Run, Way::Step].map(|way| play(&mut Gateway::new(&text, way), &arrival));
+        assert_eq!(run, step);
+        let [sent] = &run.sent[..] else { panic!("{vci} {run:?}") };
+        assert_eq!((sent.port, sent.verdict), (by, Some(Verdict::Answered(Reason::AtmLoopback))));
+        assert_eq!(sent.bytes, oam(8, vci, pti, &loopback(0, 7)));
+    }
+    // Answers, other locations and functions, and other management.
+    let elsewhere = [&loopback(1, 7)[..6], &[1; 16], &loopback(1, 7)[22..]].concat().try_into().unwrap();
+    let mut continuity = loopback(1, 7);
+    continuity[0] = 0x14;
+    let mut wrong = oam(8, 35, 5, &loopback(1, 7));
+    wrong[30] ^= 1;
+    let frames = [
+        oam(8, 35, 5, &loopback(0, 7)),
+        oam(8, 35, 5, &elsewhere),
+        oam(8, 35, 4, &continuity),
+        oam(8, 35, 6, &loopback(1, 7)),
+        wrong,
+        oam(7, 4, 0, &loopback(1, 7)),
+    ];
+    let other = Some(Reason::AtmManagement);
+    let expected = [other, other, other, other, Some(Reason::AtmOamCrc), Some(Reason::AtmVcUnknown)];
+    assert_eq!(verdicts(&text, &frames), expected);
+    // Those of connections that end elsewhere go on.
+    for (arrived, left) in [
+        (oam(9, 4, 0, &loopback(1, 7)), oam(255, 4, 0, &loopback(1, 7))),
+        (oam(8, 48, 5, &loopback(1, 7)), oam(1, 32, 5, &loopback(1, 7))),
+    ] {
+        let out = play(&mut Gateway::new(&text, Way::Run), &arrivals(&[arrived], DSL));
+        assert_eq!((out.sent[0].port, &out.sent[0].bytes), (SECOND, &left));
+    }
+}
+
+#[test]
+fn loopbacks_are_answered_within_the_bounds_on_answers() {
+    let text = format!("{}[limit]\nerrors-per-second = 3\n", line().0);
+    let of = |vci| (0..5).map(move |tag| oam(8, vci, 5, &loopback(1, tag)));
+    let frames: Vec<_> = of(35).chain(of(36)).collect();
+    let [run, step] =
+        [Way::Run, Way::Step].map(|way| play(&mut Gateway::new(&text, way), &arrivals(&frames, DSL)));
+    assert_eq!(run, step);
+    // Each connection has its own.
+    assert_eq!(run.sent.len(), 6);
+    assert_eq!(run.ended, [3, 4, 8, 9].map(|number| (number, Verdict::Dropped(Reason::AtmLoopback))));
 }
 
 /// Accident of one cell.

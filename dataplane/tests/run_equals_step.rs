@@ -192,6 +192,8 @@ fn scenes_reach_the_corners() {
         Reason::AtmHec,
         Reason::AtmIdle,
         Reason::AtmManagement,
+        Reason::AtmLoopback,
+        Reason::AtmOamCrc,
         Reason::AtmVcUnknown,
         Reason::Aal5Reassembly,
         Reason::Aal5TooLong,

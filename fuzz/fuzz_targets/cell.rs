@@ -22,7 +22,7 @@ fuzz_target!(|data: &[u8]| {
         let (last, payload) = match Cell::of(bytes) {
             Ok(cell) => match cell.payload_type() {
                 PayloadType::User(last) => (last, *cell.payload()),
-                PayloadType::Management => continue,
+                PayloadType::Oam | PayloadType::Management => continue,
             },
             Err(_) => {
                 let last = if bytes[3] & 2 == 0 { Last::No } else { Last::Yes };

@@ -29,6 +29,21 @@ def crc(data):
     return rest ^ 0xFFFFFFFF
 
 
+def crc10(body):
+    """The 48 bytes of an OAM cell of 46, with their CRC-10 (ITU-T I.610)."""
+    rest = 0
+    for byte in body + bytes(2):
+        for place in range(7, -1, -1):
+            rest = rest << 1 | byte >> place & 1
+            rest = rest ^ 0x633 if rest & 0x400 else rest
+    return body + struct.pack("!H", rest)
+
+
+def loopback(indication, tag):
+    """The payload of a loopback cell for the end of its connection."""
+    return crc10(struct.pack("!BBI", 0x18, indication, tag) + b"\xff" * 16 + b"\x6a" * 24)
+
+
 def cell(vc, payload, last=False, kind=0, clp=False):
     """A cell of the channel (VPI, VCI); `kind` is the rest of its payload type."""
     header = struct.pack("!I", vc[0] << 20 | vc[1] << 4 | kind << 2 | last << 1 | clp)

@@ -11,7 +11,7 @@ import struct
 
 import pytest
 import wait
-from atm import CELL, PAD, ROUTED, Line, cell, cells
+from atm import CELL, PAD, ROUTED, Line, cell, cells, loopback
 from packet import checksum, ethernet, ipv4, mac
 from topology import CLIENT
 
@@ -196,6 +196,13 @@ def test_cells_are_switched_from_line_to_line(net, lines):
     bad[4] ^= 1
     dsl.send_cells([bytes(bad), cell((8, 48), bytes([99] * 48))])
     arrives(bridge, cell((1, 1000), bytes([99] * 48)))
+
+
+def test_loopbacks_are_answered(net, lines):
+    dsl = lines[0]
+    for vc, kind, last in [(dsl.vc, 2, False), (dsl.vc, 2, True), (VOICE, 2, True), ((8, 4), 0, False)]:
+        dsl.send_cells([cell(vc, loopback(1, 77), last, kind)])
+        arrives(dsl, cell(vc, loopback(0, 77), last, kind))
 
 
 def test_the_line_is_a_port(net, lines):

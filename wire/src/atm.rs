@@ -114,7 +114,9 @@ impl FromStr for Connection {
 pub enum PayloadType {
     /// User data. Congestion is not told apart.
     User(Last),
-    /// Management of the channel: OAM (F5 flows of I.610), resource management, or reserved.
+    /// OAM of the channel, of its segment or end to end: flow F5 of [I.610](crate::oam).
+    Oam,
+    /// Resource management, or reserved.
     Management,
 }
 
@@ -157,6 +159,7 @@ impl<'a> Cell<'a> {
         match self.0[3] >> 1 & 0b111 {
             0b000 | 0b010 => PayloadType::User(Last::No),
             0b001 | 0b011 => PayloadType::User(Last::Yes),
+            0b100 | 0b101 => PayloadType::Oam,
             _ => PayloadType::Management,
         }
     }
@@ -256,7 +259,8 @@ mod tests {
             Cell::of(&bytes).unwrap().payload_type()
         };
         assert_eq!([0, 1, 2, 3].map(of), [Last::No, Last::Yes, Last::No, Last::Yes].map(PayloadType::User));
-        assert_eq!([4, 5, 6, 7].map(of), [PayloadType::Management; 4]);
+        assert_eq!([4, 5].map(of), [PayloadType::Oam; 2]);
+        assert_eq!([6, 7].map(of), [PayloadType::Management; 2]);
     }
 
     #[test]

@@ -25,6 +25,7 @@ pub mod link_kind;
 pub mod loan;
 pub mod memory;
 pub mod meta;
+pub mod oam;
 pub mod pool;
 pub mod port;
 pub mod prefetch;

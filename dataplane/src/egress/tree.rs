@@ -19,7 +19,6 @@ use lookup::memory::Slab;
 use tally::{Region, Tally};
 use wire::{Frame, Link, Nanos};
 
-use super::Next;
 use super::dropper::{Aqm, Random};
 use super::ends::{Ends, Subscriber};
 use super::fq::FlowHash;
@@ -32,6 +31,7 @@ use super::report::LeafCounts;
 use super::shaper::Pace;
 use super::tag::{Service, Tagged};
 use super::wheel::Wheel;
+use super::{Next, length};
 use crate::stage::header;
 use crate::tables::{NodeKind, QueueTree};
 use crate::verdict::Reason;
@@ -217,7 +217,7 @@ impl Tree {
                 Event::Departure => {
                     if let Some(frame) = self.send(tally) {
                         // The opportunity has come.
-                        let start = link.begin(at, frame.len());
+                        let start = link.begin(at, length(&frame));
                         if !self.tagged.is_empty() {
                             let until = link.opportunity().max(self.root_ready());
                             self.service = Service { began: at, until };

@@ -10,20 +10,21 @@
 use arrayvec::ArrayVec;
 use policy::model::{Action, RejectWith};
 use tally::{Region, Tally};
+use wire::atm::{self, Cell, Connection};
 use wire::checksum::Sum;
 use wire::header::Protocol;
 use wire::icmpv4::unreachable as unreachable4;
 use wire::icmpv6::unreachable as unreachable6;
 use wire::meta::Fields;
 use wire::tcp::Flags;
-use wire::{Family, Frame, Part, icmpv4, icmpv6, ipv6, tcp};
+use wire::{Family, Frame, Part, icmpv4, icmpv6, ipv6, oam, tcp};
 
 use super::own::{IpHeader, MOST_LINK, note, pseudo};
 use super::queue::ANSWERED;
 use super::route::back;
 use super::{About, Cx, Packets, Stage, Step, handshake, header, link, proxy};
 use crate::flag;
-use crate::hop::{LOCAL_HOP, Wanted};
+use crate::hop::{CELL_HOP, LOCAL_HOP, Wanted};
 use crate::limiter::{self, ErrorBounds, ErrorKind};
 use crate::tables::{Address, LOCAL, SELF, Tables, Target};
 use crate::tunnel;
@@ -100,6 +101,9 @@ fn build<T: Tally>(frame: &mut Frame, reason: Reason, cx: &mut Cx<'_, T>) -> Opt
     if reason == Reason::NeighbourProxied {
         return proxy::answer(frame, cx);
     }
+    if reason == Reason::AtmLoopback {
+        return loop_back(frame, cx);
+    }
     if !may_be_answered(frame) {
         return None;
     }
@@ -108,8 +112,7 @@ fn build<T: Tally>(frame: &mut Frame, reason: Reason, cx: &mut Cx<'_, T>) -> Opt
         return to_itself(frame, tell);
     }
     let (sender, meant) = header::addresses(frame);
-    let limits = &cx.tables.limits;
-    let bounds = ErrorBounds { receiver: limits.errors_per_second, all: limits.errors_in_all };
+    let bounds = error_bounds(cx.tables);
     let hash = cx.shard.flows.hash(&limiter::subject(sender, 0), cx.tally);
     // A cookie is no error, and no larger than what it answers by much: whoever asks gets one.
     let is_bounded = !matches!(tell, Tell::Cookie);
@@ -147,6 +150,29 @@ fn build<T: Tally>(frame: &mut Frame, reason: Reason, cx: &mut Cx<'_, T>) -> Opt
     let out = if by == 0 { 0 } else { tunnel::ANSWER_OUT };
     frame.meta.tunnel = frame.meta.tunnel & tunnel::IN | out;
     link::replace(frame, cx).then_some(())
+}
+
+/// Turns an OAM loopback cell into its answer, which goes back by the connection that it came by (ITU-T I.610, section 9.2.1.3), within the
+/// bounds of answers: each connection is a receiver.
+fn loop_back<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Option<()> {
+    let vc = Cell::of(atm::cell_of(frame.bytes())?).ok()?.vc();
+    let connection = Address::v4(u32::from(vc.vpi) << 16 | u32::from(vc.vci));
+    let subject = limiter::subject(connection, frame.meta.ingress.0.into());
+    let hash = cx.shard.flows.hash(&subject, cx.tally);
+    let (bounds, now) = (error_bounds(cx.tables), frame.meta.received);
+    if !cx.shard.limiter.admits_error(ErrorKind::Loopback, hash, bounds, now) {
+        return None;
+    }
+    let cell = atm::cell_of_mut(frame.bytes_mut())?;
+    oam::loop_back(cell.last_chunk_mut()?);
+    atm::switch(cell, Connection::Channel(vc));
+    (frame.meta.egress, frame.meta.hop) = (frame.meta.ingress, CELL_HOP);
+    Some(())
+}
+
+/// Bounds on answers.
+fn error_bounds(tables: &Tables) -> ErrorBounds {
+    ErrorBounds { receiver: tables.limits.errors_per_second, all: tables.limits.errors_in_all }
 }
 
 /// Returns the kind of answer for rate limiting: each kind has its own token buckets.

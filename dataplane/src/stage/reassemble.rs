@@ -4,14 +4,15 @@
 //! I.363.5), and lets the packet in the PDU (RFC 2684) go on in the frame of the last cell, as if it had come in by the interface as it is.
 //! Each cell is a frame, and has its verdict: the cells before the last one are dropped as [`Reason::Aal5Reassembly`], their bytes being kept;
 //! a PDU that is not whole is dropped with its last cell, for the reason that it has. A cell of a cross-connection is forwarded as a cell, with
-//! the header of the other end (ITU-T I.361). Frames of a link without cells, and captured PDUs, pass `parse` and never come here.
+//! the header of the other end (ITU-T I.361); an OAM loopback is answered (ITU-T I.610). Frames of a link without cells, and captured PDUs,
+//! pass `parse` and never come here.
 
 use tally::{Op, Region, Tally};
 use wire::atm::{self, CELL_LEN, Cell, PAYLOAD_LEN, PayloadType, Vc};
 use wire::link_kind::{self, STAND_IN};
 use wire::meta::Fields;
 use wire::rfc2684::{self, Payload};
-use wire::{Family, Frame, aal5};
+use wire::{Family, Frame, aal5, oam};
 
 use super::parse::Parse;
 use super::{About, Cx, Packets, Stage, Step};
@@ -57,14 +58,15 @@ impl Stage for Reassemble {
             },
             // Before it leaves, `queue` looks for room.
             Ok(Taken::Cell) => Step::Forward,
+            Ok(Taken::Loopback) => Step::Answer(Reason::AtmLoopback),
             Err(reason) => Step::Drop(reason),
         }
     }
 
     fn program(_: &Tables) -> u32 {
         // What is told, the loop over a payload once, 91; a PDU too long, 6; other encapsulations, 24; a check sequence, 20; other channels
-        // and management, 8; switching, 30. The packet's headers are read by the program of `parse`.
-        179
+        // and management, 8; switching, 30; OAM, 40. The packet's headers are read by the program of `parse`.
+        219
     }
 }
 
@@ -74,6 +76,8 @@ enum Taken {
     Packet,
     /// A cell of another connection, which leaves.
     Cell,
+    /// An OAM cell that is to be looped here.
+    Loopback,
 }
 
 /// Takes a cell, and puts the packet of the PDU that the cell ends in its place, or the cell as it leaves by a cross-connection.
@@ -95,9 +99,11 @@ fn take<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<Taken, Reason
     if cell.vc() == Vc::NONE {
         return Err(Reason::AtmIdle);
     }
-    match circuit(port, cell.vc(), cx.tally).ok_or(Reason::AtmVcUnknown)? {
-        Circuit::Interface(interface) => meta.ingress = interface,
-        Circuit::Switched { port, onto } => {
+    match circuit(port, cell.vc(), cx.tally) {
+        Some(Circuit::Interface(interface)) => meta.ingress = interface,
+        None if is_of_path(port, cell.vc()) => return manage(cell.payload(), cx.tally),
+        None => return Err(Reason::AtmVcUnknown),
+        Some(Circuit::Switched { port, onto }) => {
             (meta.egress, meta.hop) = (port, CELL_HOP);
             // Identifiers into the header, 5; its check, 17; egress, 4.
             cx.tally.instructions(26);
@@ -111,7 +117,11 @@ fn take<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<Taken, Reason
     let (Some(channel), Some(reassembly)) = (interface.channel, cx.shard.channels.of(meta.ingress)) else {
         return Err(Reason::InterfaceGone);
     };
-    let PayloadType::User(last) = cell.payload_type() else { return Err(Reason::AtmManagement) };
+    let last = match cell.payload_type() {
+        PayloadType::User(last) => last,
+        PayloadType::Oam => return manage(cell.payload(), cx.tally),
+        PayloadType::Management => return Err(Reason::AtmManagement),
+    };
     for _ in 0..PAYLOAD_LEN / 4 {
         // Each word to its place, 2, and into the CRC by a table, four bytes of four instructions each.
         cx.tally.instructions(18);
@@ -157,6 +167,27 @@ fn circuit<T: Tally>(port: &Interface, vc: Vc, tally: &mut T) -> Option<Circuit>
     // All channels of a path, of which none has an entry.
     let is_path = found.vpi == vc.vpi && found.vci == 0;
     (*found == vc || is_path).then_some(*circuit)
+}
+
+/// True for the OAM flow of a path that ends here: some of its channels have destinations of their own.
+fn is_of_path(port: &Interface, vc: Vc) -> bool {
+    oam::F4.contains(&vc.vci) && port.circuits.iter().any(|(other, _)| other.vpi == vc.vpi)
+}
+
+/// Takes an OAM cell: a loopback is to be answered.
+///
+/// # Errors
+/// The cell is no such one, for this reason.
+#[cold]
+fn manage<T: Tally>(payload: &[u8; PAYLOAD_LEN], tally: &mut T) -> Result<Taken, Reason> {
+    for _ in 0..PAYLOAD_LEN / 4 {
+        // Each word into the CRC by a table, four bytes of four instructions each.
+        tally.instructions(16);
+    }
+    if !oam::is_intact(payload) {
+        return Err(Reason::AtmOamCrc);
+    }
+    if oam::is_loopback_request(payload) { Ok(Taken::Loopback) } else { Err(Reason::AtmManagement) }
 }
 
 fn failure(fault: aal5::Fault) -> Reason {

@@ -196,8 +196,12 @@ pub enum Reason {
     AtmHec,
     /// An idle or unassigned ATM cell.
     AtmIdle,
-    /// An ATM cell of management: OAM or resource management.
+    /// An ATM cell of management that nothing here answers: OAM or resource management.
     AtmManagement,
+    /// An OAM loopback cell of an ATM connection that ends here.
+    AtmLoopback,
+    /// The CRC-10 of an OAM cell is wrong.
+    AtmOamCrc,
     /// An ATM cell of a virtual channel that neither an interface of the line nor a cross-connection has.
     AtmVcUnknown,
     /// A cell of an AAL5 PDU whose further cells are still to come: the last one has its bytes.
@@ -231,7 +235,7 @@ pub struct Entry {
 
 impl Reason {
     /// Every reason with its name, cause and remedy, in the order of the enum.
-    pub const ALL: [Entry; 103] = [
+    pub const ALL: [Entry; 105] = [
         Entry {
             reason: Reason::LinkTruncated,
             name: "link-truncated",
@@ -799,8 +803,20 @@ impl Reason {
         Entry {
             reason: Reason::AtmManagement,
             name: "atm-management",
-            cause: "An ATM cell of management (OAM or resource management) on the interface's virtual channel.",
-            remedy: "None needed; wirerate does not answer OAM loopbacks: switch continuity checks of this channel off at the other end.",
+            cause: "An ATM cell of management (OAM or resource management) on a virtual channel or path that ends here, other than a loopback for this end.",
+            remedy: "None needed; wirerate answers OAM loopbacks alone: switch continuity checks of this channel off at the other end.",
+        },
+        Entry {
+            reason: Reason::AtmLoopback,
+            name: "atm-loopback",
+            cause: "An OAM loopback cell (ITU-T I.610) of a virtual channel or path that ends here, for its end: it is answered. Dropped for this reason, it came above the bounds on answers.",
+            remedy: "None needed: the other end tests the connection.",
+        },
+        Entry {
+            reason: Reason::AtmOamCrc,
+            name: "atm-oam-crc",
+            cause: "The CRC-10 of an OAM cell (ITU-T I.610) is wrong.",
+            remedy: "Look for errors of the line: noise margin, attenuation, interleaving of the DSL.",
         },
         Entry {
             reason: Reason::AtmVcUnknown,

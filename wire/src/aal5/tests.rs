@@ -23,7 +23,7 @@ fn push<'a>(to: &'a mut Reassembly, cell: &[u8; CELL_LEN]) -> Result<Option<&'a 
     let cell = Cell::of(cell).unwrap();
     match cell.payload_type() {
         PayloadType::User(last) => to.push(cell.payload(), last),
-        PayloadType::Management => panic!("no user data"),
+        PayloadType::Oam | PayloadType::Management => panic!("no user data"),
     }
 }
 
