@@ -267,6 +267,8 @@ pub struct RingKind {
     pub entries: u32,
     /// The memory that each put and get is a command to; absent where it costs only `latency`.
     pub memory: Option<String>,
+    /// The unit whose linked lists keep the frames in such a ring; absent where a ring has entries alone.
+    pub lists: Option<String>,
     /// Bytes that a put or get moves.
     pub entry: Bytes,
     /// Cycles of the engine's clock for a put or get that is no command to a memory.
@@ -301,6 +303,40 @@ pub struct Unit {
     pub latency: Cycles,
     /// Access of a unit in the place of an engine to the frames that it has.
     pub frames: FrameAccess,
+    /// Linked lists of a unit of [`UnitWork::List`]; absent of others.
+    pub lists: Option<Lists>,
+}
+
+/// Linked lists of segments of memory: a queue of each flow, and the free list, whose head the unit keeps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lists {
+    /// Bytes of a segment; a frame takes as many segments as it needs.
+    pub segment: Bytes,
+    /// Number of segments, from 1.
+    pub segments: u32,
+    /// Number of queues, from 1. Flows are spread over them by a hash.
+    pub queues: u32,
+    /// The memory of the pointers. Segments are where the mapping places the region `frame`.
+    pub pointers: String,
+}
+
+impl Lists {
+    /// Bytes of a segment's pointer to the next one.
+    pub const NEXT: u32 = 4;
+    /// Bytes of a queue's pointers to its first and its last segment.
+    pub const ENDS: u32 = 8;
+    /// Bytes of the longest frame that segments are reckoned for.
+    pub const FRAME: u32 = 2_048;
+
+    /// Bytes of all pointers.
+    pub fn pointer_bytes(&self) -> u64 {
+        u64::from(self.segments) * u64::from(Lists::NEXT) + u64::from(self.queues) * u64::from(Lists::ENDS)
+    }
+
+    /// Number of segments that so many frames take at most, each up to [`Lists::FRAME`] bytes long.
+    pub fn segments_of(&self, frames: u64) -> u64 {
+        frames.saturating_mul(u64::from(Lists::FRAME).div_ceil(self.segment.0.max(1)))
+    }
 }
 
 /// Access of a unit to the bytes of frames.
@@ -322,6 +358,8 @@ pub enum UnitWork {
     Crypto,
     /// Keeps queues of frames for engines.
     Queue,
+    /// Keeps frames in memory as linked lists of segments: rings may be queues of it. Each segment that comes or goes takes it for an interval.
+    List,
     /// Keeps tables for engines: a search in one is handed to it whole, as to a lookup coprocessor or a CAM, and so is each reference to an entry.
     Search,
     /// Changes header fields for engines, which do not wait for it: time to live, checksum, link-layer header.

@@ -7,7 +7,7 @@ use dataplane::stage::{About, Cx};
 use dataplane::{Reason, Replay, Tables, Verdict, flag};
 use wire::ethernet::{HeaderMut, Mac};
 use wire::meta::Fields;
-use wire::{Frame, Meta, Nanos, PortId};
+use wire::{Family, Frame, Meta, Nanos, PortId};
 
 use crate::kernel::Timebase;
 use crate::load::{Arrival, Handling, Job, Load, Output, Standing};
@@ -223,13 +223,13 @@ impl<W: Onlooker> Load for Host<'_, W> {
         let mut marker = Marker::new(&mut job.marks, &self.stages);
         self.replay.pass_watched(&mut outcome, &mut self.recorder, &mut marker);
         marker.cross(&mut job.crossing);
-        let Marker { last, standing, handling, .. } = marker;
+        let Marker { last, standing, handling, flow, .. } = marker;
         if last + 1 == STAGES {
             self.recorder.go_on_with(&mut self.scheduled);
         }
         job.acts = self.recorder.renew(Vec::new());
         job.marks.resize(STAGES + 1, job.acts.len() as u32);
-        (job.ends_at, job.standing, job.handling) = (last, standing, handling);
+        (job.ends_at, job.standing, job.handling, job.flow) = (last, standing, handling, flow);
     }
 }
 
@@ -240,6 +240,7 @@ struct Marker<'a> {
     last: usize,
     standing: Standing,
     handling: Handling,
+    flow: u32,
     before: Meta,
     written: [Fields; STAGES],
     read: [Fields; STAGES],
@@ -249,7 +250,8 @@ impl<'a> Marker<'a> {
     fn new(marks: &'a mut Vec<u32>, stages: &'a [About; STAGES]) -> Marker<'a> {
         let (written, read) = ([Fields::NONE; STAGES], [Fields::NONE; STAGES]);
         let (standing, handling) = (Standing::New, Handling::Plain);
-        Marker { marks, stages, last: 0, standing, handling, before: Meta::default(), written, read }
+        let before = Meta::default();
+        Marker { marks, stages, last: 0, standing, handling, flow: 0, before, written, read }
     }
 
     /// Writes into `crossing`, for each number of stages passed, the bytes of metadata that those stages have written and later ones read.
@@ -292,6 +294,11 @@ impl Watch<Recorder> for Marker<'_> {
         if flag::HIT & frame.meta.flags != 0 {
             self.standing = Standing::Known;
         }
+        self.flow = match frame.meta.flow {
+            u32::MAX if self.last == 0 => ends(frame),
+            u32::MAX => self.flow,
+            flow => flow,
+        };
         let verdict = Verdict::of_fate(frame.meta.fate);
         if let Some(Verdict::Answered(_) | Verdict::Delivered | Verdict::Held(_)) = verdict {
             self.handling = Handling::Exception;
@@ -301,6 +308,22 @@ impl Watch<Recorder> for Marker<'_> {
             if opens { self.stages[self.last].writes.within(Fields::OPENING) } else { Fields::NONE };
         self.written[self.last] = frame.meta.changed(&self.before).and(opening);
     }
+}
+
+/// Hash of a packet's addresses and ports, which stands for its flow where none is tracked.
+fn ends(frame: &Frame) -> u32 {
+    let Meta { network, family, sport, dport, .. } = frame.meta;
+    let addresses = match family {
+        Family::V4 => 12..20,
+        Family::V6 => 8..40,
+        Family::Other => 0..0,
+    };
+    let bytes =
+        frame.bytes().get(usize::from(network)..).and_then(|header| header.get(addresses)).unwrap_or(&[]);
+    let ports = [sport, dport].map(u16::to_be_bytes);
+    // FNV-1a.
+    let all = bytes.iter().chain(ports.as_flattened());
+    all.fold(0x811c_9dc5, |hash: u32, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
 
 /// Witness that records the frames that leave, and forwards all events.

@@ -42,7 +42,11 @@ pub struct Job {
     pub standing: Standing,
     /// Handling of the frame itself.
     pub handling: Handling,
+    /// Number of its flow; frames of one flow have the same.
+    pub flow: u32,
     pub(crate) bytes: u32,
+    /// Its first segment, where frames are in linked lists.
+    pub(crate) segment: u32,
     pub(crate) arrived: Ticks,
     pub(crate) unsent: u32,
     /// Line that it comes by.
@@ -90,7 +94,7 @@ impl Job {
         self.crossing.clear();
         self.outputs.clear();
         self.ends_at = 0;
-        (self.standing, self.handling) = (Standing::New, Handling::Plain);
+        (self.standing, self.handling, self.flow) = (Standing::New, Handling::Plain, 0);
         self.bytes = arrival.bytes;
         self.arrived = arrived;
         self.unsent = 0;

@@ -8,10 +8,10 @@
 //! Simplification: the effects of a frame's stages take place on its arrival, all at once and in the order of arrival.
 //! The outcome is therefore the same as on every other host; races between engines over one datum are not modelled.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use crate::agenda::Agenda;
-use crate::description::Chip;
+use crate::description::{Chip, FrameAccess};
 use crate::kernel::{Ticks, Timebase};
 use crate::load::{Job, Load};
 use crate::mapping::{Mapping, Task, Who, Work};
@@ -21,6 +21,7 @@ mod build;
 mod cache;
 mod deadlock;
 mod edge;
+mod list;
 mod memory;
 mod program;
 mod script;
@@ -32,6 +33,7 @@ mod watch;
 
 use cache::{Cache, Issued};
 use edge::{Buffer, Bus, Element, Line, Waiting};
+use list::{Link, Linked, Segments};
 use memory::SharedMemory;
 use program::Part;
 use script::{Command, Holds, Move, Remembered, View, WRITES, Writer};
@@ -59,6 +61,10 @@ pub struct Machine<'a> {
     threads: Vec<Thread>,
     pools: Vec<Crew>,
     rings: Vec<Ring>,
+    /// Segments of linked lists in the queues of units, by unit and queue.
+    queued: HashMap<(usize, u32), u32>,
+    /// Segments of frames, where frames are in linked lists.
+    segments: Option<Segments>,
     memories: Vec<SharedMemory>,
     /// The engines that work and have a cache.
     cached: Vec<usize>,
@@ -167,6 +173,7 @@ struct Crew {
 struct Ring {
     most: usize,
     memory: Option<usize>,
+    linked: Option<Linked>,
     entry: u32,
     latency: Ticks,
     /// Number of stages that frames in it have passed.
@@ -363,21 +370,24 @@ impl<'a> Machine<'a> {
             Work::Transmit => {
                 let bytes = job.outputs.get(element.output as usize).map_or(0, |output| output.bytes);
                 let part = Part::of(element, bytes, ends.transmit);
-                let from = from.filter(|_| part.is_first && element.output == 0);
+                let first = from.filter(|_| part.is_first && element.output == 0);
                 match unit {
-                    Some(unit) => writer.transmit_in_unit(unit, from, part),
-                    None => writer.transmit(from, part, job),
+                    Some(unit) => writer.transmit_in_unit(unit, first, from, part),
+                    None => writer.transmit(first, from, part, job),
                 }
             }
             Work::Stages(stages) => {
+                if let Some((number, ring)) = from {
+                    if unit.is_none() {
+                        writer.take(number, ring, job);
+                    }
+                    writer.link_frame(number, ring, job, Link::Dequeue, access(unit));
+                }
                 match unit {
                     Some(unit) => writer.stages_in_unit(unit, job.bytes, job.acts_of(stages)),
-                    None => {
-                        from.into_iter().for_each(|(number, ring)| writer.take(number, ring, job));
-                        writer.acts(job.acts_of(stages));
-                    }
+                    None => writer.acts(job.acts_of(stages)),
                 }
-                leave(&mut writer, task, job, rings, unit.is_some());
+                leave(&mut writer, task, job, rings, unit);
             }
         }
     }
@@ -399,24 +409,26 @@ impl<'a> Machine<'a> {
                 writer.acts(ends.job.acts_of(&stages));
             }
         }
-        leave(&mut writer, task, ends.job, rings, unit.is_some());
+        leave(&mut writer, task, ends.job, rings, unit);
     }
 
     /// A writer at the end of the thread's script, and what it looks at.
     fn writer(&mut self, thread: usize, holds: Holds) -> (Writer<'_>, &[Ring], Option<&Unit>, Ends<'_>) {
-        let Machine { threads, engines, views, jobs, rings, receive, transmit, chip, .. } = self;
+        let Machine { threads, engines, views, jobs, rings, segments, receive, transmit, chip, .. } = self;
         let unit = program::unit_of(&self.mapping.pools[threads[thread].pool], chip);
         let thread = &mut threads[thread];
         let engine = &mut engines[thread.engine];
         engine.remembered.begin_script();
+        let job = &jobs[thread.element.job as usize];
         let writer = Writer {
             moves: &mut thread.script,
             view: &views[engine.view],
             remembered: &mut engine.remembered,
             slot: thread.element.job,
+            segment: segments.as_ref().map(|segments| segments.offset(job.segment)),
             holds,
         };
-        let ends = Ends { job: &jobs[thread.element.job as usize], receive, transmit };
+        let ends = Ends { job, receive, transmit };
         (writer, rings, unit.map(|unit| &self.units[unit]), ends)
     }
 
@@ -523,6 +535,10 @@ impl<'a> Machine<'a> {
             Move::Give { unit, bytes } => {
                 self.hand(unit.into(), bytes);
                 self.go(engine, Ticks::ZERO);
+            }
+            Move::Link { ring, link, number: segment } => {
+                let goes = self.link(engine, number, ring.into(), link, segment);
+                self.resume(engine, goes);
             }
             Move::Get(ring) => {
                 let ring = &self.rings[usize::from(ring)];
@@ -684,14 +700,22 @@ struct Ends<'a> {
 }
 
 /// Writes the end of a task: the frame goes on by a ring, or no further.
-fn leave(writer: &mut Writer<'_>, task: &Task, job: &Job, rings: &[Ring], is_unit: bool) {
-    let ring = |ring: usize| (ring as u16, &rings[ring]);
-    match exit(task, job).map(ring) {
-        Some((number, _)) if is_unit => writer.moves.push(Move::Put(number)),
+fn leave(writer: &mut Writer<'_>, task: &Task, job: &Job, rings: &[Ring], unit: Option<&Unit>) {
+    let exit = exit(task, job).map(|ring| (ring as u16, &rings[ring]));
+    if let Some((number, ring)) = exit {
+        writer.link_frame(number, ring, job, Link::Enqueue, access(unit));
+    }
+    match exit {
+        Some((number, _)) if unit.is_some() => writer.moves.push(Move::Put(number)),
         Some((number, ring)) => writer.pass(number, ring, job),
-        None if is_unit || is_closed(task) => writer.moves.push(Move::End),
+        None if unit.is_some() || is_closed(task) => writer.moves.push(Move::End),
         None => writer.drop(),
     }
+}
+
+/// Access to frames of who works on them: those that an engine has stay in memory.
+fn access(unit: Option<&Unit>) -> FrameAccess {
+    unit.map_or(FrameAccess::Memory, |unit| unit.frames)
 }
 
 /// True if frames are drawn as fast as they are done with.

@@ -133,7 +133,7 @@ pub struct MemoryReport {
     pub channels: Vec<f64>,
     /// Mean number of commands that waited for service.
     pub queue: f64,
-    /// References by region, and those of rings.
+    /// References by region, and those of rings and of linked lists.
     pub regions: Vec<RegionReport>,
 }
 
@@ -148,7 +148,7 @@ impl MemoryReport {
 /// References to a region in a memory.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RegionReport {
-    /// The region; "rings" for puts and gets.
+    /// The region; "rings" for puts and gets, "lists" for the pointers of linked lists.
     pub name: String,
     /// Number of them.
     pub references: u64,
@@ -380,7 +380,7 @@ fn memories(chip: &Chip, time: Timebase, window: &Window) -> Vec<MemoryReport> {
             regions: Region::ALL
                 .into_iter()
                 .map(|region| of(region.name(), &seen.regions[region as usize]))
-                .chain([of("rings", &seen.rings)])
+                .chain([of("rings", &seen.rings), of("lists", &seen.lists)])
                 .filter(|region| region.references > 0)
                 .collect(),
         })

@@ -398,6 +398,7 @@ impl<W: Write> Watch for Timeline<'_, W> {
         let what = match purpose {
             Purpose::Region(region) | Purpose::Transfer(region) => region.name(),
             Purpose::Ring => "rings",
+            Purpose::List => "lists",
         };
         let how = match access {
             Access::Read => "read",

@@ -12,6 +12,8 @@ pub const COUNT: u32 = 4_096;
 pub const REGISTERS: u32 = 65_536;
 /// Entries of a ring, elements of a buffer, commands of a queue.
 pub const ENTRIES: u32 = 1 << 20;
+/// Segments and queues of linked lists.
+pub const SEGMENTS: u32 = 1 << 30;
 /// Lines of a cache.
 pub const LINES: u64 = 1 << 20;
 /// Instructions of a store, or of hashing a word.

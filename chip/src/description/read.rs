@@ -8,8 +8,8 @@ use toml::de::{DeTable, DeValue};
 use wire::{BitRate, Bytes};
 
 use super::{
-    Buffer, Bus, Cache, Cam, Carries, Checked, Chip, DataPins, EngineKind, FrameAccess, LocalMemory, Memory,
-    Package, PortKind, Ports, Power, Reach, RingKind, Role, Source, Standing, Unit, UnitWork, bound,
+    Buffer, Bus, Cache, Cam, Carries, Checked, Chip, DataPins, EngineKind, FrameAccess, Lists, LocalMemory,
+    Memory, Package, PortKind, Ports, Power, Reach, RingKind, Role, Source, Standing, Unit, UnitWork, bound,
 };
 use crate::clock::{Cycles, Hertz};
 use crate::diagnostic::Code;
@@ -54,13 +54,15 @@ fn chip(sink: &Sink, root: &DeTable<'_>, parameters: &[String]) -> Chip {
         .filter_map(|pair| memory(sink, pair))
         .collect();
     let memory_names: Vec<&str> = memory_names.iter().map(String::as_str).collect();
+    // Pools name engines and units alike.
+    let units: Vec<Unit> = named(sink, &mut top, "unit", &mut names)
+        .into_iter()
+        .filter_map(|pair| unit(sink, pair, &memory_names))
+        .collect();
     let rings = named(sink, &mut top, "ring", &mut Vec::new())
         .into_iter()
-        .filter_map(|pair| ring(sink, pair, &memory_names))
+        .filter_map(|pair| ring(sink, pair, &memory_names, &units))
         .collect();
-    // Pools name engines and units alike.
-    let units: Vec<Unit> =
-        named(sink, &mut top, "unit", &mut names).into_iter().filter_map(|pair| unit(sink, pair)).collect();
     let receive = section(&mut top, "receive", "[receive]", true).map(buffer);
     let transmit = section(&mut top, "transmit", "[transmit]", true).map(buffer);
     let buffers = [&receive, &transmit].into_iter().flatten();
@@ -336,13 +338,27 @@ fn memory(sink: &Sink, (name, value): Pair<'_, '_>) -> Option<Memory> {
     Some(memory)
 }
 
-fn ring(sink: &Sink, (name, value): Pair<'_, '_>, memories: &[&str]) -> Option<RingKind> {
+fn ring(sink: &Sink, (name, value): Pair<'_, '_>, memories: &[&str], units: &[Unit]) -> Option<RingKind> {
     let mut table = Table::of(sink, value, "a kind of rings")?;
+    let lists = table.take("unit", |value| {
+        let names: Vec<&str> = units.iter().map(|unit| unit.name.as_str()).collect();
+        let unit = value::place_of(value, &names, "unit", Code::UnknownEngine)?;
+        if units[unit].work != UnitWork::List {
+            let message = format!("the unit \"{}\" keeps no frames", names[unit]);
+            return Err(
+                Complaint::new(Code::UnknownEngine, message).hint("name a unit of the kind work = \"list\"")
+            );
+        }
+        Ok(names[unit].to_owned())
+    });
+    if table.has("unit") {
+        table.misplaced("memory", "pointers to frames are in the memory that the unit says");
+    }
     let memory = table.take("memory", |value| {
         value::place_of(value, memories, "memory", Code::UnknownMemory)
             .map(|place| memories[place].to_owned())
     });
-    let latency = match table.has("memory") {
+    let latency = match table.has("memory") || table.has("unit") {
         true => table.take("latency", value::cycles).unwrap_or_default(),
         false => cycles(&mut table, "latency"),
     };
@@ -353,6 +369,7 @@ fn ring(sink: &Sink, (name, value): Pair<'_, '_>, memories: &[&str]) -> Option<R
         count: count(&mut table, "count"),
         entries: entries(&mut table, "entries", "128"),
         memory,
+        lists,
         entry: bytes(&mut table, "entry", "\"8 B\""),
         latency,
         reach: reach.unwrap_or(Reach::Any),
@@ -361,23 +378,24 @@ fn ring(sink: &Sink, (name, value): Pair<'_, '_>, memories: &[&str]) -> Option<R
     Some(ring)
 }
 
-fn unit(sink: &Sink, (name, value): Pair<'_, '_>) -> Option<Unit> {
+fn unit(sink: &Sink, (name, value): Pair<'_, '_>, memories: &[&str]) -> Option<Unit> {
     let mut table = Table::of(sink, value, "a unit")?;
     let access = [("memory", FrameAccess::Memory), ("inline", FrameAccess::Inline)];
     let words = [
         ("hash", UnitWork::Hash),
         ("crypto", UnitWork::Crypto),
         ("queue", UnitWork::Queue),
+        ("list", UnitWork::List),
         ("search", UnitWork::Search),
         ("modify", UnitWork::Modify),
         ("stage", UnitWork::Stage),
         ("dma", UnitWork::Dma),
     ];
+    let work =
+        table.require("work", "\"hash\"", |value| value::one_of(value, &words)).unwrap_or(UnitWork::Hash);
     let unit = Unit {
         name: name.get_ref().to_string(),
-        work: table
-            .require("work", "\"hash\"", |value| value::one_of(value, &words))
-            .unwrap_or(UnitWork::Hash),
+        work,
         count: count(&mut table, "count"),
         interval: cycles(&mut table, "interval"),
         per_word: table
@@ -385,9 +403,35 @@ fn unit(sink: &Sink, (name, value): Pair<'_, '_>) -> Option<Unit> {
             .unwrap_or_default(),
         latency: cycles(&mut table, "latency"),
         frames: table.take("frames", |value| value::one_of(value, &access)).unwrap_or_default(),
+        lists: lists(&mut table, work, memories),
     };
     table.finish();
     Some(unit)
+}
+
+/// Linked lists of a unit that keeps them.
+fn lists(table: &mut Table<'_, '_, '_>, work: UnitWork, memories: &[&str]) -> Option<Lists> {
+    if work != UnitWork::List {
+        for key in ["segment", "segments", "queues", "pointers"] {
+            table.misplaced(key, "it is for work = \"list\"");
+        }
+        return None;
+    }
+    let mut number = |key, example| {
+        table.require(key, example, |value| value::number32(value, 1, bound::SEGMENTS)).unwrap_or(1)
+    };
+    let (segments, queues) = (number("segments", "65536"), number("queues", "4096"));
+    Some(Lists {
+        segment: bytes(table, "segment", "\"64 B\""),
+        segments,
+        queues,
+        pointers: table
+            .require("pointers", "\"sram\"", |value| {
+                value::place_of(value, memories, "memory", Code::UnknownMemory)
+                    .map(|place| memories[place].to_owned())
+            })
+            .unwrap_or_default(),
+    })
 }
 
 fn bus(sink: &Sink, (name, value): Pair<'_, '_>, ports: &Ports) -> Option<Bus> {

@@ -37,8 +37,10 @@ const MEMORY: &[&str] = &[
     "queue",
     "cache",
 ];
-const RING: &[&str] = &["count", "entries", "memory", "entry", "latency", "reach"];
-const UNIT: &[&str] = &["work", "count", "interval", "per-word", "latency", "frames"];
+const RING: &[&str] = &["count", "entries", "memory", "unit", "entry", "latency", "reach"];
+const UNIT: &[&str] = &[
+    "work", "count", "interval", "per-word", "latency", "frames", "segment", "segments", "queues", "pointers",
+];
 const BUS: &[&str] = &["clock", "width", "overhead", "carries", "ports", "latency", "credits"];
 
 /// The keys of the table at `path` that have values, tables in braces among them; none where there is no such table.

@@ -1,9 +1,10 @@
 //! A machine from its description.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use super::cache::Cache;
 use super::edge::{Buffer, Bus, Credits, Element, Line, UNBOUNDED, Way};
+use super::list::Linked;
 use super::memory::SharedMemory;
 use super::script::{Remembered, View};
 use super::seen::Tallies;
@@ -12,7 +13,7 @@ use super::{Cluster, Crew, Engine, Machine, Ring, Thread, Unit, Waits, program};
 use crate::agenda::Agenda;
 use crate::description::{Carries, Chip, EngineKind, PortKind};
 use crate::kernel::{Ticks, Timebase};
-use crate::mapping::{Mapping, PoolPlace};
+use crate::mapping::{Mapping, PoolPlace, Task, Work};
 
 /// Commands that a unit's references may have under way.
 const UNIT_COMMANDS: usize = 64;
@@ -73,9 +74,16 @@ impl<'a> Machine<'a> {
                 ),
                 None => None,
             };
+            let linked = kind.lists.as_ref().map(|unit| {
+                let leads_out =
+                    |(_, task): (usize, &Task)| task.from == Some(number) && task.work == Work::Transmit;
+                Linked::new(chip, unit, program::tasks(mapping).any(leads_out))
+                    .ok_or(MachineError::Unmapped("a unit for linked lists"))
+            });
             rings.push(Ring {
                 most: if ideal == Ideal::Ring(number) { UNBOUNDED } else { ring.entries } as usize,
                 memory,
+                linked: linked.transpose()?,
                 entry: u32::try_from(kind.entry.0).unwrap_or(u32::MAX),
                 latency: time.cycles(kind.latency, chip.clock),
                 passed: program::passed(mapping, number),
@@ -119,6 +127,8 @@ impl<'a> Machine<'a> {
             clusters: Vec::new(),
             threads: Vec::new(),
             pools: vec![Crew::default(); mapping.pools.len()],
+            queued: HashMap::new(),
+            segments: rings.iter().find_map(|ring| ring.linked).map(|linked| linked.segments()),
             rings,
             memories,
             cached: Vec::new(),

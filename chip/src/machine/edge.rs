@@ -278,6 +278,7 @@ mod tests {
             per_word: 0,
             latency: Cycles(8),
             frames: FrameAccess::Memory,
+            lists: None,
         };
         chip.units = vec![unit("in"), unit("out")];
         chip.rings[0].memory = Some("sram".into());

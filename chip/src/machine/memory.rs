@@ -78,6 +78,8 @@ pub(crate) struct Seen {
     pub(crate) regions: [Traffic; Region::ALL.len()],
     /// Traffic of rings.
     pub(crate) rings: Traffic,
+    /// Traffic of the pointers of linked lists.
+    pub(crate) lists: Traffic,
 }
 
 /// References to a memory, summed.
@@ -99,6 +101,8 @@ pub(crate) enum Purpose {
     Transfer(Region),
     /// A put to a ring, or a get from one.
     Ring,
+    /// A pointer of a linked list of segments.
+    List,
 }
 
 /// A reference under way.
@@ -126,6 +130,7 @@ impl Seen {
             waited: self.waited - earlier.waited,
             regions,
             rings: self.rings.since(&earlier.rings),
+            lists: self.lists.since(&earlier.lists),
         }
     }
 }
@@ -203,6 +208,7 @@ impl SharedMemory {
         let sum = match purpose {
             Purpose::Region(region) | Purpose::Transfer(region) => &mut self.seen.regions[region as usize],
             Purpose::Ring => &mut self.seen.rings,
+            Purpose::List => &mut self.seen.lists,
         };
         sum.references += 1;
         sum.bytes += u64::from(bytes);

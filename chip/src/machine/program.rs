@@ -93,12 +93,19 @@ impl Writer<'_> {
         self.moves.extend([Move::Release, Move::Gather]);
     }
 
-    /// The way of an element from memory to the port; that of the first one begins with the ring that the frame is in.
-    pub(super) fn transmit(&mut self, from: Option<(u16, &Ring)>, part: Part, job: &Job) {
-        if let Some((number, ring)) = from {
+    /// The way of an element from memory to the port; that of the first one begins with taking the frame from the ring that it is in.
+    pub(super) fn transmit(
+        &mut self,
+        taken: Option<(u16, &Ring)>,
+        from: Option<(u16, &Ring)>,
+        part: Part,
+        job: &Job,
+    ) {
+        if let Some((number, ring)) = taken {
             self.take(number, ring, job);
         }
         self.moves.push(Move::Claim);
+        self.unlink(from, part);
         self.cost(if part.is_first { TRANSMIT } else { TRANSMIT_FURTHER });
         self.refer(Region::Frame, Access::Read, part.at, part.bytes);
         self.moves.push(Move::Send);
@@ -117,18 +124,33 @@ impl Writer<'_> {
     }
 
     /// The way of an element to the port, in a unit; one that does DMA gets the frame's entry from the ring itself.
-    pub(super) fn transmit_in_unit(&mut self, unit: &Unit, from: Option<(u16, &Ring)>, part: Part) {
+    pub(super) fn transmit_in_unit(
+        &mut self,
+        unit: &Unit,
+        taken: Option<(u16, &Ring)>,
+        from: Option<(u16, &Ring)>,
+        part: Part,
+    ) {
         if let Some((number, _)) =
-            from.filter(|(_, ring)| unit.work == UnitWork::Dma && ring.memory.is_some())
+            taken.filter(|(_, ring)| unit.work == UnitWork::Dma && ring.memory.is_some())
         {
             self.moves.push(Move::Get(number));
         }
         self.moves.push(Move::Claim);
+        self.unlink(from, part);
         self.in_unit(unit, part.bytes);
         if unit.work == UnitWork::Dma {
             self.transfer(Region::Frame, Access::Read, part.at, part.bytes, Wait::Now);
         }
         self.moves.push(Move::Send);
+    }
+
+    /// The segments of an element out of the linked lists of its ring, if it has any. Its place in the transmit buffer is claimed by then, so that
+    /// elements do not wait for one another.
+    fn unlink(&mut self, from: Option<(u16, &Ring)>, part: Part) {
+        if let Some((number, ring)) = from {
+            self.link_part(number, ring, part.at, part.bytes);
+        }
     }
 
     /// Gets a frame from a ring, and reads what goes with it beside its entry.

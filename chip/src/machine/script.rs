@@ -1,5 +1,6 @@
 //! Script of a thread for one frame: a task's acts with their places looked up, as moves.
 
+use super::list::Link;
 use super::memory::Purpose;
 use crate::clock::Cycles;
 use crate::description::{Chip, EngineKind, UnitWork};
@@ -25,6 +26,8 @@ pub(super) enum Move {
     Hand { unit: u16, bytes: u32 },
     /// Passes a header of `bytes` bytes to a unit, and goes on.
     Give { unit: u16, bytes: u32 },
+    /// Links a segment of the frame, of that number in it, into the ring's lists or out of them.
+    Link { ring: u16, link: Link, number: u32 },
     /// Gets the thread's entry from the ring.
     Get(u16),
     /// Releases the element of the receive buffer.
@@ -234,6 +237,8 @@ pub(super) struct Writer<'a> {
     pub(super) remembered: &'a mut Remembered,
     /// The frame's buffer, a small number.
     pub(super) slot: u32,
+    /// Offset of the frame's first segment, where frames are in linked lists.
+    pub(super) segment: Option<u64>,
     pub(super) holds: Holds,
 }
 
@@ -353,7 +358,7 @@ impl Writer<'_> {
     fn locate(&self, region: Region, at: u64) -> (Place, u64) {
         let (place, base) = self.view.place(region, at);
         let offset = match region {
-            Region::Frame => u64::from(self.slot) * BUFFER + at,
+            Region::Frame => self.segment.unwrap_or(u64::from(self.slot) * BUFFER) + at,
             Region::Meta => u64::from(self.slot) * DESCRIPTOR + at,
             _ => at,
         };

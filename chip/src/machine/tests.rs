@@ -14,6 +14,7 @@ use crate::load::{Arrival, Job, Load, Output, Standing};
 use crate::mapping::{Exit, Mapping, Place, Placement, Pool, PoolPlace, Ring, ServedPorts, Task, Who, Work};
 use crate::trace::{Access, Act, Referral, Wait};
 
+mod list;
 mod stage;
 
 /// Four engines of 100 MHz; a tick is a cycle, 10 ns.
@@ -64,6 +65,7 @@ pub(super) fn chip() -> Chip {
             count: 16,
             entries: 128,
             memory: None,
+            lists: None,
             entry: Bytes(4),
             latency: Cycles(0),
             reach: Reach::Any,
@@ -360,6 +362,7 @@ fn units_take_what_is_handed_to_them() {
         per_word: 500,
         latency: Cycles(40),
         frames: FrameAccess::Memory,
+        lists: None,
     };
     let mut chip = chip();
     chip.units =
@@ -393,6 +396,7 @@ fn stages_can_run_in_a_unit_of_fixed_function() {
         per_word: 0,
         latency: Cycles(300),
         frames: FrameAccess::Memory,
+        lists: None,
     }];
     let mut mapping = line(1, 8);
     mapping.pools[1].place = PoolPlace::Unit(0);
@@ -417,6 +421,7 @@ fn units_of_fixed_function_can_receive_and_send() {
         per_word: 0,
         latency: Cycles(50),
         frames: FrameAccess::Memory,
+        lists: None,
     };
     chip.units = vec![unit("in"), unit("out")];
     let mut mapping = line(1, 8);

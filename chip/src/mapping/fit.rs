@@ -8,7 +8,7 @@ use config::Place as Spot;
 use tally::Region;
 use wire::Bytes;
 
-use super::{Lines, Mapping, Place, Placement, PoolPlace, Task, Work, stages};
+use super::{Lines, Mapping, Place, Placement, PoolPlace, Ring, Task, Work, stages};
 use crate::description::Chip;
 use crate::diagnostic::{Code, Diagnostic};
 
@@ -81,8 +81,33 @@ impl Fit<'_> {
                     });
                 }
             }
+            self.list_loads(place, &mut loads);
             let hint = "place a part elsewhere, or make tables smaller in the policy's [limit]";
             self.weigh(&loads, memory.bytes, &format!("the memory \"{}\"", memory.name), hint, found);
+        }
+    }
+
+    /// Adds the linked lists of units in that memory: their pointers, or the segments of frames.
+    fn list_loads(&self, place: usize, loads: &mut Vec<Load>) {
+        for unit in &self.chip.units {
+            let Some(lists) = &unit.lists else { continue };
+            let kept = |ring: &Ring| self.chip.rings[ring.kind].lists.as_ref() == Some(&unit.name);
+            let Some(first) = self.mapping.rings.iter().position(kept) else { continue };
+            let span = self.lines.rings.get(first).map_or(0..0, |entry| entry.span.clone());
+            let mut load = |what: &str, bytes| {
+                let what = format!("{what} of the unit \"{}\"", unit.name);
+                loads.push(Load { what, bytes, span: span.clone() });
+            };
+            if self.chip.memories[place].name == lists.pointers {
+                load("the pointers", lists.pointer_bytes());
+            }
+            let holds_frames = |placed: &Placement| {
+                placed.region == Region::Frame
+                    && matches!(placed.place, Place::Shared(at) | Place::Cached { memory: at, .. } if at == place)
+            };
+            if self.mapping.placements.iter().any(holds_frames) {
+                load("the segments", u64::from(lists.segments).saturating_mul(lists.segment.0));
+            }
         }
     }
 

@@ -180,7 +180,7 @@ fn part(sink: &Sink, value: &Spanned<DeValue<'_>>, chip: &Chip) -> Option<Part> 
 fn place(value: &DeValue<'_>, chip: &Chip) -> Read<Place> {
     let mut names: Vec<&str> = chip.memories.iter().map(|memory| memory.name.as_str()).collect();
     names.extend(["local", "registers"]);
-    let keeps = |work| matches!(work, UnitWork::Queue | UnitWork::Search);
+    let keeps = |work| matches!(work, UnitWork::Queue | UnitWork::List | UnitWork::Search);
     let keepers = chip.units.iter().enumerate().filter(|(_, unit)| keeps(unit.work));
     let keepers: Vec<(usize, &str)> = keepers.map(|(place, unit)| (place, unit.name.as_str())).collect();
     names.extend(keepers.iter().map(|(_, name)| *name));

@@ -8,7 +8,7 @@ use tally::Region;
 use toml::de::DeTable;
 
 use super::{Checked, Lines, Mapping, Ring, flow, place, pool, stages};
-use crate::description::{Chip, bound};
+use crate::description::{self, Chip, bound};
 use crate::diagnostic::Code;
 use crate::value::{self, Complaint, Sink, Table};
 
@@ -118,5 +118,34 @@ fn rings(sink: &Sink, top: &mut Table<'_, '_, '_>, chip: &Chip, lines: &mut Line
         entry.span = name.span();
         lines.rings.push(entry);
     }
+    check_segments(sink, &rings, chip, lines);
     rings
+}
+
+/// Complains of rings whose frames need more segments than the unit has that keeps them.
+fn check_segments(sink: &Sink, rings: &[Ring], chip: &Chip, lines: &Lines) {
+    for unit in &chip.units {
+        let Some(lists) = &unit.lists else { continue };
+        let kept = |ring: &Ring| {
+            chip.rings.get(ring.kind).is_some_and(|kind| kind.lists.as_ref() == Some(&unit.name))
+        };
+        let mut frames = 0;
+        for (ring, entry) in rings.iter().zip(&lines.rings).filter(|(ring, _)| kept(ring)) {
+            frames += u64::from(ring.entries);
+            let needed = lists.segments_of(frames);
+            if needed > lists.segments.into() {
+                let message = format!(
+                    "{frames} frames of up to {} bytes need {needed} segments, and the unit \"{}\" has {}",
+                    description::Lists::FRAME,
+                    unit.name,
+                    lists.segments
+                );
+                let most = u64::from(lists.segments) / lists.segments_of(1).max(1);
+                let complaint = Complaint::new(Code::TooManyEntries, message);
+                let hint = format!("{most} entries at most, in all rings of the unit");
+                sink.report(complaint.hint(hint), entry.span.clone());
+                break;
+            }
+        }
+    }
 }

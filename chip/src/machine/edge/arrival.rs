@@ -65,6 +65,7 @@ impl Machine<'_> {
         job.renew(&self.seen.expected, landed);
         load.accept(job);
         job.unsent = job.outputs.len() as u32;
+        job.segment = self.segments.as_mut().map_or(0, |segments| segments.give(job.bytes));
         self.seen.under_way += 1;
         self.tell(|watch, now| watch.comes(now, Some(number)));
         number

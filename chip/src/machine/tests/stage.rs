@@ -108,6 +108,7 @@ fn with_unit(work: UnitWork) -> Chip {
         per_word: 0,
         latency: Cycles(0),
         frames: FrameAccess::Memory,
+        lists: None,
     };
     Chip { units: vec![unit], ..chip() }
 }
