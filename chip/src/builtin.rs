@@ -67,6 +67,7 @@ pub const MAPPINGS: &[Shipped] = &[
     Shipped { name: "pc3-pool", text: include_str!("../../chips/mappings/pc3-pool.toml") },
     Shipped { name: "pc4-pool", text: include_str!("../../chips/mappings/pc4-pool.toml") },
     Shipped { name: "pro3-pool", text: include_str!("../../chips/mappings/pro3-pool.toml") },
+    Shipped { name: "pro3-shaped", text: include_str!("../../chips/mappings/pro3-shaped.toml") },
     Shipped { name: "pspin-pool", text: include_str!("../../chips/mappings/pspin-pool.toml") },
     Shipped { name: "rena-pool", text: include_str!("../../chips/mappings/rena-pool.toml") },
     Shipped { name: "tetra-pool", text: include_str!("../../chips/mappings/tetra-pool.toml") },

@@ -51,6 +51,11 @@ pub(crate) const HOSTS: &[Host] = &[
         start: |tables, now| modelled("pro3-pool", tables, now),
     },
     Host {
+        name: "chip pro3, shaped",
+        batching: Batching::Case,
+        start: |tables, now| modelled("pro3-shaped", tables, now),
+    },
+    Host {
         name: "chip rena",
         batching: Batching::Case,
         start: |tables, now| modelled("rena-pool", tables, now),
