@@ -265,6 +265,9 @@ pub struct RingKind {
     pub count: u32,
     /// The most entries of one, in frames.
     pub entries: u32,
+    /// Queues of strict priority in each, from 1 to [`bound::PRIORITIES`]: the class selector of the code point that a frame leaves with says
+    /// which one.
+    pub priorities: u32,
     /// The memory that each put and get is a command to; absent where it costs only `latency`.
     pub memory: Option<String>,
     /// The unit whose linked lists keep the frames in such a ring; absent where a ring has entries alone.

@@ -223,13 +223,14 @@ impl<W: Onlooker> Load for Host<'_, W> {
         let mut marker = Marker::new(&mut job.marks, &self.stages);
         self.replay.pass_watched(&mut outcome, &mut self.recorder, &mut marker);
         marker.cross(&mut job.crossing);
-        let Marker { last, standing, handling, flow, .. } = marker;
+        let Marker { last, standing, handling, flow, ds_field, .. } = marker;
         if last + 1 == STAGES {
             self.recorder.go_on_with(&mut self.scheduled);
         }
         job.acts = self.recorder.renew(Vec::new());
         job.marks.resize(STAGES + 1, job.acts.len() as u32);
-        (job.ends_at, job.standing, job.handling, job.flow) = (last, standing, handling, flow);
+        (job.ends_at, job.standing, job.handling) = (last, standing, handling);
+        (job.flow, job.precedence) = (flow, ds_field >> 5);
     }
 }
 
@@ -241,6 +242,7 @@ struct Marker<'a> {
     standing: Standing,
     handling: Handling,
     flow: u32,
+    ds_field: u8,
     before: Meta,
     written: [Fields; STAGES],
     read: [Fields; STAGES],
@@ -251,7 +253,7 @@ impl<'a> Marker<'a> {
         let (written, read) = ([Fields::NONE; STAGES], [Fields::NONE; STAGES]);
         let (standing, handling) = (Standing::New, Handling::Plain);
         let before = Meta::default();
-        Marker { marks, stages, last: 0, standing, handling, flow: 0, before, written, read }
+        Marker { marks, stages, last: 0, standing, handling, flow: 0, ds_field: 0, before, written, read }
     }
 
     /// Writes into `crossing`, for each number of stages passed, the bytes of metadata that those stages have written and later ones read.
@@ -294,6 +296,7 @@ impl Watch<Recorder> for Marker<'_> {
         if flag::HIT & frame.meta.flags != 0 {
             self.standing = Standing::Known;
         }
+        self.ds_field = frame.meta.ds_field;
         self.flow = match frame.meta.flow {
             u32::MAX if self.last == 0 => ends(frame),
             u32::MAX => self.flow,

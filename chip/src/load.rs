@@ -42,6 +42,8 @@ pub struct Job {
     pub standing: Standing,
     /// Handling of the frame itself.
     pub handling: Handling,
+    /// Class selector of the code point that it leaves with, the upper three bits (RFC 2474, section 4.2.2): 7 is the highest.
+    pub precedence: u8,
     /// Number of its flow; frames of one flow have the same.
     pub flow: u32,
     pub(crate) bytes: u32,
@@ -94,7 +96,8 @@ impl Job {
         self.crossing.clear();
         self.outputs.clear();
         self.ends_at = 0;
-        (self.standing, self.handling, self.flow) = (Standing::New, Handling::Plain, 0);
+        (self.standing, self.handling) = (Standing::New, Handling::Plain);
+        (self.flow, self.precedence) = (0, 0);
         self.bytes = arrival.bytes;
         self.arrived = arrived;
         self.unsent = 0;

@@ -11,7 +11,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use crate::agenda::Agenda;
-use crate::description::{Chip, FrameAccess};
+use crate::description::{Chip, FrameAccess, bound};
 use crate::kernel::{Ticks, Timebase};
 use crate::load::{Job, Load};
 use crate::mapping::{Mapping, Task, Who, Work};
@@ -172,12 +172,15 @@ struct Crew {
 #[derive(Clone, Debug)]
 struct Ring {
     most: usize,
+    /// Queues of strict priority.
+    priorities: u32,
     memory: Option<usize>,
     linked: Option<Linked>,
     entry: u32,
     latency: Ticks,
     /// Number of stages that frames in it have passed.
     passed: usize,
+    /// Frames in the order in which they are taken: by priority, and within one as they came.
     frames: VecDeque<u32>,
     reserved: usize,
     blocked: VecDeque<usize>,
@@ -338,7 +341,15 @@ impl<'a> Machine<'a> {
 
     fn deliver(&mut self, ring: usize, job: u32, load: &mut dyn Load) {
         self.rings[ring].reserved -= 1;
-        self.rings[ring].frames.push_back(job);
+        let Machine { rings, jobs, .. } = self;
+        let of = &mut rings[ring];
+        let priority = |job: u32| of.priority(jobs[job as usize].precedence);
+        let own = priority(job);
+        let place = match of.priorities {
+            1 => of.frames.len(),
+            _ => of.frames.partition_point(|other| priority(*other) >= own),
+        };
+        of.frames.insert(place, job);
         let mapping = self.mapping;
         for (pool, of) in mapping.pools.iter().enumerate() {
             if of.tasks.iter().any(|task| task.from == Some(ring)) && !self.pools[pool].hungry.is_empty() {
@@ -734,6 +745,11 @@ fn exit(task: &Task, job: &Job) -> Option<usize> {
 }
 
 impl Ring {
+    /// The queue of frames of that class selector; the highest number is served first.
+    fn priority(&self, precedence: u8) -> u32 {
+        u32::from(precedence) * self.priorities / bound::PRIORITIES
+    }
+
     /// A put or a get, as a command to the memory that the ring lies in.
     fn command(&self, address: u64, access: Access) -> Command {
         let memory = self.memory.unwrap_or(0) as u16;

@@ -10,6 +10,8 @@ pub const BYTES: u64 = 1 << 48;
 pub const COUNT: u32 = 4_096;
 /// General registers of an engine.
 pub const REGISTERS: u32 = 65_536;
+/// Queues of a ring: one for each class selector (RFC 2474, section 4.2.2).
+pub const PRIORITIES: u32 = 8;
 /// Entries of a ring, elements of a buffer, commands of a queue.
 pub const ENTRIES: u32 = 1 << 20;
 /// Segments and queues of linked lists.

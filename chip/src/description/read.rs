@@ -368,6 +368,9 @@ fn ring(sink: &Sink, (name, value): Pair<'_, '_>, memories: &[&str], units: &[Un
         name: name.get_ref().to_string(),
         count: count(&mut table, "count"),
         entries: entries(&mut table, "entries", "128"),
+        priorities: table
+            .take("priorities", |value| value::number32(value, 1, bound::PRIORITIES))
+            .unwrap_or(1),
         memory,
         lists,
         entry: bytes(&mut table, "entry", "\"8 B\""),

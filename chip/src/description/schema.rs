@@ -37,7 +37,7 @@ const MEMORY: &[&str] = &[
     "queue",
     "cache",
 ];
-const RING: &[&str] = &["count", "entries", "memory", "unit", "entry", "latency", "reach"];
+const RING: &[&str] = &["count", "entries", "priorities", "memory", "unit", "entry", "latency", "reach"];
 const UNIT: &[&str] = &[
     "work", "count", "interval", "per-word", "latency", "frames", "segment", "segments", "queues", "pointers",
 ];

@@ -82,6 +82,7 @@ impl<'a> Machine<'a> {
             });
             rings.push(Ring {
                 most: if ideal == Ideal::Ring(number) { UNBOUNDED } else { ring.entries } as usize,
+                priorities: kind.priorities,
                 memory,
                 linked: linked.transpose()?,
                 entry: u32::try_from(kind.entry.0).unwrap_or(u32::MAX),

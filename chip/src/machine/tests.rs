@@ -15,6 +15,7 @@ use crate::mapping::{Exit, Mapping, Place, Placement, Pool, PoolPlace, Ring, Ser
 use crate::trace::{Access, Act, Referral, Wait};
 
 mod list;
+mod priority;
 mod stage;
 
 /// Four engines of 100 MHz; a tick is a cycle, 10 ns.
@@ -64,6 +65,7 @@ pub(super) fn chip() -> Chip {
             name: "next".into(),
             count: 16,
             entries: 128,
+            priorities: 1,
             memory: None,
             lists: None,
             entry: Bytes(4),
