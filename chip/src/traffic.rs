@@ -112,6 +112,15 @@ pub enum TrafficError {
     /// TCP in one direction only would never get past its first segment.
     #[error("TCP in one direction never gets past its first segment")]
     OneWayTcp,
+    /// Something that only TCP has.
+    #[error("only TCP has `{key}`")]
+    OnlyTcp {
+        /// The key.
+        key: &'static str,
+    },
+    /// Connections to be closed that have no answers.
+    #[error("connections without answers are never closed")]
+    NeverClosed,
     /// A flow that was to be set up beforehand did not get through.
     #[error(
         "{packet}, which sets up a flow, did not leave by `{to}`{}",
@@ -146,6 +155,10 @@ impl TrafficError {
             }
             TrafficError::OneWayTcp => {
                 "add `both`, so that answers come, or `established`, or `flows=each`".to_owned()
+            }
+            TrafficError::OnlyTcp { .. } => "say `protocol=tcp`".to_owned(),
+            TrafficError::NeverClosed => {
+                "add `both`, and leave `stray` and `flows=each` out, or leave `segments` out".to_owned()
             }
             TrafficError::NotThrough { .. } => {
                 "choose `source`, `destination` and `dport` so that the policy accepts them, or leave `established` out"

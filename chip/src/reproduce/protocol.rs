@@ -21,7 +21,7 @@ use super::{Claim, Model, Outcome, ReproduceError, Study, shipped};
 use crate::machine::Ideal;
 use crate::report::Report;
 use crate::run::RunError;
-use crate::traffic::{Begin, Flows, Rate, Size, Stream, Transport};
+use crate::traffic::{Begin, Flows, Rate, Size, Stream, Transport, Ways};
 
 pub(super) const CLAIMS: &[Claim] = &[
     claim("P1", bus),
@@ -37,8 +37,8 @@ pub(super) const CLAIMS: &[Claim] = &[
     run_on("P8", mean_length),
     untested("P9", "Instructions of other processors, of which the text has no numbers but a bound."),
     run_on("P10", small),
-    claim("P11", large),
-    claim("P12", protocols),
+    run_on("P11", large),
+    run_on("P12", protocols),
     untested("P13", "Shares of real traffic, by measurements of others."),
     untested("P14", "No statement of the study's: throughput of 40-byte packets follows from P5."),
 ];
@@ -72,6 +72,9 @@ const CORES: f64 = 2.0 * 200e6;
 const SHORTEST: f64 = 40.0;
 const SMALL: f64 = 70.0;
 const LARGE: f64 = 170.0;
+
+/// Mean length of packets in bytes where a fifth of them is UDP.
+const MIXED: f64 = 69.0;
 
 /// Most instructions of table B for a packet, and of its figure 5.
 const MOST: f64 = 164.0;
@@ -272,33 +275,80 @@ fn worst(_: &Model) -> Result<Vec<Outcome>, ReproduceError> {
 const FRAMES: u64 = 30_000;
 const WARM: u64 = 3_000;
 
-/// Packets of a run: share of them, and mean and deviation of their length in bytes, Ethernet header not included.
-struct Share(f64, u16, u16);
+/// Packets of a run: share of them, length and kind.
+#[derive(Clone, Copy)]
+struct Share(f64, Size, Kind);
+
+/// Kind of packets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// TCP segments with data, of connections that are open.
+    Open,
+    /// Whole TCP connections, from handshake to close, both ways.
+    Connection,
+    /// TCP segments from outside that belong to no connection.
+    Stray,
+    /// UDP both ways.
+    Datagram,
+}
 
 /// Bytes of a frame beside its packet, as sizes of frames count: Ethernet header and check sequence.
 const LINK: u16 = 18;
 
-/// Runs known TCP connections on the chip, `rate` packets a second, by lines that limit nothing.
+/// Packets all of the mean length of small ones.
+const EVEN: Size = Size::Normal {
+    mean: SMALL as u16 + LINK,
+    deviation: 0,
+    least: SMALL as u16 + LINK,
+    most: SMALL as u16 + LINK,
+};
+
+/// Lengths of small packets, from 40 bytes to less than 100: a Gaussian about 70. The text has no deviation.
+const SHORT: Size =
+    Size::Normal { mean: SMALL as u16 + LINK, deviation: 15, least: 40 + LINK, most: 99 + LINK };
+
+/// Lengths of large ones, from 100 bytes on: a Gaussian about 170.
+const LONG: Size =
+    Size::Normal { mean: LARGE as u16 + LINK, deviation: 35, least: 100 + LINK, most: Size::MOST };
+
+/// Segments with data of a connection each way. With three to open and four to close it, a fifth of its segments has no data: 40 bytes.
+const SEGMENTS: u32 = 14;
+
+/// Share of TCP segments that belong to no connection. The text has no shares of states.
+const STRAYS: f64 = 0.02;
+
+/// Packets a second that are more than the cores have time for.
+const OVERLOAD: f64 = 8e6;
+
+/// Runs packets on the chip, more than the cores have time for, by lines that limit nothing.
 fn run(
     model: &Model,
     case: Case,
     shares: &[Share],
-    rate: f64,
     play: impl FnOnce(&Workload<'_>) -> Result<Report, RunError>,
 ) -> Result<Report, ReproduceError> {
     let chip = model.chip_with("pro3", &[("ports.rate", "10 Gbit/s")])?;
-    let stream = |Share(share, mean, deviation): &Share, source: &str| Stream {
-        size: Size::Normal { mean: mean + LINK, deviation: *deviation },
-        rate: Rate::Frames(rate * share),
-        flows: Flows::Fixed(500),
-        frames: (model.frames(FRAMES) as f64 * share) as u64,
-        begin: Begin::Established,
-        transport: Transport::Tcp,
-        source: source.parse().ok(),
-        ..Stream::new("lan", "wan")
+    let stream = |Share(share, size, kind): Share, source: &str| {
+        let (from, to) = if kind == Kind::Stray { ("wan", "lan") } else { ("lan", "wan") };
+        let both = matches!(kind, Kind::Connection | Kind::Datagram);
+        // Each way there are as many.
+        let share = if both { share / 2.0 } else { share };
+        Stream {
+            size,
+            rate: Rate::Frames(OVERLOAD * share),
+            flows: Flows::Fixed(500),
+            frames: (model.frames(FRAMES) as f64 * share) as u64,
+            ways: if both { Ways::Both } else { Ways::One },
+            begin: if kind == Kind::Stray { Begin::Stray } else { Begin::Established },
+            transport: if kind == Kind::Datagram { Transport::Udp } else { Transport::Tcp },
+            segments: (kind == Kind::Connection).then_some(SEGMENTS),
+            source: if kind == Kind::Stray { None } else { source.parse().ok() },
+            ..Stream::new(from, to)
+        }
     };
-    let sources = shares.iter().zip(["192.168.1.0/25", "192.168.1.128/25"]);
-    let streams: Vec<_> = sources.map(|(share, source)| (stream(share, source), Nanos(0))).collect();
+    let sources = ["192.168.1.0/26", "192.168.1.64/26", "192.168.1.128/26", "192.168.1.192/26"];
+    let shares = shares.iter().zip(sources);
+    let streams: Vec<_> = shares.map(|(share, source)| (stream(*share, source), Nanos(0))).collect();
     let workload = Workload {
         chip: &chip,
         mapping: &shipped::mapping("pro3-pool", &chip)?,
@@ -312,8 +362,25 @@ fn run(
 
 /// A run of more packets than the cores have time for.
 fn overloaded(model: &Model, case: Case) -> Result<Report, ReproduceError> {
-    let shares = [Share(1.0, 70, 0)];
-    model.protocol.overloaded.get(case, || run(model, case, &shares, 8e6, |workload| workload.explain()))
+    let shares = [Share(1.0, EVEN, Kind::Open)];
+    model.protocol.overloaded.get(case, || run(model, case, &shares, |workload| workload.explain()))
+}
+
+/// Gbit/s of packets of that mean length, in bytes, of as many as the cores have time for, and no more than the line brings. The lengths are those of
+/// the study's Gaussians; segments without data have 40 bytes.
+fn carried(model: &Model, case: Case, shares: &[Share], length: f64) -> Result<f64, ReproduceError> {
+    let report = run(model, case, shares, |workload| workload.run(Ideal::Nothing))?;
+    Ok((report.dealt_mpps() * 1e6 * length * 8.0).min(LINE) / 1e9)
+}
+
+/// Small and large packets of the average case: TCP connections, and segments that belong to none.
+fn average(small: f64) -> [Share; 3] {
+    let open = 1.0 - STRAYS;
+    [
+        Share(open * small, SHORT, Kind::Connection),
+        Share(open * (1.0 - small), LONG, Kind::Connection),
+        Share(STRAYS, SHORT, Kind::Stray),
+    ]
 }
 
 fn bottleneck(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
@@ -337,45 +404,49 @@ fn mean_length(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
 }
 
 fn small(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
-    let mean = 0.9 * SMALL + 0.1 * LARGE;
-    let mix = [Share(0.9, SMALL as u16, 15), Share(0.1, LARGE as u16, 35)];
-    let once = |workload: &Workload<'_>| workload.run(Ideal::Nothing);
-    let lost = |case| Ok::<_, ReproduceError>(run(model, case, &mix, LINE / mean / 8.0, once)?.lost);
-    let (passed, translated) = (lost(Case::Passed)?, lost(Case::Translated)?);
+    let length = 0.9 * SMALL + 0.1 * LARGE;
+    let rate = |case| carried(model, case, &average(0.9), length);
+    let (passed, translated) = (rate(Case::Passed)?, rate(Case::Translated)?);
     Ok(vec![
         Outcome::quality(
             "P10",
             "90 % small packets of the average case reach 2.5 Gbit/s",
             "2.5 Gbit/s",
-            format!("{passed} lost if all are let pass, {translated} if all are translated"),
-            passed == 0,
+            format!("{passed:.2} Gbit/s if all are let pass, {translated:.2} if all are translated"),
+            passed >= LINE / 1e9,
         )
-        .note("Of 80 bytes on average. The mix of the average case is not in the text: it must take 102 instructions at most."),
+        .note(
+            "TCP connections of 14 segments with data each way, opened and closed, and 2 % that belong to none. The mix of the average case is not in \
+             the text: of 80 bytes on average it must take 102 instructions at most.",
+        ),
     ])
 }
 
-fn large(_: &Model) -> Result<Vec<Outcome>, ReproduceError> {
-    let rate = gbps(WORST, middle(SMALL, LARGE));
-    let row = Outcome::number("P11", "half of the packets large, 167 instructions each", 2.5, rate, "Gbit/s");
-    Ok(vec![row.not_blind().contradictory().note(
-        "By the study's own means: 120 bytes on average, so that 60 % must be large. It holds where large ones are of a Gaussian about 170 that is \
-         cut off at 100 bytes, with a deviation of 71: they have 191 on average then.",
-    )])
+fn large(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+    let shares = [Share(0.5, SHORT, Kind::Open), Share(0.5, LONG, Kind::Open)];
+    let length = middle(SMALL, LARGE);
+    let rate = carried(model, Case::Translated, &shares, length)?;
+    let theirs = gbps(WORST, length);
+    let row = Outcome::number("P11", "half of the packets large, all of the worst case", 2.5, rate, "Gbit/s");
+    Ok(vec![row.contradictory().note(&format!(
+        "Of TCP that is translated; the line brings no more. By the study's own 167 instructions and means it is {theirs:.2}: 120 bytes on average, so that 60 % must be large. \
+         It holds where large ones are of a Gaussian about 170 that is cut off at 100 bytes, with a deviation of 71: they have 191 on average then.",
+    ))])
 }
 
-fn protocols(_: &Model) -> Result<Vec<Outcome>, ReproduceError> {
-    let mean = 0.8 * middle(141.0, MOST) + 0.2 * 36.0;
-    let row = Outcome::number(
-        "P12",
-        "a fifth UDP, 69 bytes on average, TCP translated",
-        2.5,
-        gbps(mean, 69.0),
-        "Gbit/s",
-    );
-    Ok(vec![row.not_blind().contradictory().note(
-        "By the study's own table B: 88 instructions a packet are the most for that, which 80 % TCP of 141 or more exceed, whatever UDP takes. Its \
-         average of TCP must have packets in it that are not translated.",
-    )])
+fn protocols(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+    let shares = [
+        Share(0.8 * (1.0 - STRAYS), SHORT, Kind::Connection),
+        Share(0.2, SHORT, Kind::Datagram),
+        Share(0.8 * STRAYS, SHORT, Kind::Stray),
+    ];
+    let rate = carried(model, Case::Translated, &shares, MIXED)?;
+    let theirs = gbps(0.8 * middle(141.0, MOST) + 0.2 * 36.0, MIXED);
+    let row = Outcome::number("P12", "a fifth UDP, 69 bytes on average, TCP translated", 2.5, rate, "Gbit/s");
+    Ok(vec![row.contradictory().note(&format!(
+        "TCP as of P10. By the study's own table B it is {theirs:.2}: 88 instructions a packet are the most for that, which 80 % TCP of 141 or more \
+         exceed, whatever UDP takes. Its average of TCP must have packets in it that are not translated.",
+    ))])
 }
 
 #[cfg(test)]

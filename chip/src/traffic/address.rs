@@ -139,7 +139,7 @@ impl Addresses {
     }
 
     /// Number of flows that can be told apart.
-    fn most(&self) -> u64 {
+    pub(super) fn most(&self) -> u64 {
         self.sources.count * self.destinations.count * SPORTS.1
     }
 

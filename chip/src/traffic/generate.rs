@@ -28,8 +28,13 @@ pub struct Generator {
     lanes: [Lane; 2],
     flows: Pool,
     random: Random,
+    begin: Begin,
+    /// Segments with data of each connection, until it is closed.
+    segments: Option<u32>,
     /// Flow and direction of the frame given last.
     given: Option<(u64, Way)>,
+    /// Bytes of data in it.
+    carried: u32,
 }
 
 /// Direction of a frame.
@@ -77,6 +82,14 @@ struct Flow {
     stage: Stage,
     /// Ends of the frame that left, by which an answer goes back.
     far: Option<Ends>,
+    /// Place among those that are open.
+    place: u32,
+    /// Number of connections before this one.
+    before: u32,
+    /// Segments with data that the side has sent which opened it.
+    segments: u32,
+    /// Numbers of the sequence that each side has sent, beyond its SYN; none is counted of connections that are never closed.
+    sent: [u32; 2],
 }
 
 /// Progress of a flow.
@@ -91,14 +104,15 @@ enum Stage {
     Answered,
     /// Either side has had an answer.
     Open,
+    /// The side that opened it has closed it.
+    Closing,
+    /// Both have.
+    Closed,
 }
 
 /// Sequence numbers that the two sides of a TCP connection begin with: all of them the same, so that nothing need be
-/// remembered, and data goes again and again.
+/// remembered, and data of a connection that is never closed goes again and again.
 const ISN: [u32; 2] = [1_000, 500_000];
-
-/// A frame without data: the least that Ethernet carries.
-const EMPTY: u16 = Size::LEAST;
 
 /// Bytes of data, of arbitrary content.
 const DATA: [u8; 9_216] = [0x5a; 9_216];
@@ -123,14 +137,20 @@ impl Generator {
         if stream.transport == Transport::Tcp && one_way && stream.flows != Flows::Each {
             return Err(TrafficError::OneWayTcp);
         }
+        if stream.transport == Transport::Udp {
+            let keys = [("segments", stream.segments.is_some()), ("stray", stream.begin == Begin::Stray)];
+            if let Some((key, _)) = keys.into_iter().find(|(_, is_there)| *is_there) {
+                return Err(TrafficError::OnlyTcp { key });
+            }
+        }
+        let is_answered = stream.ways == Ways::Both && stream.begin != Begin::Stray;
+        if stream.segments.is_some() && !(is_answered && stream.flows != Flows::Each) {
+            return Err(TrafficError::NeverClosed);
+        }
         let addresses = Addresses::choose(stream, from, to, tables)?;
         let sides = [from, to].map(|id| Side::of(id, tables));
         let least = least(&addresses, stream.transport, &sides);
-        let smallest = match stream.size {
-            Size::Fixed(size) => size,
-            Size::Imix => Size::IMIX.iter().map(|(size, _)| *size).min().unwrap_or(Size::LEAST),
-            Size::Normal { .. } => Size::LEAST,
-        };
+        let smallest = stream.size.least();
         if smallest < least {
             return Err(TrafficError::TooSmall { size: smallest, least });
         }
@@ -156,7 +176,10 @@ impl Generator {
             lanes,
             flows,
             random,
+            begin: stream.begin,
+            segments: stream.segments,
             given: None,
+            carried: 0,
         })
     }
 
@@ -171,7 +194,7 @@ impl Generator {
         for flow in 0..count {
             // The handshake, or a datagram and its answer; then one more, for an answer to be an answer to.
             for way in [Way::There, Way::Back, Way::There] {
-                self.write(flow, way, EMPTY, &mut bytes);
+                self.carried = self.write(flow, way, self.empty(), &mut bytes);
                 self.given = Some((flow, way));
                 let before = self.stage(flow);
                 let mut seen = Seen { generator: self, verdict: None };
@@ -180,7 +203,7 @@ impl Generator {
                 let verdict = seen.verdict;
                 if self.stage(flow) == before && before < Stage::Open {
                     let Ends { source, destination, ports } =
-                        if way == Way::There { self.addresses.of(flow) } else { self.back(flow) };
+                        if way == Way::There { self.there(flow) } else { self.back(flow) };
                     let protocol = match self.transport {
                         Transport::Udp => "udp",
                         Transport::Tcp => "tcp",
@@ -205,9 +228,29 @@ impl Generator {
     }
 
     fn stage(&self, flow: u64) -> Stage {
+        self.flow(flow).stage
+    }
+
+    fn flow(&self, flow: u64) -> Flow {
         match &self.flows {
-            Pool::Fixed { flows, .. } => flows.get(flow as usize).map_or(Stage::Fresh, |flow| flow.stage),
-            Pool::Each { .. } => Stage::Fresh,
+            Pool::Fixed { flows, .. } => flows.get(flow as usize).copied().unwrap_or_default(),
+            Pool::Each { .. } => Flow::default(),
+        }
+    }
+
+    /// Size of a frame without data: the least that Ethernet carries, or that the stream has.
+    fn empty(&self) -> u16 {
+        Size::LEAST.min(self.size.least())
+    }
+
+    /// The ends of a packet there.
+    fn there(&self, flow: u64) -> Ends {
+        match &self.flows {
+            Pool::Fixed { flows, .. } => {
+                let connection = u64::from(self.flow(flow).before) * flows.len() as u64 + flow;
+                self.addresses.of(connection % self.addresses.most())
+            }
+            Pool::Each { .. } => self.addresses.of(flow),
         }
     }
 
@@ -219,12 +262,12 @@ impl Generator {
                 waiting.iter().find(|(number, _)| *number == flow).map(|(_, far)| *far)
             }
         };
-        far.unwrap_or_else(|| self.addresses.of(flow)).turned()
+        far.unwrap_or_else(|| self.there(flow)).turned()
     }
 
-    /// Writes the next frame of a flow.
-    fn write(&self, flow: u64, way: Way, size: u16, bytes: &mut Vec<u8>) {
-        let ends = if way == Way::There { self.addresses.of(flow) } else { self.back(flow) };
+    /// Writes the next frame of a flow. Returns the number of bytes of data in it.
+    fn write(&self, flow: u64, way: Way, size: u16, bytes: &mut Vec<u8>) -> u32 {
+        let ends = if way == Way::There { self.there(flow) } else { self.back(flow) };
         let side = self.side(way);
         // The sender is anybody but the gateway.
         let mut packet = build::ethernet(Mac([2, 0, 0, 0, 1, way as u8]), side.mac);
@@ -237,10 +280,10 @@ impl Generator {
             // Both ends are of one family.
             _ => packet,
         };
-        let (packet, size) = self.transport(packet, ends, way, self.stage(flow), size);
+        let (packet, size) = self.transport(packet, ends, way, &self.flow(flow), size);
         let whole = usize::from(size - Size::CHECK);
         let headers = self.headers();
-        let data = if size == EMPTY && self.transport == Transport::Tcp {
+        let data = if size == self.empty() && self.transport == Transport::Tcp {
             &[][..]
         } else {
             &DATA[..whole.saturating_sub(headers).min(DATA.len())]
@@ -250,6 +293,7 @@ impl Generator {
         bytes.resize(whole, 0);
         // There is room: sizes were compared with the headers, and all lengths fit their fields.
         let _ = packet.write(bytes);
+        data.len() as u32
     }
 
     /// The transport header, and the size of a frame with it.
@@ -258,7 +302,7 @@ impl Generator {
         packet: Packet<'a>,
         ends: Ends,
         way: Way,
-        stage: Stage,
+        flow: &Flow,
         size: u16,
     ) -> (Packet<'a>, u16) {
         let Ends { ports, .. } = ends;
@@ -266,17 +310,28 @@ impl Generator {
             return (packet.udp(ports.sport, ports.dport), size);
         }
         let [own, other] = match way {
-            Way::There => ISN,
-            Way::Back => [ISN[1], ISN[0]],
+            Way::There => [0, 1],
+            Way::Back => [1, 0],
         };
-        let (flags, seq, ack, size) = match (way, stage) {
-            (Way::There, Stage::Fresh | Stage::Asked) => (Flags::SYN, own, 0, EMPTY),
+        let (isn, next) = (ISN[own], (ISN[own] + 1).wrapping_add(flow.sent[own]));
+        let (ack, empty) = ((ISN[other] + 1).wrapping_add(flow.sent[other]), self.empty());
+        let is_over = self.segments.is_some_and(|most| flow.segments >= most);
+        let fin = Flags::FIN.and(Flags::ACK);
+        let (flags, seq, ack, size) = match (way, flow.stage) {
+            (Way::There, Stage::Fresh) if self.begin == Begin::Stray => (Flags::ACK, next, ack, size),
+            (Way::There, Stage::Fresh | Stage::Asked) => (Flags::SYN, isn, 0, empty),
             (Way::Back, Stage::Fresh | Stage::Asked | Stage::Answered) => {
-                (Flags::SYN.and(Flags::ACK), own, other + 1, EMPTY)
+                (Flags::SYN.and(Flags::ACK), isn, ack, empty)
             }
+            (Way::There, Stage::Answered) if self.segments.is_some() => (Flags::ACK, next, ack, empty),
+            (Way::There, Stage::Open) if is_over => (fin, next, ack, empty),
             (Way::There, Stage::Answered | Stage::Open) | (Way::Back, Stage::Open) => {
-                (Flags::ACK, own + 1, other + 1, size)
+                (Flags::ACK, next, ack, size)
             }
+            (Way::There, Stage::Closing | Stage::Closed) => (Flags::ACK, next, ack, empty),
+            (Way::Back, Stage::Closing) => (fin, next, ack, empty),
+            // Once more.
+            (Way::Back, Stage::Closed) => (fin, next.wrapping_sub(1), ack, empty),
         };
         let header =
             build::Tcp { sport: ports.sport, dport: ports.dport, seq, ack, flags, ..Default::default() };
@@ -304,9 +359,9 @@ impl Generator {
                 }
                 Size::LEAST
             }
-            Size::Normal { mean, deviation } => loop {
+            Size::Normal { mean, deviation, least, most } => loop {
                 let size = i64::from(mean) + normal(&mut self.random, i64::from(deviation));
-                let fits = |size: &u16| (Size::LEAST..=Size::MOST).contains(size);
+                let fits = |size: &u16| (least..=most).contains(size);
                 if let Some(size) = u16::try_from(size).ok().filter(fits) {
                     return size;
                 }
@@ -314,8 +369,25 @@ impl Generator {
         }
     }
 
-    /// A flow for a frame of that way.
+    /// A flow for a frame of that way; where connections are closed, one whose turn it is, if one is soon found.
     fn draw_flow(&mut self, way: Way) -> u64 {
+        const TRIES: usize = 8;
+        let mut flow = self.draw_any(way);
+        for _ in 0..TRIES {
+            let waits = match way {
+                Way::There => matches!(self.stage(flow), Stage::Asked | Stage::Closing),
+                Way::Back => matches!(self.stage(flow), Stage::Answered | Stage::Closed),
+            };
+            if self.segments.is_none() || !waits {
+                break;
+            }
+            flow = self.draw_any(way);
+        }
+        flow
+    }
+
+    /// A flow for a frame of that way, whatever its stage.
+    fn draw_any(&mut self, way: Way) -> u64 {
         match (&mut self.flows, way) {
             (Pool::Fixed { flows, .. }, Way::There) => self.random.below(flows.len() as u64),
             (Pool::Fixed { open, .. }, Way::Back) => {
@@ -364,10 +436,22 @@ impl Generator {
                 match (way, of.stage) {
                     (Way::There, Stage::Fresh) => {
                         (of.stage, of.far) = (Stage::Asked, far);
+                        of.place = open.len() as u32;
                         open.push(flow as u32);
                     }
                     (Way::Back, Stage::Asked) => of.stage = Stage::Answered,
                     (Way::There, Stage::Answered) => of.stage = Stage::Open,
+                    (Way::There, Stage::Closed) => {
+                        let place = of.place;
+                        *of = Flow { before: of.before.wrapping_add(1), ..Flow::default() };
+                        open.swap_remove(place as usize);
+                        if let Some(moved) =
+                            open.get(place as usize).and_then(|flow| flows.get_mut(*flow as usize))
+                        {
+                            moved.place = place;
+                        }
+                    }
+                    (_, Stage::Open | Stage::Closing) => of.go_on(way, self.segments, self.carried),
                     _ => {}
                 }
             }
@@ -383,6 +467,30 @@ impl Generator {
     }
 }
 
+impl Flow {
+    /// A segment of an open connection has got through, with so many bytes of data, or its end: of connections that are closed after `most`
+    /// segments with data.
+    fn go_on(&mut self, way: Way, most: Option<u32>, data: u32) {
+        let Some(most) = most else { return };
+        let sent = &mut self.sent[way as usize];
+        match (way, self.stage) {
+            (Way::There, Stage::Open) if self.segments >= most => {
+                *sent = sent.wrapping_add(1);
+                self.stage = Stage::Closing;
+            }
+            (Way::Back, Stage::Closing) => {
+                *sent = sent.wrapping_add(1);
+                self.stage = Stage::Closed;
+            }
+            (_, Stage::Open) => {
+                *sent = sent.wrapping_add(data);
+                self.segments += u32::from(way == Way::There);
+            }
+            _ => {}
+        }
+    }
+}
+
 impl Traffic for Generator {
     fn peek(&mut self) -> Option<Nanos> {
         self.next_way().map(|way| self.lanes[way as usize].clock.at())
@@ -392,7 +500,7 @@ impl Traffic for Generator {
         let way = self.next_way()?;
         let size = self.draw_size();
         let flow = self.draw_flow(way);
-        self.write(flow, way, size, bytes);
+        self.carried = self.write(flow, way, size, bytes);
         if let (Pool::Each { waiting, .. }, Way::Back) = (&mut self.flows, way) {
             waiting.pop_front();
         }
@@ -455,7 +563,7 @@ fn normal(random: &mut Random, deviation: i64) -> i64 {
 /// The least size that has room for the headers.
 fn least(addresses: &Addresses, transport: Transport, sides: &[Side; 2]) -> u16 {
     let tags = sides.iter().map(|side| side.tags.as_slice().len()).max().unwrap_or(0);
-    (headers(addresses.are_v6(), transport, tags) as u16 + Size::CHECK).max(Size::LEAST)
+    headers(addresses.are_v6(), transport, tags) as u16 + Size::CHECK
 }
 
 fn headers(v6: bool, transport: Transport, tags: usize) -> usize {

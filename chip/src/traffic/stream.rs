@@ -28,6 +28,9 @@ pub struct Stream {
     pub begin: Begin,
     /// The transport protocol.
     pub transport: Transport,
+    /// Segments with data that each TCP connection carries from where it begins, and about as many back, until it is closed and begins again by
+    /// another port; connections are never closed where absent.
+    pub segments: Option<u32>,
     /// Source network; chosen from the networks of `from` where absent.
     pub source: Option<IpNet>,
     /// Destination network; chosen so that the policy routes it out of `to` where absent.
@@ -45,22 +48,37 @@ pub enum Size {
     /// The customary mix, often called simple IMIX (RFC 6985 has the background): of twelve frames, seven of 64
     /// bytes, four of 594 and one of 1518, in random order. Those are IPv4 packets of 40, 576 and 1500 bytes.
     Imix,
-    /// Normally distributed, and cut off at [`Size::LEAST`] and [`Size::MOST`]: a size beyond them is drawn anew.
+    /// Normally distributed, and cut off at both ends: a size beyond them is drawn anew.
     Normal {
         /// Mean before the ends are cut off, in bytes; within them.
         mean: u16,
         /// Standard deviation before the ends are cut off, in bytes; up to the mean.
         deviation: u16,
+        /// The least; below [`Size::LEAST`] on lines other than Ethernet's, from [`Size::SHORTEST`] on.
+        least: u16,
+        /// The most, up to [`Size::MOST`].
+        most: u16,
     },
 }
 
 impl Size {
     /// The smallest frame.
     pub const LEAST: u16 = 64;
+    /// The smallest frame of lines that have no least length: a UDP datagram without data behind an Ethernet header.
+    pub const SHORTEST: u16 = 46;
     /// The largest.
     pub const MOST: u16 = 9000;
     /// Bytes of the check sequence.
     pub const CHECK: u16 = 4;
+    /// The smallest that it can be, in bytes.
+    pub(super) fn least(self) -> u16 {
+        match self {
+            Size::Fixed(size) => size,
+            Size::Imix => Size::LEAST,
+            Size::Normal { least, .. } => least,
+        }
+    }
+
     /// Sizes of the mix, in bytes, and the number of frames of each among twelve.
     pub const IMIX: [(u16, u64); 3] = [(64, 7), (594, 4), (1518, 1)];
 }
@@ -123,6 +141,8 @@ pub enum Begin {
     Fresh,
     /// Set up before modelled time begins.
     Established,
+    /// Never set up: TCP segments of connections that nobody has opened.
+    Stray,
 }
 
 /// The transport protocol.
@@ -130,7 +150,7 @@ pub enum Begin {
 pub enum Transport {
     /// UDP.
     Udp,
-    /// TCP: SYN, its answer, then data. Segments without data are frames of 64 bytes, whatever the size.
+    /// TCP: SYN, its answer, then data. Segments without data are frames of 64 bytes, whatever the size, or of the least that it can be.
     Tcp,
 }
 
@@ -150,6 +170,7 @@ impl Stream {
             ways: Ways::One,
             begin: Begin::Fresh,
             transport: Transport::Udp,
+            segments: None,
             source: None,
             destination: None,
             dport: 443,

@@ -9,7 +9,7 @@ use wire::{BitRate, Bytes, Frame, Nanos, PortId, ethernet, ipv4, udp};
 
 use super::address::Ends;
 use super::{
-    Arrivals, BadStream, Flows, Generator, KEYS, Lines, Merge, Rate, Size, Stream, TrafficError, Ways,
+    Arrivals, BadStream, Begin, Flows, Generator, KEYS, Lines, Merge, Rate, Size, Stream, TrafficError, Ways,
 };
 use crate::description::{PortKind, Ports};
 use crate::host::{Entry, Plug, Traffic, Wiring};
@@ -86,6 +86,10 @@ fn text_says_what_is_generated() {
     assert_eq!(stream("a>b,rate=40%").unwrap().rate, Rate::Line(0.4));
     assert_eq!(stream("a>b,rate=900Mbit").unwrap().rate, Rate::Bits(9e8));
     assert_eq!(stream("a>b,flows=each").unwrap().flows, Flows::Each);
+    let asked = stream("a>b,protocol=tcp,both,segments=14,size=normal:88/15:58-117").unwrap();
+    assert_eq!(asked.size, Size::Normal { mean: 88, deviation: 15, least: 58, most: 117 });
+    assert_eq!((asked.segments, asked.begin), (Some(14), Begin::Fresh));
+    assert_eq!(stream("a>b,stray").unwrap().begin, Begin::Stray);
 }
 
 #[test]
@@ -108,6 +112,13 @@ fn text_that_is_wrong_is_told_where_and_what_would_do() {
         "size=normal:63/1",
         "size=normal:100",
         "size=normal:100/101",
+        "size=normal:100/10:45-200",
+        "size=normal:100/10:110-200",
+        "size=normal:100/10:58-9001",
+        "size=normal:100/10:58",
+        "segments=0",
+        "stray=1",
+        "stray,established",
         "size=9001",
         "size=",
         "size",
@@ -142,6 +153,14 @@ fn what_cannot_be_generated_is_told() {
     };
     assert!(matches!(wrong("dmz>wan"), TrafficError::NoInterface { name, .. } if name == "dmz"));
     assert!(matches!(wrong("lan>wan,protocol=tcp"), TrafficError::OneWayTcp));
+    for text in ["established", "stray,both", "both,flows=each"] {
+        let error = wrong(&format!("lan>wan,protocol=tcp,segments=3,{text}"));
+        assert!(matches!(error, TrafficError::NeverClosed), "{text}: {error}");
+    }
+    assert!(matches!(wrong("lan>wan,both,segments=3"), TrafficError::OnlyTcp { key: "segments" }));
+    assert!(matches!(wrong("lan>wan,stray"), TrafficError::OnlyTcp { key: "stray" }));
+    let text = "lan>wan,protocol=tcp,established,size=normal:88/15:57-117";
+    assert!(matches!(wrong(text), TrafficError::TooSmall { size: 57, least: 58 }));
     assert!(matches!(wrong("lan>wan,destination=2001:db8::1"), TrafficError::NoSource { .. }));
     assert!(matches!(
         wrong("lan>wan,source=10.0.0.0/24,destination=2001:db8::1"),
@@ -245,6 +264,23 @@ fn normal_sizes_have_mean_and_deviation_and_stay_within_the_bounds() {
     );
 }
 
+/// Those of PRO3's study: packets of 40 bytes to less than 100, behind Ethernet headers.
+#[test]
+fn sizes_are_cut_off_where_it_is_said() {
+    let frames = all(generator("lan>wan,size=normal:88/15:58-117,frames=20000", 3));
+    let sizes: Vec<usize> = frames.iter().map(|(_, frame)| frame.len() + 4).collect();
+    assert!(sizes.iter().all(|size| (58..=117).contains(size)));
+    assert!([58, 117].iter().all(|end| sizes.contains(end)), "both ends are met");
+    // Cut off at two deviations, about: the mean stays, and the deviation is 0.88 of what it was.
+    let mean = sizes.iter().sum::<usize>() as f64 / sizes.len() as f64;
+    let variance = sizes.iter().map(|size| (*size as f64 - mean).powi(2)).sum::<f64>() / sizes.len() as f64;
+    assert!((mean - 87.9).abs() < 0.4 && (variance.sqrt() / 15.0 - 0.88).abs() < 0.02, "{mean} {variance}");
+    for (_, frame) in &frames {
+        let packet = ipv4::parse(ethernet::parse(frame).unwrap().payload).unwrap();
+        assert_eq!(udp::parse(packet.payload).unwrap().check(packet.pseudo_header()), udp::Check::Right);
+    }
+}
+
 #[test]
 fn the_same_seed_gives_the_same_frames_and_another_gives_others() {
     let text = "lan>wan,size=imix,arrivals=poisson,both,frames=1000";
@@ -321,6 +357,48 @@ fn answers_find_their_way_back_through_a_translation() {
             assert_eq!(replay.shard.flows.created(), 50);
         }
     }
+}
+
+/// Segments of a connection: those that open and close it, and the others.
+#[test]
+fn connections_are_opened_closed_and_begun_again() {
+    let text = "lan>wan,both,protocol=tcp,segments=10,flows=100,frames=20000,size=200";
+    let mut replay = Replay::new(tables(), START, Way::Step).unwrap();
+    let mut generator = generate(&text.parse().unwrap(), &replay.tables, 1).unwrap();
+    let (mut counts, mut bytes) = ([0_u32; 4], Vec::new());
+    let (mut sent, mut dropped) = ([0, 0], 0);
+    while let Some(entry) = generator.next(&mut bytes) {
+        let segment =
+            tcp::parse(ipv4::parse(ethernet::parse(&bytes).unwrap().payload).unwrap().payload).unwrap();
+        let flags = segment.header.flags();
+        let kind = match () {
+            () if flags.intersects(Flags::SYN) => 0,
+            () if flags.intersects(Flags::FIN) => 1,
+            () if segment.payload.is_empty() => 2,
+            () => 3,
+        };
+        counts[kind] += 1;
+        let mut seen = Through { generator: &mut generator, sent, dropped };
+        replay.receive(entry.ingress, entry.at, 0, &bytes, &mut seen);
+        replay.flush(&mut seen);
+        (sent, dropped) = (seen.sent, seen.dropped);
+        bytes.clear();
+    }
+    // Sequence numbers and states are right throughout, behind a translation.
+    assert_eq!((sent, dropped), ([20_000, 20_000], 0));
+    let [opening, closing, empty, data] = counts.map(f64::from);
+    let connections = f64::from(replay.shard.flows.created() as u32);
+    assert!(connections > 1_300.0, "{connections}");
+    let each = |count: f64| count / connections;
+    // Two of each in a connection, a few of them again; the acknowledgements of both, and ten segments with data each way, about.
+    assert!((1.9..2.4).contains(&each(opening)) && (1.8..2.4).contains(&each(closing)), "{counts:?}");
+    assert!((1.7..2.6).contains(&each(empty)) && (16.0..22.0).contains(&each(data)), "{counts:?}");
+}
+
+#[test]
+fn a_segment_that_belongs_to_no_connection_opens_none() {
+    let (replay, sent, dropped) = through("lan>wan,protocol=tcp,stray,flows=20,frames=500");
+    assert_eq!((replay.shard.flows.created(), sent, dropped), (0, [0, 0], 500));
 }
 
 #[test]

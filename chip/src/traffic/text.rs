@@ -10,8 +10,8 @@ use super::stream::{Arrivals, Begin, Flows, Rate, Size, Stream, Transport, Ways}
 /// Every key of the text form, with its values and meaning.
 pub const KEYS: &[(&str, &str)] = &[
     (
-        "size=64..9000|imix|normal:MEAN/DEVIATION",
-        "bytes of each frame on the wire, its check sequence included; imix is 64, 594 and 1518 in the proportion 7:4:1, normal a distribution that is cut off at 64 and 9000 [64]",
+        "size=64..9000|imix|normal:MEAN/DEVIATION[:LEAST-MOST]",
+        "bytes of each frame on the wire, its check sequence included; imix is 64, 594 and 1518 in the proportion 7:4:1, normal a distribution that is cut off at 64 and 9000, or at 46 and more [64]",
     ),
     (
         "rate=N%|Nkpps|Nmpps|Nmbit|Ngbit",
@@ -26,6 +26,11 @@ pub const KEYS: &[(&str, &str)] = &[
     ("both", "answers come the other way, too, as many and as fast, to flows that got through"),
     ("established", "flows are set up beforehand, in no modelled time"),
     ("protocol=udp|tcp", "the transport protocol [udp]"),
+    (
+        "segments=N",
+        "each TCP connection is closed after so many segments with data, and begins again by another port; needs both [never]",
+    ),
+    ("stray", "TCP segments of connections that nobody has opened"),
     ("source=NETWORK", "where packets come from [the first network of the interface]"),
     ("destination=NETWORK", "where they go to [a network that the policy routes out of the other interface]"),
     ("dport=N", "the destination port [443]"),
@@ -148,12 +153,7 @@ impl Stream {
                 self.size = match value {
                     "imix" => Size::Imix,
                     _ => match value.strip_prefix("normal:") {
-                        Some(normal) => {
-                            let (mean, deviation) = normal.split_once('/')?;
-                            let mean = within(mean, Size::LEAST.into(), Size::MOST.into())?;
-                            let deviation = within(deviation, 0, mean)?;
-                            Size::Normal { mean: mean as u16, deviation: deviation as u16 }
-                        }
+                        Some(text) => normal(text)?,
                         None => Size::Fixed(within(value, Size::LEAST.into(), Size::MOST.into())? as u16),
                     },
                 }
@@ -168,7 +168,10 @@ impl Stream {
             }
             "frames" => self.frames = within(value, 0, u64::MAX)?,
             "both" if value.is_empty() => self.ways = Ways::Both,
-            "established" if value.is_empty() => self.begin = Begin::Established,
+            "established" | "stray" if value.is_empty() && self.begin == Begin::Fresh => {
+                self.begin = if key == "stray" { Begin::Stray } else { Begin::Established }
+            }
+            "segments" => self.segments = Some(within(value, 1, u32::MAX.into())? as u32),
             "protocol" => {
                 self.transport = match value {
                     "udp" => Transport::Udp,
@@ -183,6 +186,23 @@ impl Stream {
         }
         Some(())
     }
+}
+
+/// A normal distribution: `MEAN/DEVIATION`, and perhaps its ends.
+fn normal(text: &str) -> Option<Size> {
+    let (text, least, most) = match text.split_once(':') {
+        Some((text, ends)) => {
+            let (least, most) = ends.split_once('-')?;
+            let most = within(most, Size::SHORTEST.into(), Size::MOST.into())?;
+            (text, within(least, Size::SHORTEST.into(), most)?, most)
+        }
+        None => (text, Size::LEAST.into(), Size::MOST.into()),
+    };
+    let (mean, deviation) = text.split_once('/')?;
+    let mean = within(mean, least, most)?;
+    let deviation = within(deviation, 0, mean)?;
+    let [mean, deviation, least, most] = [mean, deviation, least, most].map(|bytes| bytes as u16);
+    Some(Size::Normal { mean, deviation, least, most })
 }
 
 /// A whole number, perhaps with `k` or `m` for thousands or millions.
