@@ -105,13 +105,20 @@ impl Tables {
             idle: Vec::new(),
             numbers: Numbers::default(),
             own_bits: own_bits(policy),
-            checks_sources: policy.interfaces.iter().any(|own| own.source_check == SourceCheck::Strict),
+            source_check: strictest(policy),
             stages: Selection::default(),
         };
         tables.stages = Selection::of(&tables);
         tables.number(None);
         Ok(tables)
     }
+}
+
+/// The strictest check of sources of all interfaces.
+fn strictest(policy: &Policy) -> SourceCheck {
+    let any = |check| policy.interfaces.iter().any(|interface| interface.source_check == check);
+    let checks = [SourceCheck::Strict, SourceCheck::Loose];
+    checks.into_iter().find(|check| any(*check)).unwrap_or(SourceCheck::Off)
 }
 
 /// A bit for each of the gateway's own addresses.

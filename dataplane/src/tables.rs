@@ -122,8 +122,8 @@ pub struct Tables {
     pub numbers: Numbers,
     /// A bit for each of the gateway's own addresses, by a hash of it; others may share it.
     pub own_bits: [u32; 2],
-    /// True if an interface checks strictly where sources are at home.
-    pub checks_sources: bool,
+    /// The strictest check of sources of all interfaces.
+    pub source_check: SourceCheck,
     /// The stages that they need.
     pub stages: Selection,
 }

@@ -101,7 +101,7 @@ fn look_up_together<T: Tally>(frames: &mut [Frame], cx: &mut Cx<'_, T>) {
     let count = frames.len().min(BATCH);
     cx.tables.fib4.lookup_bulk(&destinations[..count], &mut values[..count]);
     // A tally is told of each by itself, as by a step.
-    let checks_together = cx.tables.checks_sources && !cx.tally.is_kept();
+    let checks_together = cx.tables.source_check == SourceCheck::Strict && !cx.tally.is_kept();
     if checks_together {
         cx.tables.fib4.lookup_bulk(&sources[..count], &mut origins[..count]);
     }
@@ -421,11 +421,16 @@ pub(super) fn check_source<T: Tally>(
     source: Address,
     cx: &mut Cx<'_, T>,
 ) -> Result<(), Step> {
-    // The interface by place and bound, its check, 9.
-    cx.tally.instructions(9);
-    cx.tally.execute(Op::Branch, 4);
-    let Some(interface) = cx.tables.interface(ingress) else { return Ok(()) };
-    if interface.source_check == SourceCheck::Off {
+    let mut check = cx.tables.source_check;
+    cx.tally.execute(Op::Branch, 1);
+    if check != SourceCheck::Off {
+        // The interface by place and bound, its check, 9.
+        cx.tally.instructions(9);
+        cx.tally.execute(Op::Branch, 3);
+        let Some(interface) = cx.tables.interface(ingress) else { return Ok(()) };
+        check = interface.source_check;
+    }
+    if check == SourceCheck::Off {
         // The bit of the address among 64, in two words, 8.
         cx.tally.instructions(8);
         cx.tally.execute(Op::Branch, 2);
@@ -433,10 +438,10 @@ pub(super) fn check_source<T: Tally>(
         let is_forged = !is_linux(ingress) && cx.tables.is_own(source);
         return if is_forged { Err(Step::Drop(Reason::SourceMartian)) } else { Ok(()) };
     }
-    if interface.source_check == SourceCheck::Strict && cx.tables.leaves_only_by(ingress, source, cx.tally) {
+    if check == SourceCheck::Strict && cx.tables.leaves_only_by(ingress, source, cx.tally) {
         return Ok(());
     }
-    look_back(ingress, source, interface.source_check, cx)
+    look_back(ingress, source, check, cx)
 }
 
 /// Unicast reverse path forwarding (RFC 3704): does the route to the source lead where the packet came from?
