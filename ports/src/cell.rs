@@ -53,7 +53,7 @@ impl CellSocket {
 /// Cells that an interface receives from the socket of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CellsIn {
-    /// Those of all channels: the line is its own.
+    /// Cells of all channels: the line is its own.
     All,
     /// None: another interface receives them for it.
     None,

@@ -264,7 +264,7 @@ fn normal_sizes_have_mean_and_deviation_and_stay_within_the_bounds() {
     );
 }
 
-/// Those of PRO3's study: packets of 40 bytes to less than 100, behind Ethernet headers.
+/// Sizes of PRO3's study: packets of 40 bytes to less than 100, behind Ethernet headers.
 #[test]
 fn sizes_are_cut_off_where_it_is_said() {
     let frames = all(generator("lan>wan,size=normal:88/15:58-117,frames=20000", 3));
