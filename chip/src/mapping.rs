@@ -14,7 +14,7 @@ use config::Source;
 use dataplane::pipeline;
 use tally::Region;
 
-use crate::description::Chip;
+use crate::description::{Chip, Unit};
 use crate::diagnostic::Diagnostic;
 use crate::load::{Handling, Standing};
 use crate::setting::{self, SetError};
@@ -228,6 +228,13 @@ pub struct Ring {
     pub kind: usize,
     /// Number of frames that it holds.
     pub entries: u32,
+}
+
+impl Ring {
+    /// True if the linked lists of that unit keep its frames.
+    fn is_kept_by(&self, unit: &Unit, chip: &Chip) -> bool {
+        chip.rings.get(self.kind).is_some_and(|kind| kind.lists.as_ref() == Some(&unit.name))
+    }
 }
 
 /// Place of a region, or of a part of one.

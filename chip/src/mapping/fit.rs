@@ -91,7 +91,7 @@ impl Fit<'_> {
     fn list_loads(&self, place: usize, loads: &mut Vec<Load>) {
         for unit in &self.chip.units {
             let Some(lists) = &unit.lists else { continue };
-            let kept = |ring: &Ring| self.chip.rings[ring.kind].lists.as_ref() == Some(&unit.name);
+            let kept = |ring: &Ring| ring.is_kept_by(unit, self.chip);
             let Some(first) = self.mapping.rings.iter().position(kept) else { continue };
             let span = self.lines.rings.get(first).map_or(0..0, |entry| entry.span.clone());
             let mut load = |what: &str, bytes| {

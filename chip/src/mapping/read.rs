@@ -126,11 +126,8 @@ fn rings(sink: &Sink, top: &mut Table<'_, '_, '_>, chip: &Chip, lines: &mut Line
 fn check_segments(sink: &Sink, rings: &[Ring], chip: &Chip, lines: &Lines) {
     for unit in &chip.units {
         let Some(lists) = &unit.lists else { continue };
-        let kept = |ring: &Ring| {
-            chip.rings.get(ring.kind).is_some_and(|kind| kind.lists.as_ref() == Some(&unit.name))
-        };
         let mut frames = 0;
-        for (ring, entry) in rings.iter().zip(&lines.rings).filter(|(ring, _)| kept(ring)) {
+        for (ring, entry) in rings.iter().zip(&lines.rings).filter(|(ring, _)| ring.is_kept_by(unit, chip)) {
             frames += u64::from(ring.entries);
             let needed = lists.segments_of(frames);
             if needed > lists.segments.into() {

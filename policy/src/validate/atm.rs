@@ -53,27 +53,35 @@ impl Validator<'_> {
             );
             return;
         }
-        if !self.known_interface(In { item, key: "line", index: 0 }, line) {
-            return;
+        self.owns_line(In { item, key: "line", index: 0 }, line);
+    }
+
+    /// Checks that an interface has a line of its own. False if there is no such interface.
+    fn owns_line(&mut self, at: In<'_>, name: &str) -> bool {
+        if !self.known_interface(at, name) {
+            return false;
         }
         let policy = self.policy;
-        let Some(owner) = policy.interface(line) else { return };
-        let place = policy.interfaces.iter().position(|other| other.name == line);
-        if place.is_some_and(|place| self.lines.is_broken(Item::Interface(place))) {
-            return;
-        }
-        match &owner.atm {
+        let Some(place) = policy.interfaces.iter().position(|other| other.name == name) else { return false };
+        match &policy.interfaces[place].atm {
+            _ if self.lines.is_broken(Item::Interface(place)) => {}
             None => {
-                let message = format!("\"{line}\" has no cells");
-                let hint = format!("add [interface.{line}.atm], or name the interface of another line");
-                self.wrong(Code::BadChannel, item, "line", message, hint);
+                let message = format!("\"{name}\" has no cells");
+                let hint = format!("add [interface.{name}.atm], or name the interface of another line");
+                self.wrong_in(Code::BadChannel, at, message, hint);
             }
-            Some(Atm { line: Some(first), .. }) => {
-                let message = format!("\"{line}\" has no line of its own");
-                self.wrong(Code::BadChannel, item, "line", message, format!("name \"{first}\", as it does"));
+            Some(Atm { line: Some(line), .. }) => {
+                let message = format!("\"{name}\" has no line of its own");
+                self.wrong_in(
+                    Code::BadChannel,
+                    at,
+                    message,
+                    format!("name \"{line}\", whose line it shares"),
+                );
             }
             Some(_) => {}
         }
+        true
     }
 
     /// Checks the ends of UDP that carries a line's cells.
@@ -218,31 +226,12 @@ impl Validator<'_> {
                 self.wrong_in(Code::BadChannel, at, message, hint);
             }
         }
-        if !self.known_interface(at, &end.line) {
+        if !self.owns_line(at, &end.line) {
             return;
-        }
-        let policy = self.policy;
-        let Some(interface) = policy.interface(&end.line) else { return };
-        match &interface.atm {
-            None => {
-                let message = format!("\"{}\" has no cells", end.line);
-                let hint = format!("add [interface.{}.atm], or name the interface of another line", end.line);
-                self.wrong_in(Code::BadChannel, at, message, hint);
-            }
-            Some(Atm { line: Some(line), .. }) => {
-                let message = format!("\"{}\" has no line of its own", end.line);
-                self.wrong_in(
-                    Code::BadChannel,
-                    at,
-                    message,
-                    format!("name \"{line}\", whose line it shares"),
-                );
-            }
-            Some(_) => {}
         }
         let is_shaped =
             |queue: &Queue| [&queue.on, &queue.from].into_iter().flatten().any(|on| *on == end.line);
-        if written(policy).iter().any(|written| is_shaped(&written.queue)) {
+        if written(self.policy).iter().any(|written| is_shaped(&written.queue)) {
             let message = format!("\"{}\" has a tree of queues, which schedules packets", end.line);
             let hint =
                 "cells that are switched have no class: give the line no [[queue]] or [shape], but a rate";
