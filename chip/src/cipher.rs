@@ -16,7 +16,7 @@ use crate::description::{Chip, EngineKind, UnitWork};
 use crate::kernel::Ticks;
 use crate::load::{Arrival, Job, Load};
 use crate::machine::{Deadlock, Ideal, Machine, MachineError};
-use crate::mapping::{Mapping, Place, Placement, Pool, PoolPlace, ServedPorts, Task, Work};
+use crate::mapping::{Extra, Mapping, Place, Placement, Pool, PoolPlace, ServedPorts, Task, Work};
 use crate::report::{EngineReport, MemoryReport, Report, Share};
 use crate::trace::{Act, Recorder};
 
@@ -312,6 +312,7 @@ impl<'a> CipherRun<'a> {
                     from: None,
                     to: Vec::new(),
                     ports: ServedPorts::default(),
+                    extra: Extra::default(),
                 }],
             }],
             rings: Vec::new(),

@@ -396,7 +396,10 @@ impl<'a> Machine<'a> {
                 }
                 match unit {
                     Some(unit) => writer.stages_in_unit(unit, job.bytes, job.acts_of(stages)),
-                    None => writer.acts(job.acts_of(stages)),
+                    None => {
+                        writer.acts(job.acts_of(stages));
+                        writer.extra(task.extra);
+                    }
                 }
                 leave(&mut writer, task, job, rings, unit);
             }
@@ -418,6 +421,7 @@ impl<'a> Machine<'a> {
                     writer.hold_header();
                 }
                 writer.acts(ends.job.acts_of(&stages));
+                writer.extra(task.extra);
             }
         }
         leave(&mut writer, task, ends.job, rings, unit);

@@ -138,6 +138,22 @@ pub struct Task {
     pub to: Vec<Exit>,
     /// Ports that frames are received from.
     pub ports: ServedPorts,
+    /// Work on each frame beyond that of its stages.
+    pub extra: Extra,
+}
+
+/// Work of a service that is not written yet, on each frame that a task has run its stages on: to see how much is to spare. It has no
+/// effect but its time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extra {
+    /// Instructions.
+    pub instructions: u32,
+    /// Reads, one after the other; the thread waits for each.
+    pub references: u32,
+    /// Bytes of each.
+    pub bytes: u32,
+    /// The memory, by its place in the chip's list.
+    pub memory: usize,
 }
 
 /// Ports that a task of [`Work::Receive`] receives from.

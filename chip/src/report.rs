@@ -133,7 +133,7 @@ pub struct MemoryReport {
     pub channels: Vec<f64>,
     /// Mean number of commands that waited for service.
     pub queue: f64,
-    /// References by region, and those of rings and of linked lists.
+    /// References by region, and those of rings, of linked lists and of extra work.
     pub regions: Vec<RegionReport>,
 }
 
@@ -148,7 +148,8 @@ impl MemoryReport {
 /// References to a region in a memory.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RegionReport {
-    /// The region; "rings" for puts and gets, "lists" for the pointers of linked lists.
+    /// The region; "rings" for puts and gets, "lists" for the pointers of linked lists, "extra" for
+    /// work beyond the stages.
     pub name: String,
     /// Number of them.
     pub references: u64,
@@ -380,7 +381,7 @@ fn memories(chip: &Chip, time: Timebase, window: &Window) -> Vec<MemoryReport> {
             regions: Region::ALL
                 .into_iter()
                 .map(|region| of(region.name(), &seen.regions[region as usize]))
-                .chain([of("rings", &seen.rings), of("lists", &seen.lists)])
+                .chain([of("rings", &seen.rings), of("lists", &seen.lists), of("extra", &seen.extra)])
                 .filter(|region| region.references > 0)
                 .collect(),
         })

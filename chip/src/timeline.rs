@@ -399,6 +399,7 @@ impl<W: Write> Watch for Timeline<'_, W> {
             Purpose::Region(region) | Purpose::Transfer(region) => region.name(),
             Purpose::Ring => "rings",
             Purpose::List => "lists",
+            Purpose::Extra => "extra",
         };
         let how = match access {
             Access::Read => "read",

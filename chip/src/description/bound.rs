@@ -20,6 +20,10 @@ pub const SEGMENTS: u32 = 1 << 30;
 pub const LINES: u64 = 1 << 20;
 /// Instructions of a store, or of hashing a word.
 pub const INSTRUCTIONS: u32 = 1 << 24;
+/// References that a task makes for a frame beyond those of its stages.
+pub const REFERENCES: u32 = 4_096;
+/// Bytes of such a reference.
+pub const REFERENCE: u32 = 4_096;
 /// Cycles for an instruction, and cycles for 4 bytes, in thousandths.
 pub const THOUSANDTHS: u32 = 1_000_000;
 /// The least common multiple of all clocks, in Hz: a picosecond's tenth is the shortest tick.

@@ -207,7 +207,7 @@ mod tests {
     use crate::clock::{Cycles, Hertz};
     use crate::description::{self, Cache, Carries, Chip, FrameAccess, PortKind, Unit, UnitWork};
     use crate::kernel::Ticks;
-    use crate::mapping::{Exit, Mapping, Place, Pool, PoolPlace, Ring, ServedPorts, Task, Who, Work};
+    use crate::mapping::{Exit, Extra, Mapping, Place, Pool, PoolPlace, Ring, ServedPorts, Task, Who, Work};
     use crate::trace::{Access, Act, Referral, Wait};
 
     /// A bus that takes 16 ticks for 64 bytes, and 50 more until they are there.
@@ -294,6 +294,7 @@ mod tests {
                 from,
                 to: to.map(|ring| Exit { who: Who::All, ring }).into_iter().collect(),
                 ports: ServedPorts::default(),
+                extra: Extra::default(),
             }],
         };
         let engine = PoolPlace::Engines { kind: 0, numbers: vec![0], threads: 1 };

@@ -80,6 +80,8 @@ pub(crate) struct Seen {
     pub(crate) rings: Traffic,
     /// Traffic of the pointers of linked lists.
     pub(crate) lists: Traffic,
+    /// Traffic of work beyond the stages.
+    pub(crate) extra: Traffic,
 }
 
 /// References to a memory, summed.
@@ -103,6 +105,8 @@ pub(crate) enum Purpose {
     Ring,
     /// A pointer of a linked list of segments.
     List,
+    /// A reference of work beyond the stages.
+    Extra,
 }
 
 /// A reference under way.
@@ -131,6 +135,7 @@ impl Seen {
             regions,
             rings: self.rings.since(&earlier.rings),
             lists: self.lists.since(&earlier.lists),
+            extra: self.extra.since(&earlier.extra),
         }
     }
 }
@@ -200,7 +205,9 @@ impl SharedMemory {
     ) -> Underway {
         let underway = match purpose {
             _ if self.ideal => Underway { admitted: at, done: at },
-            Purpose::Region(_) if self.cache.is_some() => self.by_cache(at, address, bytes, access),
+            Purpose::Region(_) | Purpose::Extra if self.cache.is_some() => {
+                self.by_cache(at, address, bytes, access)
+            }
             Purpose::Transfer(_) if self.cache.is_some() => self.past_cache(at, address, bytes, access),
             _ => self.serve(at, address, bytes, access),
         };
@@ -209,6 +216,7 @@ impl SharedMemory {
             Purpose::Region(region) | Purpose::Transfer(region) => &mut self.seen.regions[region as usize],
             Purpose::Ring => &mut self.seen.rings,
             Purpose::List => &mut self.seen.lists,
+            Purpose::Extra => &mut self.seen.extra,
         };
         sum.references += 1;
         sum.bytes += u64::from(bytes);

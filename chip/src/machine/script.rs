@@ -5,7 +5,7 @@ use super::memory::Purpose;
 use crate::clock::Cycles;
 use crate::description::{Chip, EngineKind, UnitWork};
 use crate::kernel::{Ticks, Timebase};
-use crate::mapping::{Mapping, Place};
+use crate::mapping::{Extra, Mapping, Place};
 use crate::trace::{Access, Act, Referral, Wait};
 use std::collections::{HashSet, VecDeque};
 
@@ -285,6 +285,22 @@ impl Writer<'_> {
                     None => self.execute(self.view.hash_instructions.saturating_mul(bytes.div_ceil(4)), 0),
                 },
             }
+        }
+    }
+
+    /// Work of the task beyond its stages, on state of the frame's own.
+    pub(super) fn extra(&mut self, extra: Extra) {
+        self.execute(extra.instructions, 0);
+        let state = u64::from(self.slot) * u64::from(extra.references) * u64::from(extra.bytes);
+        for number in 0..extra.references {
+            let command = Command {
+                memory: extra.memory as u16,
+                access: Access::Read,
+                address: state + u64::from(number) * u64::from(extra.bytes),
+                bytes: extra.bytes,
+                purpose: Purpose::Extra,
+            };
+            self.shared(command, Wait::Now);
         }
     }
 

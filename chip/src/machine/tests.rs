@@ -11,7 +11,9 @@ use crate::description::{
 };
 use crate::kernel::{Ticks, Timebase};
 use crate::load::{Arrival, Job, Load, Output, Standing};
-use crate::mapping::{Exit, Mapping, Place, Placement, Pool, PoolPlace, Ring, ServedPorts, Task, Who, Work};
+use crate::mapping::{
+    Exit, Extra, Mapping, Place, Placement, Pool, PoolPlace, Ring, ServedPorts, Task, Who, Work,
+};
 use crate::trace::{Access, Act, Referral, Wait};
 
 mod list;
@@ -105,7 +107,7 @@ pub(super) fn drawing(engines: u32, threads: u32, place: Place) -> Mapping {
 }
 
 fn task(work: Work, from: Option<usize>, to: Vec<Exit>) -> Task {
-    Task { work, from, to, ports: ServedPorts::default() }
+    Task { work, from, to, ports: ServedPorts::default(), extra: Extra::default() }
 }
 
 fn pool(name: &str, numbers: Vec<u32>, threads: u32, task: Task) -> Pool {
@@ -213,6 +215,23 @@ fn to_wait_for_a_shared_memory_costs_the_engine() {
 }
 
 /// Frames through [`line`] whose stage does `acts`; `place` is that of metadata and rules.
+#[test]
+fn extra_work_takes_its_instructions_and_waits_for_its_references() {
+    let work = |extra| {
+        let mut mapping = drawing(1, 1, Place::Shared(0));
+        mapping.pools[0].tasks[0].extra = extra;
+        drawn(&mapping, vec![run(100)])
+    };
+    let none = work(Extra::default());
+    let operations = work(Extra { instructions: 50, ..Extra::default() });
+    assert_eq!(operations.span.0 * 100, none.span.0 * 150, "half as many again");
+    let state = work(Extra { instructions: 50, references: 3, bytes: 8, memory: 0 });
+    let seen = &state.memories[0];
+    assert_eq!((seen.extra.references, seen.extra.bytes), (3_000, 24_000));
+    assert!(state.span > operations.span);
+    assert_eq!(none.memories[0].extra.references, 0);
+}
+
 fn stage(acts: Vec<Act>, place: Place) -> Window {
     let mut mapping = line(1, 8);
     for placement in &mut mapping.placements {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use config::Entry;
 use toml::de::DeValue;
 
-use super::{Lines, Pool, PoolPlace, Ring, Task, task};
+use super::{Extra, Lines, Pool, PoolPlace, Ring, Task, task};
 use crate::description::{Chip, EngineKind, UnitWork, bound};
 use crate::diagnostic::Code;
 use crate::value::{self, Complaint, Read, Sink, Table};
@@ -33,6 +33,7 @@ pub(super) fn pools(
         let (tasks, mut spans) = task::tasks(&mut table, chip, stages, &names);
         if let PoolPlace::Unit(unit) = place {
             only_moves(&mut table, chip, unit, &tasks);
+            only_engines(&mut table, &tasks);
         }
         pools.push(Pool { name: name.get_ref().to_string(), place, tasks });
         let mut entry = table.finish();
@@ -105,6 +106,15 @@ fn only_moves(table: &mut Table<'_, '_, '_>, chip: &Chip, unit: usize, tasks: &[
         let message = format!("the unit \"{}\" moves frames, and runs no stages", unit.name);
         let complaint = Complaint::new(Code::UnknownEngine, message);
         table.complain(complaint.hint("let it receive or transmit, and give stages to engines"));
+    }
+}
+
+/// Complains of extra work in a unit, whose time is its interval whatever it does.
+fn only_engines(table: &mut Table<'_, '_, '_>, tasks: &[Task]) {
+    if tasks.iter().any(|task| task.extra != Extra::default()) {
+        let complaint =
+            Complaint::new(Code::Contradiction, "a unit takes its interval, and has no instructions");
+        table.complain(complaint.hint("leave `extra` out, or change the unit's `interval`"));
     }
 }
 

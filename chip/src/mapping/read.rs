@@ -12,7 +12,9 @@ use crate::description::{self, Chip, bound};
 use crate::diagnostic::Code;
 use crate::value::{self, Complaint, Sink, Table};
 
-const POOL: &[&str] = &["engine", "unit", "at", "threads", "work", "stages", "from", "to", "ports", "bound"];
+const POOL: &[&str] =
+    &["engine", "unit", "at", "threads", "work", "stages", "from", "to", "ports", "bound", "extra"];
+const EXTRA: &[&str] = &["instructions", "references", "bytes", "memory"];
 const RING: &[&str] = &["kind", "entries"];
 
 /// The keys of the table at `path` that are no tables themselves; none where there is no such table.
@@ -21,6 +23,7 @@ pub(super) fn keys(path: &[&str]) -> Vec<&'static str> {
         [] => vec!["chip", "about", "classifier"],
         ["pool", _] => POOL.to_vec(),
         ["pool", _, "to"] => vec!["new", "known"],
+        ["pool", _, "extra"] => EXTRA.to_vec(),
         ["ring", _] => RING.to_vec(),
         ["region"] => std::iter::once("default").chain(Region::ALL.map(Region::name)).collect(),
         ["region", _] => place::KEYS.to_vec(),

@@ -6,8 +6,8 @@ use config::Entry;
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::{Exit, ServedPorts, Task, Who, Work};
-use crate::description::{Chip, PortKind};
+use super::{Exit, Extra, ServedPorts, Task, Who, Work};
+use crate::description::{Chip, PortKind, bound};
 use crate::diagnostic::Code;
 use crate::value::{self, Complaint, Read, Table};
 
@@ -21,7 +21,7 @@ pub(super) fn tasks(
     let mut entries = Vec::new();
     let mut tasks = Vec::new();
     if table.has("task") {
-        for key in ["work", "stages", "from", "to", "ports", "bound"] {
+        for key in ["work", "stages", "from", "to", "ports", "bound", "extra"] {
             table.misplaced(key, "each [[pool.NAME.task]] has its own");
         }
         for mut inner in config::tables(table, "task", "a task") {
@@ -98,7 +98,50 @@ fn task(table: &mut Table<'_, '_, '_>, chip: &Chip, stages: &[&str], rings: &[&s
             }
         }
     };
-    Some(Task { work: work?, from, to, ports })
+    let extra = match &work {
+        Some(Work::Stages(stages) | Work::Receive(stages)) if !stages.is_empty() => extra(table, chip),
+        None => extra(table, chip),
+        Some(_) => {
+            table.misplaced("extra", "it is for tasks that run stages");
+            Extra::default()
+        }
+    };
+    Some(Task { work: work?, from, to, ports, extra })
+}
+
+/// Reads the work of a task beyond its stages.
+fn extra(table: &mut Table<'_, '_, '_>, chip: &Chip) -> Extra {
+    let Some(value) = table.raw("extra") else { return Extra::default() };
+    let Some(mut extra) = Table::of(table.sink(), value, "extra work") else {
+        return Extra::default();
+    };
+    let instructions = extra.take("instructions", |value| value::number32(value, 0, bound::INSTRUCTIONS));
+    let references = extra.take("references", |value| value::number32(value, 0, bound::REFERENCES));
+    let bytes = extra.take("bytes", |value| value::number32(value, 1, bound::REFERENCE));
+    let names: Vec<&str> = chip.memories.iter().map(|memory| memory.name.as_str()).collect();
+    // Of a number that is wrong nothing more is said.
+    let memory = match references {
+        None if extra.has("references") => extra.take("memory", |_| Ok(0)),
+        Some(1..) => {
+            let usual = names.first().map_or_else(String::new, |name| format!("\"{name}\""));
+            let place = |value: &DeValue<'_>| value::place_of(value, &names, "memory", Code::UnknownMemory);
+            extra.require("memory", &usual, place)
+        }
+        _ => {
+            for key in ["bytes", "memory"] {
+                extra.misplaced(key, "it is of `references`, of which there are none");
+            }
+            None
+        }
+    };
+    let entry = extra.finish();
+    table.note(entry.broken);
+    Extra {
+        instructions: instructions.unwrap_or(0),
+        references: references.unwrap_or(0),
+        bytes: bytes.unwrap_or(4),
+        memory: memory.unwrap_or(0),
+    }
 }
 
 /// Reads the ports that a task receives from: kinds of the chip.

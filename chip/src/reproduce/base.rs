@@ -11,17 +11,14 @@ use super::workload::Workload;
 use super::{Claim, Model, Outcome, ReproduceError, Study, crypto, shipped};
 use crate::description::Chip;
 use crate::machine::Ideal;
+use crate::mapping::{Extra, Work};
 use crate::report::Report;
 use crate::traffic::{Flows, Rate, Stream};
 
 pub(super) const CLAIMS: &[Claim] = &[
     claim("B1", &["ixp1200"], forwarding),
     claim("B2", &["ixp1200"], cycles),
-    untested(
-        "B3",
-        "Headroom at 8 x 100 Mbit/s, 240 register operations and 96 bytes of state: what a packet's idle time is by engines and by memory \
-         cannot be had from one number of the model's, while B1 fails.",
-    ),
+    claim("B3", &["ixp1200"], headroom),
     untested(
         "B4",
         "Idle shares of an IXP1200 with 2 x OC-3 and 4 x 100M: the model has no ports of ATM yet.",
@@ -123,6 +120,83 @@ fn cycles(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
         row("engine cycles for each of them", all).not_blind().note("It follows from B1."),
         row("the same, without those in which an engine waits", busy * each),
     ])
+}
+
+/// Eight lines at their full rate: what comes by each leaves by the next one.
+const LINES: u32 = 8;
+
+/// Frames of each line.
+const FRAMES_OF_LINE: u64 = 4_000;
+
+/// Register operations of a block of extra work, beside a word of state: 24 such blocks are 240 operations and 96 bytes.
+const BLOCK: u32 = 10;
+const WORD: u32 = 4;
+
+/// Bytes that a reference to SRAM moves at most.
+const BURST: u32 = 32;
+
+/// Blocks that are more than there is time for.
+const BLOCKS: u32 = 200;
+
+fn headroom(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+    let chip = model.chip("ixp1200")?;
+    let memory = chip.memories.iter().position(|memory| memory.name == "sram").unwrap_or(0);
+    let spare = |of_blocks: &dyn Fn(u32) -> Extra| -> Result<f64, ReproduceError> {
+        let (mut carried, mut lost) = (0, BLOCKS);
+        while lost - carried > 1 {
+            let blocks = carried.midpoint(lost);
+            let is_carried = carries(model, &chip, of_blocks(blocks))?;
+            *(if is_carried { &mut carried } else { &mut lost }) = blocks;
+        }
+        Ok(f64::from(carried * BLOCK))
+    };
+    let row = |statement, operations| {
+        Outcome::number("B3", statement, 240.0, operations, "operations").within(TOLERANCE)
+    };
+    let words = |blocks| Extra { instructions: blocks * BLOCK, references: blocks, bytes: WORD, memory };
+    let bursts = |blocks: u32| {
+        let bytes = blocks * WORD;
+        Extra { instructions: blocks * BLOCK, references: bytes.div_ceil(BURST), bytes: BURST, memory }
+    };
+    Ok(vec![
+        row("register operations to spare at 8 x 100 Mbit/s, a word of state with every ten", spare(&words)?).note(
+            "Spalink et al., SOSP 2001: 240 operations and 96 bytes, which are 24 blocks of ten and a word. Each packet of 64 bytes, on all lines at \
+             their full rate, both ways, has so many blocks more, on the four engines that run the stages, before one is lost.",
+        ),
+        row("the same, state read by 32 bytes", spare(&bursts)?)
+            .not_blind()
+            .note("An experiment: a reference moves eight words at most."),
+    ])
+}
+
+/// True if the chip loses nothing of eight lines at their full rate, each of whose packets has that work beyond what forwards it.
+fn carries(model: &Model, chip: &Chip, extra: Extra) -> Result<bool, ReproduceError> {
+    let mut mapping = shipped::mapping("ixp1200-pool", chip)?;
+    for task in mapping.pools.iter_mut().flat_map(|pool| &mut pool.tasks) {
+        if matches!(task.work, Work::Stages(_)) {
+            task.extra = extra;
+        }
+    }
+    let mut text = "mode = \"stateless\"\n[default]\n\"any > any\" = \"accept\"\n".to_owned();
+    for line in 0..LINES {
+        text += &format!(
+            "[interface.p{line}]\nzone = \"z{line}\"\naddresses = [\"10.{line}.0.1/16\"]\nmac = \"02:00:00:00:00:0{line}\"\n\
+             source-check = \"off\"\n[[route]]\nto = \"100.{line}.0.0/16\"\nvia = \"10.{line}.0.2\"\n"
+        );
+    }
+    let policy = shipped::policy(&text, "lines")?;
+    let streams = (0..LINES).map(|line| {
+        let stream = Stream {
+            flows: Flows::Fixed(100),
+            frames: model.frames(FRAMES_OF_LINE),
+            ..Stream::new(&format!("p{line}"), &format!("p{}", (line + 1) % LINES))
+        };
+        (stream, Nanos(0))
+    });
+    let streams: Vec<_> = streams.collect();
+    let workload =
+        Workload { chip, mapping: &mapping, policy: &policy, algorithm: None, streams: &streams, warm: 0 };
+    Ok(workload.run(Ideal::Nothing)?.lost == 0)
 }
 
 fn slots(_: &Model) -> Result<Vec<Outcome>, ReproduceError> {
