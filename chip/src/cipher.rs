@@ -14,7 +14,7 @@ use wire::random::Random;
 
 use crate::description::{Chip, EngineKind, UnitWork};
 use crate::kernel::Ticks;
-use crate::load::{Arrival, Job, Load};
+use crate::load::{Arrival, Job, Length, Load};
 use crate::machine::{Deadlock, Ideal, Machine, MachineError};
 use crate::mapping::{Extra, Mapping, Place, Placement, Pool, PoolPlace, ServedPorts, Task, Work};
 use crate::report::{EngineReport, MemoryReport, Report, Share};
@@ -353,7 +353,7 @@ struct Messages {
 impl Load for Messages {
     fn next(&mut self) -> Option<Arrival> {
         self.left = self.left.checked_sub(1)?;
-        Some(Arrival { at: Ticks::ZERO, port: 0, bytes: self.bytes })
+        Some(Arrival { at: Ticks::ZERO, port: 0, length: Length::of(self.bytes) })
     }
 
     fn accept(&mut self, job: &mut Job) {

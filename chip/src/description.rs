@@ -367,6 +367,8 @@ pub enum UnitWork {
     Search,
     /// Changes header fields for engines, which do not wait for it: time to live, checksum, link-layer header.
     Modify,
+    /// Checks cells for engines, which do not wait for it: the CRC-32 of AAL5, while their payload moves between memory and buffers.
+    Crc,
     /// Takes frames as an engine does, a stage or more in its interval: pools of a mapping may name it.
     Stage,
     /// Moves frames and their descriptors between buffers and memory by itself (DMA): pools that receive or transmit may name it. An

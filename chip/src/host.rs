@@ -4,13 +4,17 @@
 use dataplane::pipeline::{self, STAGES, Watch};
 use dataplane::replay::Witness;
 use dataplane::stage::{About, Cx};
+use dataplane::tables::{Circuit, Interface};
 use dataplane::{Reason, Replay, Tables, Verdict, flag};
+use wire::atm;
 use wire::ethernet::{HeaderMut, Mac};
+use wire::link_kind::{LinkKind, STAND_IN};
 use wire::meta::Fields;
+use wire::rfc2684::Channel;
 use wire::{Family, Frame, Meta, Nanos, PortId};
 
 use crate::kernel::Timebase;
-use crate::load::{Arrival, Handling, Job, Load, Output, Standing};
+use crate::load::{Arrival, Handling, Job, Length, Load, Output, Standing};
 use crate::trace::Recorder;
 
 /// Frames to come.
@@ -144,7 +148,24 @@ impl<'a, W: Onlooker> Host<'a, W> {
 
 /// The port of a chip that each interface's frames take; VLANs take that of the interface which carries them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wiring(Vec<u16>);
+pub struct Wiring(Vec<Wire>);
+
+/// Line of an interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Wire {
+    port: u16,
+    link: LinkKind,
+    /// ATM virtual channel in whose cells its frames come and go.
+    channel: Option<Channel>,
+}
+
+/// The interface by whose line an interface's frames come and go: a VLAN's parent, and of an ATM channel the one that has its line.
+pub(crate) fn line(tables: &Tables, interface: PortId) -> PortId {
+    let root = tables.interface(interface).map_or(interface, |of| of.root);
+    let carries =
+        |port: &Interface| port.circuits.iter().any(|(_, circuit)| *circuit == Circuit::Interface(root));
+    tables.interfaces.iter().position(carries).map_or(root, |place| PortId(place as u16))
+}
 
 /// An interface that is to have a certain port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,28 +180,52 @@ impl Wiring {
     /// Wires the interfaces of a policy: those of `plugs` to the ports given there, the others in their order, each to
     /// the first port left. A chip with fewer ports begins again with its first.
     pub fn new(tables: &Tables, plugs: &[Plug]) -> Wiring {
-        let root = |interface: PortId| tables.interface(interface).map_or(interface, |of| of.root);
+        let root = |interface: PortId| line(tables, interface);
         let mut free = (0..=u16::MAX).filter(|port| plugs.iter().all(|plug| plug.port != *port));
         let mut roots: Vec<Option<u16>> = vec![None; tables.interfaces.len()];
         for (place, interface) in tables.interfaces.iter().enumerate() {
             // A tunnel's packets come and go by other interfaces.
-            if usize::from(interface.root.0) == place && interface.tunnel.is_none() {
-                let plug = plugs.iter().find(|plug| root(plug.interface) == interface.root);
+            let own = PortId(place as u16);
+            if root(own) == own && interface.tunnel.is_none() {
+                let plug = plugs.iter().find(|plug| root(plug.interface) == own);
                 roots[place] = plug.map(|plug| plug.port).or_else(|| free.next());
             }
         }
         let port = |of: PortId| roots.get(usize::from(of.0)).copied().flatten().unwrap_or(0);
-        Wiring(tables.interfaces.iter().map(|interface| port(interface.root)).collect())
+        let wire = |(id, interface): (u16, &Interface)| {
+            // A VLAN goes as its parent does, a channel on another's line as itself.
+            let parent = tables.interface(interface.root).filter(|_| interface.channel.is_none());
+            let Interface { link, channel, .. } = parent.unwrap_or(interface);
+            Wire { port: port(root(PortId(id))), link: *link, channel: *channel }
+        };
+        Wiring((0..).zip(&tables.interfaces).map(wire).collect())
     }
 
     /// The port of an interface.
     pub fn port(&self, interface: PortId) -> u16 {
-        self.0.get(usize::from(interface.0)).copied().unwrap_or(0)
+        self.0.get(usize::from(interface.0)).map_or(0, |wire| wire.port)
+    }
+
+    /// Length of a frame that comes or goes by an interface: of bare packets without their stand-in; on an ATM channel with its
+    /// number of cells, which is 1 of a cell.
+    fn length(&self, interface: PortId, frame: &[u8]) -> Length {
+        let Wire { link, channel, .. } = self.0.get(usize::from(interface.0)).copied().unwrap_or_default();
+        let stand_in = if link == LinkKind::Ip { STAND_IN } else { 0 };
+        let cells = channel.map_or(0, |channel| match atm::cell_of(frame) {
+            Some(_) => 1,
+            None => channel.cells(link, frame.len()),
+        });
+        let bytes = match channel.and(atm::cell_of(frame)) {
+            Some(cell) => cell.len(),
+            None => frame.len() - stand_in.min(frame.len()),
+        };
+        let [bytes, cells] = [bytes, cells].map(|number| u32::try_from(number).unwrap_or(u32::MAX));
+        Length { bytes, cells }
     }
 
     /// The highest port that is taken.
     pub fn last(&self) -> Option<u16> {
-        self.0.iter().max().copied()
+        self.0.iter().map(|wire| wire.port).max()
     }
 }
 
@@ -197,7 +242,7 @@ impl<W: Onlooker> Load for Host<'_, W> {
         Some(Arrival {
             at: self.time.of_nanos(entry.at.since(self.start).0),
             port: self.wiring.port(entry.ingress),
-            bytes: u32::try_from(self.bytes.len()).unwrap_or(u32::MAX),
+            length: self.wiring.length(entry.ingress, &self.bytes),
         })
     }
 
@@ -340,7 +385,8 @@ struct Outcome<'a, W> {
 impl<W: Witness> Witness for Outcome<'_, W> {
     /// Records the output: engines work for a frame until it is queued; choice of port and time is no work of engines.
     fn queued(&mut self, port: PortId, frame: &Frame) {
-        self.outputs.push(Output { port: self.wiring.port(port), bytes: frame.bytes().len() as u32 });
+        let length = self.wiring.length(port, frame.bytes());
+        self.outputs.push(Output { port: self.wiring.port(port), length });
         self.traffic.left(port, frame.bytes());
         self.witness.queued(port, frame);
     }

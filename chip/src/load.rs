@@ -2,6 +2,7 @@
 
 use crate::kernel::Ticks;
 use crate::trace::Act;
+use wire::atm;
 
 /// Source of frames, and of the cost of each.
 pub trait Load {
@@ -20,9 +21,56 @@ pub struct Arrival {
     pub at: Ticks,
     /// The port.
     pub port: u16,
-    /// Its length in bytes, without the line's overhead.
-    pub bytes: u32,
+    /// Its length, without the line's overhead.
+    pub length: Length,
 }
+
+/// Length of a frame, in memory and on a line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Length {
+    /// Bytes in memory, and on a line of frames.
+    pub bytes: u32,
+    /// ATM cells that carry it on its line; 0 on a line of frames.
+    pub cells: u32,
+}
+
+impl Length {
+    /// Length of a frame that is not in cells.
+    pub fn of(bytes: u32) -> Length {
+        Length { bytes, cells: 0 }
+    }
+
+    /// True for one cell, and not a packet in its cells.
+    pub(crate) fn is_cell(self) -> bool {
+        self == Length { bytes: CELL, cells: 1 }
+    }
+
+    /// Number of elements, of `element` bytes at most, that it comes or goes by: 1 at least. A cell is an element by itself.
+    pub(crate) fn elements(self, element: u32) -> u32 {
+        if self.cells > 0 { self.cells } else { self.bytes.max(1).div_ceil(element) }
+    }
+
+    /// Bytes on the line.
+    pub(crate) fn on_line(self) -> u32 {
+        if self.cells > 0 { self.cells.saturating_mul(CELL) } else { self.bytes }
+    }
+
+    /// Bytes on the line of the element of that number.
+    pub(crate) fn of_element(self, number: u32, element: u32) -> u32 {
+        let element = if self.cells > 0 { CELL } else { element };
+        self.on_line().saturating_sub(number.saturating_mul(element)).min(element)
+    }
+
+    /// Offset in memory of the element of that number, and its bytes there: 1 at least, even if all of a cell is padding.
+    pub(crate) fn in_memory(self, number: u32, element: u32) -> (u64, u32) {
+        let element = if self.cells > 0 { atm::PAYLOAD_LEN as u32 } else { element };
+        let at = number.saturating_mul(element).min(self.bytes);
+        (at.into(), (self.bytes - at).min(element).max(1))
+    }
+}
+
+/// Bytes of a cell.
+const CELL: u32 = atm::CELL_LEN as u32;
 
 /// A frame under way in a machine.
 #[derive(Clone, Debug, Default)]
@@ -46,7 +94,7 @@ pub struct Job {
     pub precedence: u8,
     /// Number of its flow; frames of one flow have the same.
     pub flow: u32,
-    pub(crate) bytes: u32,
+    pub(crate) length: Length,
     /// Its first segment, where frames are in linked lists.
     pub(crate) segment: u32,
     pub(crate) arrived: Ticks,
@@ -65,8 +113,8 @@ pub struct Job {
 pub struct Output {
     /// The port.
     pub port: u16,
-    /// Its length in bytes.
-    pub bytes: u32,
+    /// Its length.
+    pub length: Length,
 }
 
 /// Standing of a frame: of a flow that has been decided, or not.
@@ -98,7 +146,7 @@ impl Job {
         self.ends_at = 0;
         (self.standing, self.handling) = (Standing::New, Handling::Plain);
         (self.flow, self.precedence) = (0, 0);
-        self.bytes = arrival.bytes;
+        self.length = arrival.length;
         self.arrived = arrived;
         self.unsent = 0;
         self.gathered = 0;

@@ -13,7 +13,7 @@ use std::collections::{HashMap, VecDeque};
 use crate::agenda::Agenda;
 use crate::description::{Chip, FrameAccess, bound};
 use crate::kernel::{Ticks, Timebase};
-use crate::load::{Job, Load};
+use crate::load::{Job, Length, Load};
 use crate::mapping::{Mapping, Task, Who, Work};
 use crate::trace::{Access, Wait};
 
@@ -69,6 +69,8 @@ pub struct Machine<'a> {
     /// The engines that work and have a cache.
     cached: Vec<usize>,
     units: Vec<Unit>,
+    /// Place of the stage that puts cells into their PDUs.
+    reassembly: usize,
     buses: Vec<Bus>,
     lines: Vec<Line>,
     receive: Buffer,
@@ -91,7 +93,7 @@ pub struct Machine<'a> {
 #[derive(Clone, Copy, Debug)]
 enum Event {
     /// The next frame's first bit is there.
-    Arrive { port: u16, bytes: u32 },
+    Arrive { port: u16, length: Length },
     /// An element's last bit is there.
     Element(Element),
     /// An element is in the receive buffer.
@@ -195,7 +197,7 @@ impl<'a> Machine<'a> {
         self.expect(load);
         while let Some(event) = self.agenda.take() {
             match event {
-                Event::Arrive { port, bytes } => self.arrive(port, bytes, load),
+                Event::Arrive { port, length } => self.arrive(port, length, load),
                 Event::Element(element) => self.element_came(element),
                 Event::Received(element) => self.received(element, load),
                 Event::Reach(engine) => self.reach(engine, load),
@@ -284,7 +286,7 @@ impl<'a> Machine<'a> {
     fn draw(&mut self, load: &mut dyn Load) -> Option<u32> {
         let arrival = self.next_arrival(load)?;
         self.open();
-        self.seen.offer(arrival.bytes);
+        self.seen.offer(arrival.length.bytes);
         Some(self.job(self.now(), load))
     }
 
@@ -367,20 +369,22 @@ impl<'a> Machine<'a> {
         of.tickets.clear();
         let is_part = matches!(task.work, Work::Receive(_) | Work::Transmit);
         let holds = if is_part || task.from.is_none() { Holds::Nothing } else { Holds::Packet };
+        let reassembly = self.reassembly;
         let (mut writer, rings, unit, ends) = self.writer(thread, holds);
         let job = ends.job;
         let from = task.from.map(|ring| (ring as u16, &rings[ring]));
         match &task.work {
-            Work::Receive(_) => {
-                let part = Part::of(element, job.bytes, ends.receive);
+            Work::Receive(stages) => {
+                let part = Part::of(element, job.length, ends.receive);
                 match unit {
                     Some(unit) => writer.receive_in_unit(unit, part),
-                    None => writer.receive(part),
+                    None => writer.receive(part, job.length.is_cell() && stages.contains(&reassembly)),
                 }
             }
             Work::Transmit => {
-                let bytes = job.outputs.get(element.output as usize).map_or(0, |output| output.bytes);
-                let part = Part::of(element, bytes, ends.transmit);
+                let of = job.outputs.get(element.output as usize);
+                let length = of.map_or(Length::of(0), |output| output.length);
+                let part = Part::of(element, length, ends.transmit);
                 let first = from.filter(|_| part.is_first && element.output == 0);
                 match unit {
                     Some(unit) => writer.transmit_in_unit(unit, first, from, part),
@@ -395,7 +399,7 @@ impl<'a> Machine<'a> {
                     writer.link_frame(number, ring, job, Link::Dequeue, access(unit));
                 }
                 match unit {
-                    Some(unit) => writer.stages_in_unit(unit, job.bytes, job.acts_of(stages)),
+                    Some(unit) => writer.stages_in_unit(unit, job.length.bytes, job.acts_of(stages)),
                     None => {
                         writer.acts(job.acts_of(stages));
                         writer.extra(task.extra);
@@ -415,9 +419,9 @@ impl<'a> Machine<'a> {
         let stages = task.stages();
         match unit {
             _ if stages.is_empty() => {}
-            Some(unit) => writer.stages_in_unit(unit, ends.job.bytes, ends.job.acts_of(&stages)),
+            Some(unit) => writer.stages_in_unit(unit, ends.job.length.bytes, ends.job.acts_of(&stages)),
             None => {
-                if ends.receive.elements(ends.job.bytes) == 1 {
+                if ends.receive.elements(ends.job.length) == 1 {
                     writer.hold_header();
                 }
                 writer.acts(ends.job.acts_of(&stages));
@@ -700,7 +704,7 @@ impl<'a> Machine<'a> {
     /// A frame goes no further.
     fn end(&mut self, job: u32) {
         let of = &self.jobs[job as usize];
-        self.seen.end(of.bytes, self.agenda.now().since(of.arrived));
+        self.seen.end(of.length.bytes, self.agenda.now().since(of.arrived));
         self.seen.under_way -= 1;
         self.free.push(job);
         self.tell(|watch, now| watch.leaves(now, job));

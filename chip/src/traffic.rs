@@ -11,6 +11,7 @@ use wire::{Nanos, PortId};
 use crate::host::{Entry, Traffic};
 
 mod address;
+mod cell;
 mod clock;
 mod generate;
 mod paced;
@@ -19,6 +20,7 @@ mod stream;
 mod tests;
 mod text;
 
+pub use cell::in_cells;
 pub use clock::Lines;
 pub use generate::Generator;
 pub use paced::{First, Slowed};

@@ -110,6 +110,11 @@ pub enum Offload {
         /// Bytes of the key.
         bytes: u32,
     },
+    /// Cyclic redundancy check of 32 bits, over data that goes by.
+    Crc {
+        /// Bytes of the data.
+        bytes: u32,
+    },
     /// Change of header fields that does not depend on a flow: time to live and its checksum, link-layer header.
     Modify {
         /// Bytes of the header.
@@ -201,7 +206,7 @@ pub enum Region {
     Meter,
     /// Queues of frames on their way out.
     Queue,
-    /// Tables of ciphers, looked up by data.
+    /// Tables of ciphers and of cyclic redundancy checks, looked up by data.
     CipherTable,
     /// Expanded keys of ciphers, read in order.
     CipherKey,

@@ -8,11 +8,11 @@ use std::fmt;
 
 use crc::{CRC_32_ISO_HDLC, Crc, Table};
 
-use crate::aal5::TRAILER_LEN;
+use crate::aal5::{self, TRAILER_LEN};
 use crate::atm::Vc;
 use crate::ethernet;
 use crate::ethertype::EtherType;
-use crate::link_kind::LinkKind;
+use crate::link_kind::{LinkKind, STAND_IN};
 use crate::unit::Bytes;
 use crate::vlan::TAG_LEN;
 
@@ -44,6 +44,12 @@ impl Channel {
             LinkKind::Ethernet => ethernet::HEADER_LEN + 2 * TAG_LEN + FCS_LEN,
         };
         MOST_HEAD + frame + usize::from(mtu)
+    }
+
+    /// Number of cells of the PDU that carries a frame of `bytes` bytes, on a link of bare packets with the [stand-in](STAND_IN) among them.
+    pub fn cells(self, kind: LinkKind, bytes: usize) -> usize {
+        let stand_in = if kind == LinkKind::Ip { STAND_IN } else { 0 };
+        aal5::cells(bytes.saturating_sub(stand_in) + self.overhead(kind).0 as usize - TRAILER_LEN)
     }
 
     /// Bytes that each packet (on a bridged link, frame) takes in its cells beside its own: encapsulation and AAL5 trailer.

@@ -391,6 +391,7 @@ fn unit(sink: &Sink, (name, value): Pair<'_, '_>, memories: &[&str]) -> Option<U
         ("list", UnitWork::List),
         ("search", UnitWork::Search),
         ("modify", UnitWork::Modify),
+        ("crc", UnitWork::Crc),
         ("stage", UnitWork::Stage),
         ("dma", UnitWork::Dma),
     ];

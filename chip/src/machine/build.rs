@@ -10,10 +10,13 @@ use super::script::{Remembered, View};
 use super::seen::Tallies;
 use super::watch::{Track, Watch};
 use super::{Cluster, Crew, Engine, Machine, Ring, Thread, Unit, Waits, program};
+use dataplane::stage::Stage as _;
+use dataplane::stage::reassemble::Reassemble;
+
 use crate::agenda::Agenda;
 use crate::description::{Carries, Chip, EngineKind, PortKind};
 use crate::kernel::{Ticks, Timebase};
-use crate::mapping::{Mapping, PoolPlace, Task, Work};
+use crate::mapping::{Mapping, PoolPlace, Task, Work, stages};
 
 /// Commands that a unit's references may have under way.
 const UNIT_COMMANDS: usize = 64;
@@ -134,6 +137,10 @@ impl<'a> Machine<'a> {
             memories,
             cached: Vec::new(),
             units: units.collect(),
+            reassembly: stages()
+                .iter()
+                .position(|name| *name == Reassemble::ABOUT.name)
+                .unwrap_or(usize::MAX),
             buses: buses.collect(),
             lines: (0..)
                 .zip(chip.ports.each())

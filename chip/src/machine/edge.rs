@@ -14,6 +14,7 @@ use wire::{BitRate, Bytes};
 use super::{Ideal, Machine};
 use crate::description::{Buffer as Described, PortKind};
 use crate::kernel::Ticks;
+use crate::load::Length;
 
 mod arrival;
 mod departure;
@@ -140,18 +141,18 @@ impl Buffer {
     }
 
     /// Number of elements of a frame: 1 at least.
-    pub(super) fn elements(&self, bytes: u32) -> u32 {
-        bytes.max(1).div_ceil(self.element)
+    pub(super) fn elements(&self, frame: Length) -> u32 {
+        frame.elements(self.element)
     }
 
     /// True if the element is the last of a frame.
-    pub(super) fn is_last(&self, number: u32, frame: u32) -> bool {
+    pub(super) fn is_last(&self, number: u32, frame: Length) -> bool {
         number + 1 == self.elements(frame)
     }
 
-    /// Bytes of a frame's element.
-    pub(super) fn bytes_of(&self, number: u32, frame: u32) -> u32 {
-        frame.saturating_sub(number.saturating_mul(self.element)).min(self.element)
+    /// Bytes of a frame's element on its line.
+    pub(super) fn bytes_of(&self, number: u32, frame: Length) -> u32 {
+        frame.of_element(number, self.element)
     }
 }
 
@@ -162,8 +163,8 @@ impl Machine<'_> {
     }
 
     /// The time that a frame takes on a line.
-    fn on_line(&self, line: usize, bytes: u32) -> Ticks {
-        self.bytes_on_line(line, u64::from(bytes) + self.lines[line].gap.0)
+    fn on_line(&self, line: usize, frame: Length) -> Ticks {
+        self.bytes_on_line(line, u64::from(frame.on_line()) + self.lines[line].gap.0)
     }
 
     /// The time that so many bytes take on a line.

@@ -110,8 +110,8 @@ impl Writer<'_> {
     ) {
         let Some(linked) = ring.linked else { return };
         let all: &mut dyn Iterator<Item = u32> = match linked.holds_outputs {
-            true => &mut job.outputs.iter().map(|output| output.bytes),
-            false => &mut std::iter::once(job.bytes),
+            true => &mut job.outputs.iter().map(|output| output.length.bytes),
+            false => &mut std::iter::once(job.length.bytes),
         };
         let mut at = 0;
         for bytes in all {

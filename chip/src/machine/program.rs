@@ -3,13 +3,14 @@
 //! Instructions were counted in the microcode for the IXP2400 that Linux had (drivers/net/ixp2000, ixp2400_rx.uc and
 //! ixp2400_tx.uc of version 2.6.33, by L. Buytenhek): those of a frame of one element, and of each further element.
 
-use tally::Region;
+use tally::{Offload, Region};
+use wire::atm;
 
 use super::edge::{Buffer, Element};
 use super::script::{Busy, Move, WRITES, Writer};
 use super::{Ring, Unit};
 use crate::description::{Chip, FrameAccess, UnitWork};
-use crate::load::Job;
+use crate::load::{Job, Length};
 use crate::mapping::{Mapping, Pool, PoolPlace, Task};
 use crate::trace::{Access, Act, Referral, Wait};
 
@@ -34,6 +35,13 @@ const TRANSMIT: Cost = Cost { instructions: 56, taken: 3 };
 
 /// Each further element.
 const TRANSMIT_FURTHER: Cost = Cost { instructions: 45, taken: 3 };
+
+/// Each cell that leaves, beside its element: 3 take the channel's header and mark the last cell, 2 find the payload, 3 tell whether padding or
+/// the trailer is in it. The framer adds the HEC.
+const CELL: Cost = Cost { instructions: 8, taken: 1 };
+
+/// Instructions for a byte of a CRC by a table, beside the reference: as the stage `reassemble` has them.
+const CRC: u32 = 4;
 
 /// Taking a frame from a ring: get, test for empty, branch, address of the descriptor, as the first lines of
 /// ixp2400_tx.uc.
@@ -64,16 +72,20 @@ pub(super) struct Part {
     bytes: u32,
     pub(super) is_first: bool,
     is_last: bool,
+    /// True if it is a cell.
+    is_cell: bool,
 }
 
 impl Part {
-    /// The part of a frame of so many bytes that an element of that buffer is.
-    pub(super) fn of(element: Element, frame: u32, buffer: &Buffer) -> Part {
+    /// The part of a frame of that length that an element of that buffer is.
+    pub(super) fn of(element: Element, frame: Length, buffer: &Buffer) -> Part {
+        let (at, bytes) = frame.in_memory(element.number, buffer.element);
         Part {
-            at: u64::from(element.number) * u64::from(buffer.element),
-            bytes: buffer.bytes_of(element.number, frame).max(1),
+            at,
+            bytes,
             is_first: element.number == 0,
             is_last: buffer.is_last(element.number, frame),
+            is_cell: frame.cells > 0,
         }
     }
 }
@@ -83,13 +95,16 @@ impl Writer<'_> {
         self.execute(cost.instructions, cost.taken);
     }
 
-    /// The way of an element from the receive buffer to memory, and of the frame's descriptor.
-    pub(super) fn receive(&mut self, part: Part) {
+    /// The way of an element from the receive buffer to memory, and of the frame's descriptor. A cell that the
+    /// thread itself `reassembles` goes to its place in the PDU later on, and nowhere before.
+    pub(super) fn receive(&mut self, part: Part, reassembles: bool) {
         if part.is_first {
             self.refer(Region::Queue, Access::Read, 0, 4);
         }
         self.cost(if part.is_first { RECEIVE } else { RECEIVE_FURTHER });
-        self.refer(Region::Frame, Access::Write, part.at, part.bytes);
+        if !reassembles {
+            self.refer(Region::Frame, Access::Write, part.at, part.bytes);
+        }
         self.moves.extend([Move::Release, Move::Gather]);
     }
 
@@ -108,9 +123,27 @@ impl Writer<'_> {
         self.unlink(from, part);
         self.cost(if part.is_first { TRANSMIT } else { TRANSMIT_FURTHER });
         self.refer(Region::Frame, Access::Read, part.at, part.bytes);
+        if part.is_cell {
+            self.cost(CELL);
+            self.check();
+        }
         self.moves.push(Move::Send);
         if part.is_last {
             self.write_later(Region::Queue, 0, 4);
+        }
+    }
+
+    /// The way of a cell's payload into the CRC of its PDU.
+    fn check(&mut self) {
+        let bytes = atm::PAYLOAD_LEN as u32;
+        if self.offloads(Offload::Crc { bytes }) {
+            return;
+        }
+        for byte in 0..bytes {
+            self.execute(CRC, 0);
+            // Which word it is depends on the data.
+            let word = (self.slot.wrapping_add(byte)).wrapping_mul(0x9e37_79b1) >> 24;
+            self.refer(Region::CipherTable, Access::Read, u64::from(word) * 4, 4);
         }
     }
 

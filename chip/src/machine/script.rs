@@ -80,6 +80,7 @@ pub(super) struct View {
     hash_unit: Option<usize>,
     crypto_unit: Option<usize>,
     modify_unit: Option<usize>,
+    crc_unit: Option<usize>,
     hash_instructions: u32,
 }
 
@@ -196,6 +197,7 @@ impl View {
             hash_unit: unit(UnitWork::Hash),
             crypto_unit: unit(UnitWork::Crypto),
             modify_unit: unit(UnitWork::Modify),
+            crc_unit: unit(UnitWork::Crc),
             hash_instructions: kind.hash,
         }
     }
@@ -391,14 +393,16 @@ impl Writer<'_> {
     }
 
     /// Passes work to a unit that does it, if there is one.
-    fn offloads(&mut self, work: Offload) -> bool {
+    pub(super) fn offloads(&mut self, work: Offload) -> bool {
         match work {
             Offload::Search { region, bytes } => {
                 let (Place::Unit(unit), _) = self.view.place(region, 0) else { return false };
                 self.hand(unit, bytes);
             }
-            Offload::Modify { bytes } => {
-                let Some(unit) = self.view.modify_unit else { return false };
+            Offload::Modify { bytes } | Offload::Crc { bytes } => {
+                let is_crc = matches!(work, Offload::Crc { .. });
+                let unit = if is_crc { self.view.crc_unit } else { self.view.modify_unit };
+                let Some(unit) = unit else { return false };
                 self.execute(1, 0);
                 self.moves.push(Move::Give { unit: unit as u16, bytes });
             }

@@ -6,7 +6,7 @@ use super::Machine;
 use super::cache::{CachePlace, CacheSeen};
 use super::memory::{Seen, SharedMemory};
 use crate::kernel::Ticks;
-use crate::load::Arrival;
+use crate::load::{Arrival, Length};
 
 /// Counts since the beginning of a run.
 #[derive(Clone, Debug)]
@@ -124,7 +124,7 @@ impl Default for Tallies {
             overruns: 0,
             latency: histogram(),
             under_way: 0,
-            expected: Arrival { at: Ticks::ZERO, port: 0, bytes: 0 },
+            expected: Arrival { at: Ticks::ZERO, port: 0, length: Length::of(0) },
             is_closed: false,
             all_arrived: false,
             warm: 0,

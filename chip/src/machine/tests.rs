@@ -10,12 +10,13 @@ use crate::description::{
     RingKind, Role, Unit, UnitWork,
 };
 use crate::kernel::{Ticks, Timebase};
-use crate::load::{Arrival, Job, Load, Output, Standing};
+use crate::load::{Arrival, Job, Length, Load, Output, Standing};
 use crate::mapping::{
     Exit, Extra, Mapping, Place, Placement, Pool, PoolPlace, Ring, ServedPorts, Task, Who, Work,
 };
 use crate::trace::{Access, Act, Referral, Wait};
 
+mod cell;
 mod list;
 mod priority;
 mod stage;
@@ -127,13 +128,13 @@ impl Load for Same {
         self.left = self.left.checked_sub(1)?;
         let at = Ticks(self.at);
         self.at += self.every;
-        Some(Arrival { at, port: 0, bytes: 64 })
+        Some(Arrival { at, port: 0, length: Length::of(64) })
     }
 
     fn accept(&mut self, job: &mut Job) {
         job.acts.extend_from_slice(&self.acts);
         job.marks.extend([0, job.acts.len() as u32]);
-        job.outputs.push(Output { port: 0, bytes: 64 });
+        job.outputs.push(Output { port: 0, length: Length::of(64) });
         job.standing = Standing::Known;
     }
 }
@@ -497,7 +498,7 @@ fn a_long_frame_on_one_port_holds_up_nobody_on_another() {
                 3 => (300, 1, 64),
                 _ => return None,
             };
-            Some(Arrival { at: Ticks(at), port, bytes })
+            Some(Arrival { at: Ticks(at), port, length: Length::of(bytes) })
         }
 
         fn accept(&mut self, job: &mut Job) {
@@ -532,14 +533,14 @@ impl Load for Ways {
     fn next(&mut self) -> Option<Arrival> {
         let (at, port, bytes) = *self.coming.get(self.next)?;
         self.next += 1;
-        Some(Arrival { at: Ticks(at), port, bytes })
+        Some(Arrival { at: Ticks(at), port, length: Length::of(bytes) })
     }
 
     fn accept(&mut self, job: &mut Job) {
         let port = self.coming[self.next - 1].1;
         self.taken.push((job.arrived, port));
         Same { left: 0, acts: vec![run(1)], at: 0, every: 0 }.accept(job);
-        job.outputs[0] = Output { port, bytes: 60 };
+        job.outputs[0] = Output { port, length: Length::of(60) };
     }
 }
 
@@ -623,7 +624,7 @@ fn of_size(bytes: u32, frames: u64, every: u64, chip: &Chip, mapping: &Mapping) 
         fn accept(&mut self, job: &mut Job) {
             let (_, _, bytes) = self.0.coming[self.0.next - 1];
             self.0.accept(job);
-            job.outputs[0].bytes = bytes;
+            job.outputs[0].length.bytes = bytes;
         }
     }
     let coming = (0..frames).map(|number| (number * every, 0, bytes)).collect();
@@ -705,7 +706,7 @@ mod conservation {
             let (after, port, bytes, _) = self.coming.get(self.next)?;
             self.next += 1;
             self.at += after;
-            Some(Arrival { at: Ticks(self.at), port: *port, bytes: *bytes })
+            Some(Arrival { at: Ticks(self.at), port: *port, length: Length::of(*bytes) })
         }
 
         fn accept(&mut self, job: &mut Job) {
@@ -713,7 +714,9 @@ mod conservation {
             job.acts.push(run(20));
             job.marks.extend([0, 1]);
             job.ends_at = 1;
-            job.outputs.extend(outputs.iter().map(|(port, bytes)| Output { port: *port, bytes: *bytes }));
+            job.outputs.extend(
+                outputs.iter().map(|(port, bytes)| Output { port: *port, length: Length::of(*bytes) }),
+            );
             self.due += outputs.len() as u64;
         }
     }

@@ -12,7 +12,7 @@ use crate::machine::Ideal;
 use crate::mapping::Mapping;
 use crate::report::Report;
 use crate::run::{RunError, Setup, Source, SourceError};
-use crate::traffic::{Begin, Generator, Lines, Merge, Stream};
+use crate::traffic::{Begin, Generator, Lines, Merge, Stream, in_cells};
 
 /// A policy and the streams that it is carried out on.
 pub(super) struct Workload<'a> {
@@ -71,7 +71,7 @@ impl Workload<'_> {
             if stream.begin == Begin::Established {
                 generator.establish(&mut replay, stream, Nanos(0))?;
             }
-            traffic.push(Box::new(generator));
+            traffic.push(in_cells(Box::new(generator), &replay.tables, lines));
         }
         Ok(Source { replay, traffic: Box::new(Merge::new(traffic)), start: START, wiring })
     }

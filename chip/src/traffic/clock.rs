@@ -1,6 +1,9 @@
 //! Arrival times of the frames of one direction of a stream.
 
+use wire::atm::CELL_LEN;
+use wire::link_kind::LinkKind;
 use wire::random::Random;
+use wire::rfc2684::Channel;
 use wire::{BitRate, Bytes, Nanos, PortId};
 
 use super::stream::{Arrivals, Rate};
@@ -14,6 +17,18 @@ pub(super) struct Line {
     rate: BitRate,
     /// Bytes on the line beside each frame's own: preamble, check sequence, gap.
     gap: Bytes,
+    /// ATM channel in whose cells frames come.
+    channel: Option<(Channel, LinkKind)>,
+}
+
+impl Line {
+    /// Bytes that a frame takes on the line.
+    fn bytes_of(&self, frame: usize) -> f64 {
+        match self.channel {
+            Some((channel, link)) => (channel.cells(link, frame) * CELL_LEN) as f64,
+            None => frame as f64 + self.gap.0 as f64,
+        }
+    }
 }
 
 /// The lines that frames of a policy's interfaces come by.
@@ -26,12 +41,16 @@ pub struct Lines<'a> {
 }
 
 impl Lines<'_> {
-    pub(super) fn of(&self, interface: PortId) -> Line {
-        match self.ports.kind_of(self.wiring.port(interface)) {
-            Some(port) => Line { rate: port.rate, gap: port.gap },
-            // A chip has one at least.
-            None => Line { rate: BitRate(1), gap: Bytes(0) },
-        }
+    /// The line of an interface, and the ATM channel in whose cells its frames come.
+    pub(super) fn of(&self, interface: PortId, channel: Option<(Channel, LinkKind)>) -> Line {
+        let gap = self.ports.kind_of(self.wiring.port(interface)).map_or(Bytes(0), |port| port.gap);
+        Line { rate: self.rate_of(interface), gap, channel }
+    }
+
+    /// Rate of an interface's line.
+    pub(super) fn rate_of(&self, interface: PortId) -> BitRate {
+        // A chip has one port at least.
+        self.ports.kind_of(self.wiring.port(interface)).map_or(BitRate(1), |port| port.rate)
     }
 }
 
@@ -89,13 +108,10 @@ impl Clock {
 
     /// The mean time from a frame of that many bytes to the next.
     fn gap(&self, bytes: usize) -> Parts {
-        let bytes = bytes as f64;
         let seconds = match self.rate {
-            Rate::Line(share) => {
-                (bytes + self.line.gap.0 as f64) * 8.0 / self.line.rate.0.max(1) as f64 / share
-            }
+            Rate::Line(share) => self.line.bytes_of(bytes) * 8.0 / self.line.rate.0.max(1) as f64 / share,
             Rate::Frames(rate) => 1.0 / rate,
-            Rate::Bits(rate) => bytes * 8.0 / rate,
+            Rate::Bits(rate) => bytes as f64 * 8.0 / rate,
         };
         // A cast of what is too large is the largest; then it is never.
         (seconds * 1e9 * PARTS) as u64 as Parts

@@ -8,7 +8,9 @@ use dataplane::{Replay, Tables, Verdict};
 use wire::build::{self, Packet};
 use wire::ethernet::Mac;
 use wire::header::Endpoint;
+use wire::link_kind::LinkKind;
 use wire::random::Random;
+use wire::rfc2684::Channel;
 use wire::tcp::Flags;
 use wire::vlan::Tags;
 use wire::{Frame, Nanos, PortId};
@@ -49,6 +51,8 @@ enum Way {
 struct Side {
     /// The interface whose port carries them.
     root: PortId,
+    /// The ATM channel in whose cells they come.
+    channel: Option<(Channel, LinkKind)>,
     mac: Mac,
     tags: Tags,
 }
@@ -156,7 +160,7 @@ impl Generator {
         }
         let mut random = Random::new(seed);
         let mut lane = |side: &Side, left| {
-            let line = lines.of(side.root);
+            let line = lines.of(side.root, side.channel);
             let random = Random::new(random.next_u64());
             Lane { clock: Clock::new(stream.rate, stream.arrivals, line, start, random), left }
         };
@@ -545,8 +549,11 @@ impl Witness for Seen<'_> {
 impl Side {
     fn of(id: PortId, tables: &Tables) -> Side {
         match tables.interface(id) {
-            Some(interface) => Side { root: interface.root, mac: interface.mac, tags: interface.tags },
-            None => Side { root: id, mac: Mac::ZERO, tags: Tags::NONE },
+            Some(interface) => {
+                let channel = interface.channel.map(|channel| (channel, interface.link));
+                Side { root: interface.root, channel, mac: interface.mac, tags: interface.tags }
+            }
+            None => Side { root: id, channel: None, mac: Mac::ZERO, tags: Tags::NONE },
         }
     }
 }

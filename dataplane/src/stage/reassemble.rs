@@ -7,7 +7,7 @@
 //! the header of the other end (ITU-T I.361); an OAM loopback is answered (ITU-T I.610). Frames of a link without cells, and captured PDUs,
 //! pass `parse` and never come here.
 
-use tally::{Op, Region, Tally};
+use tally::{Offload, Op, Region, Tally};
 use wire::atm::{self, CELL_LEN, Cell, PAYLOAD_LEN, PayloadType, Vc};
 use wire::link_kind::{self, STAND_IN};
 use wire::meta::Fields;
@@ -122,10 +122,11 @@ fn take<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<Taken, Reason
         PayloadType::Oam => return manage(cell.payload(), cx.tally),
         PayloadType::Management => return Err(Reason::AtmManagement),
     };
-    for _ in 0..PAYLOAD_LEN / 4 {
-        // Each word to its place, 2, and into the CRC by a table, four bytes of four instructions each.
-        cx.tally.instructions(18);
-    }
+    // Each word to its place, 2.
+    cx.tally.instructions(2 * PAYLOAD_LEN as u32 / 4);
+    cx.tally.begin_offload(Offload::Crc { bytes: PAYLOAD_LEN as u32 });
+    check(cell.payload(), cx.tally);
+    cx.tally.end_offload();
     cx.tally.write(Region::Frame, reassembly.pending(), PAYLOAD_LEN as u32);
     let pdu = reassembly.push(cell.payload(), last).map_err(failure)?.ok_or(Reason::Aal5Reassembly)?;
     // Trailer, 12; encapsulation and stand-in, 20.
@@ -180,14 +181,23 @@ fn is_of_path(port: &Interface, vc: Vc) -> bool {
 /// The cell is no such one, for this reason.
 #[cold]
 fn manage<T: Tally>(payload: &[u8; PAYLOAD_LEN], tally: &mut T) -> Result<Taken, Reason> {
-    for _ in 0..PAYLOAD_LEN / 4 {
-        // Each word into the CRC by a table, four bytes of four instructions each.
-        tally.instructions(16);
-    }
+    check(payload, tally);
     if !oam::is_intact(payload) {
         return Err(Reason::AtmOamCrc);
     }
     if oam::is_loopback_request(payload) { Ok(Taken::Loopback) } else { Err(Reason::AtmManagement) }
+}
+
+/// Tallies a payload's way into a CRC by a table of 256 words, each byte in four instructions and one reference.
+#[inline(always)]
+fn check<T: Tally>(payload: &[u8; PAYLOAD_LEN], tally: &mut T) {
+    if !tally.is_kept() {
+        return;
+    }
+    for byte in payload {
+        tally.instructions(4);
+        tally.read(Region::CipherTable, usize::from(*byte) * 4, 4);
+    }
 }
 
 fn failure(fault: aal5::Fault) -> Reason {

@@ -2,7 +2,7 @@
 
 use super::{Element, Way};
 use crate::kernel::Ticks;
-use crate::load::{Arrival, Job, Load};
+use crate::load::{Arrival, Job, Length, Load};
 use crate::machine::{Event, Machine};
 use crate::mapping::{ServedPorts, Task};
 
@@ -16,10 +16,10 @@ impl Machine<'_> {
         }
         let Some(arrival) = self.next_arrival(load) else { return };
         let line = self.line(arrival.port);
-        let span = self.on_line(line, arrival.bytes);
+        let span = self.on_line(line, arrival.length);
         let begins = arrival.at.max(self.lines[line].incoming).max(self.now());
         self.lines[line].incoming = begins + span;
-        self.agenda.note(begins, Event::Arrive { port: arrival.port, bytes: arrival.bytes });
+        self.agenda.note(begins, Event::Arrive { port: arrival.port, length: arrival.length });
     }
 
     /// Returns the next arrival; `None`, which closes the window, at the end of the load or once the observer has enough.
@@ -38,13 +38,13 @@ impl Machine<'_> {
     }
 
     /// A frame's first bit is there: the frame is taken in, or lost where its MAC has no room for its first element.
-    pub(in crate::machine) fn arrive(&mut self, port: u16, bytes: u32, load: &mut dyn Load) {
+    pub(in crate::machine) fn arrive(&mut self, port: u16, length: Length, load: &mut dyn Load) {
         self.open();
-        self.seen.offer(bytes);
+        self.seen.offer(length.bytes);
         let line = self.line(port);
-        let first = self.receive.bytes_of(0, bytes);
+        let first = self.receive.bytes_of(0, length);
         if self.lines[line].held + first <= self.lines[line].fifo {
-            let landed = self.now() + self.on_line(line, bytes);
+            let landed = self.now() + self.on_line(line, length);
             let job = self.job(landed, load);
             self.jobs[job as usize].line = line;
             self.expect_element(job, 0);
@@ -65,7 +65,7 @@ impl Machine<'_> {
         job.renew(&self.seen.expected, landed);
         load.accept(job);
         job.unsent = job.outputs.len() as u32;
-        job.segment = self.segments.as_mut().map_or(0, |segments| segments.give(job.bytes));
+        job.segment = self.segments.as_mut().map_or(0, |segments| segments.give(job.length.bytes));
         self.seen.under_way += 1;
         self.tell(|watch, now| watch.comes(now, Some(number)));
         number
@@ -73,8 +73,9 @@ impl Machine<'_> {
 
     /// Notes when the last bit of a frame's element comes.
     fn expect_element(&mut self, job: u32, number: u32) {
-        let Job { bytes, arrived, line, .. } = self.jobs[job as usize];
-        let behind = bytes.saturating_sub((number + 1).saturating_mul(self.receive.element));
+        let Job { length, arrived, line, .. } = self.jobs[job as usize];
+        let element = self.receive.bytes_of(0, length);
+        let behind = length.on_line().saturating_sub((number + 1).saturating_mul(element));
         let at = arrived - self.bytes_on_line(line, behind.into());
         self.agenda.note(at, Event::Element(Element { job, number, ..Element::default() }));
     }
@@ -83,12 +84,12 @@ impl Machine<'_> {
     pub(in crate::machine) fn element_came(&mut self, element: Element) {
         let job = &mut self.jobs[element.job as usize];
         let line = &mut self.lines[job.line];
-        line.held += self.receive.bytes_of(element.number, job.bytes);
+        line.held += self.receive.bytes_of(element.number, job.length);
         if line.held > line.fifo && !job.has_overrun {
             job.has_overrun = true;
             self.seen.overruns += 1;
         }
-        if !self.receive.is_last(element.number, job.bytes) {
+        if !self.receive.is_last(element.number, job.length) {
             self.expect_element(element.job, element.number + 1);
         }
         self.incoming.push_back(element);
@@ -109,7 +110,7 @@ impl Machine<'_> {
             let line = jobs[element.job as usize].line;
             lines[line].buffered += 1;
             self.receive.free -= 1;
-            let bytes = self.receive.bytes_of(element.number, self.jobs[element.job as usize].bytes);
+            let bytes = self.receive.bytes_of(element.number, self.jobs[element.job as usize].length);
             let at = self.over_buses(line, bytes, Way::On, Way::Off);
             self.agenda.note(at, Event::Received(element));
         }
@@ -118,7 +119,7 @@ impl Machine<'_> {
     /// An element is in the receive buffer, and its MAC has room for another.
     pub(in crate::machine) fn received(&mut self, element: Element, load: &mut dyn Load) {
         let job = &self.jobs[element.job as usize];
-        self.lines[job.line].held -= self.receive.bytes_of(element.number, job.bytes);
+        self.lines[job.line].held -= self.receive.bytes_of(element.number, job.length);
         self.received.push_back(element);
         self.feed_receivers(load);
     }
@@ -154,7 +155,7 @@ impl Machine<'_> {
     pub(in crate::machine) fn gather(&mut self, thread: usize) {
         let job = &mut self.jobs[self.threads[thread].element.job as usize];
         job.gathered += 1;
-        if job.gathered == self.receive.elements(job.bytes) {
+        if job.gathered == self.receive.elements(job.length) {
             self.go_on(thread);
         }
     }

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use super::{Element, Way};
 use crate::kernel::Ticks;
-use crate::load::{Load, Output};
+use crate::load::{Length, Load, Output};
 use crate::machine::{Event, Machine, Waits};
 use crate::mapping::{Task, Work};
 
@@ -37,7 +37,7 @@ struct Claimed {
     job: u32,
     /// Bytes of the element, and of its frame.
     bytes: u32,
-    frame: u32,
+    frame: Length,
     place: Place,
     is_filled: bool,
 }
@@ -64,8 +64,8 @@ impl Machine<'_> {
 
     /// Gives turns to all elements of one frame that leaves, and returns the first.
     fn first_element(&mut self, job: u32, output: u32) -> Element {
-        let Output { port, bytes } = self.output(job, output);
-        let (line, elements) = (self.line(port), self.transmit.elements(bytes));
+        let Output { port, length } = self.output(job, output);
+        let (line, elements) = (self.line(port), self.transmit.elements(length));
         let outgoing = &mut self.lines[line].outgoing;
         outgoing.reserved -= u32::from(output > 0);
         let turn = outgoing.next;
@@ -98,7 +98,7 @@ impl Machine<'_> {
 
     fn output(&self, job: u32, output: u32) -> Output {
         let outputs = &self.jobs[job as usize].outputs;
-        outputs.get(output as usize).copied().unwrap_or(Output { port: 0, bytes: 0 })
+        outputs.get(output as usize).copied().unwrap_or(Output { port: 0, length: Length::of(0) })
     }
 
     /// Claims a place in the transmit buffer for the thread's element, or waits for it.
@@ -124,7 +124,7 @@ impl Machine<'_> {
     /// Gives the thread's element its place, and the element behind it to another thread.
     fn grant(&mut self, thread: usize, load: &mut dyn Load) {
         let element = self.threads[thread].element;
-        let Output { port, bytes: frame } = self.output(element.job, element.output);
+        let Output { port, length: frame } = self.output(element.job, element.output);
         let place =
             Place { is_first: element.number == 0, is_last: self.transmit.is_last(element.number, frame) };
         self.transmit.free -= 1;
@@ -172,7 +172,7 @@ impl Machine<'_> {
     /// True if the thread's element is the last of its frame.
     pub(in crate::machine) fn is_last_element(&self, thread: usize) -> bool {
         let Element { job, output, number, .. } = self.threads[thread].element;
-        self.transmit.is_last(number, self.output(job, output).bytes)
+        self.transmit.is_last(number, self.output(job, output).length)
     }
 
     /// The time noted for a crossing has come.
@@ -223,7 +223,7 @@ impl Machine<'_> {
         if element.place.is_last {
             let span = self.on_line(line, element.frame);
             self.seen.line(line, span);
-            self.agenda.note(until, Event::Sent { job: element.job, bytes: element.frame });
+            self.agenda.note(until, Event::Sent { job: element.job, bytes: element.frame.bytes });
         }
     }
 

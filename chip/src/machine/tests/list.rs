@@ -7,7 +7,7 @@ use super::{chip, line, run};
 use crate::clock::Cycles;
 use crate::description::{Chip, DataPins, FrameAccess, Lists, Memory, Unit, UnitWork};
 use crate::kernel::Ticks;
-use crate::load::{Arrival, Job, Load, Output, Standing};
+use crate::load::{Arrival, Job, Length, Load, Output, Standing};
 use crate::machine::{Ideal, Machine, Window};
 use crate::mapping::{Mapping, Place, PoolPlace};
 
@@ -26,13 +26,13 @@ impl Load for Shorter {
     fn next(&mut self) -> Option<Arrival> {
         self.left = self.left.checked_sub(1)?;
         self.at += self.every;
-        Some(Arrival { at: Ticks(self.at), port: 0, bytes: 300 })
+        Some(Arrival { at: Ticks(self.at), port: 0, length: Length::of(300) })
     }
 
     fn accept(&mut self, job: &mut Job) {
         job.acts.push(run(self.cost));
         job.marks.extend([0, 1]);
-        job.outputs.extend(std::iter::repeat_n(Output { port: 0, bytes: 200 }, self.outputs));
+        job.outputs.extend(std::iter::repeat_n(Output { port: 0, length: Length::of(200) }, self.outputs));
         job.standing = Standing::Known;
         job.flow = self.left % self.flows;
     }

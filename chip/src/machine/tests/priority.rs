@@ -2,7 +2,7 @@
 
 use super::{chip, line, run};
 use crate::kernel::Ticks;
-use crate::load::{Arrival, Job, Load, Output, Standing};
+use crate::load::{Arrival, Job, Length, Load, Output, Standing};
 use crate::machine::{Ideal, Machine, Reference, Spends, Watch};
 
 /// Frames of a class selector each, which come at once.
@@ -10,7 +10,7 @@ struct Marked<'a>(std::iter::Copied<std::slice::Iter<'a, u8>>);
 
 impl Load for Marked<'_> {
     fn next(&mut self) -> Option<Arrival> {
-        let arrival = Arrival { at: Ticks(0), port: 0, bytes: 64 };
+        let arrival = Arrival { at: Ticks(0), port: 0, length: Length::of(64) };
         (self.0.len() > 0).then_some(arrival)
     }
 
@@ -18,7 +18,7 @@ impl Load for Marked<'_> {
         job.precedence = self.0.next().unwrap_or_default();
         job.acts.push(run(5_000));
         job.marks.extend([0, 1]);
-        job.outputs.push(Output { port: 0, bytes: 64 });
+        job.outputs.push(Output { port: 0, length: Length::of(64) });
         job.standing = Standing::Known;
     }
 }

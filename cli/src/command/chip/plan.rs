@@ -13,7 +13,7 @@ use chip::machine::PROGRAMS;
 use chip::mapping::{Extent, Mapping, Program, check_fit};
 use chip::run::{Source, SourceError};
 use chip::traffic::{
-    BadStream, Begin, Generator, KEYS, Lines, Merge, Size, Slowed, Stream, TrafficError, Ways,
+    BadStream, Begin, Generator, KEYS, Lines, Merge, Size, Slowed, Stream, TrafficError, Ways, in_cells,
 };
 use clap::Args;
 use dataplane::replay::Way;
@@ -311,7 +311,7 @@ impl Plan {
             if stream.begin == Begin::Established {
                 generator.establish(&mut replay, &stream, start)?;
             }
-            sources.push(Box::new(generator));
+            sources.push(in_cells(Box::new(generator), &replay.tables, lines));
         }
         // One source needs no merging.
         let traffic = match sources.pop() {
