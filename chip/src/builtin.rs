@@ -14,6 +14,7 @@ pub const CHIPS: &[Shipped] = &[
     Shipped { name: "bluefield3-dpa", text: include_str!("../../chips/bluefield3-dpa.toml") },
     Shipped { name: "cn3120", text: include_str!("../../chips/cn3120.toml") },
     Shipped { name: "ixp1200", text: include_str!("../../chips/ixp1200.toml") },
+    Shipped { name: "ixp1240", text: include_str!("../../chips/ixp1240.toml") },
     Shipped { name: "ixp2325", text: include_str!("../../chips/ixp2325.toml") },
     Shipped { name: "ixp2400", text: include_str!("../../chips/ixp2400.toml") },
     Shipped { name: "ixp2800", text: include_str!("../../chips/ixp2800.toml") },
@@ -40,6 +41,9 @@ pub const MAPPINGS: &[Shipped] = &[
     Shipped { name: "ixp1200-pool", text: include_str!("../../chips/mappings/ixp1200-pool.toml") },
     Shipped { name: "ixp1200-split", text: include_str!("../../chips/mappings/ixp1200-split.toml") },
     Shipped { name: "ixp1200-tunnel", text: include_str!("../../chips/mappings/ixp1200-tunnel.toml") },
+    Shipped { name: "ixp1240-atm", text: include_str!("../../chips/mappings/ixp1240-atm.toml") },
+    Shipped { name: "ixp1240-pool", text: include_str!("../../chips/mappings/ixp1240-pool.toml") },
+    Shipped { name: "ixp1240-split", text: include_str!("../../chips/mappings/ixp1240-split.toml") },
     Shipped { name: "ixp2325-pool", text: include_str!("../../chips/mappings/ixp2325-pool.toml") },
     Shipped { name: "ixp2400-firewall", text: include_str!("../../chips/mappings/ixp2400-firewall.toml") },
     Shipped {

@@ -287,6 +287,15 @@ impl Outcome {
         Outcome { verdict: if holds { Verdict::Within } else { Verdict::Miss }, ..self }
     }
 
+    /// Compares two shares of a hundred by their difference in points.
+    fn within_points(self, points: f64) -> Outcome {
+        let holds = match (&self.published, &self.predicted) {
+            (Value::Number(published), Value::Number(predicted)) => (published - predicted).abs() <= points,
+            _ => false,
+        };
+        Outcome { verdict: if holds { Verdict::Within } else { Verdict::Miss }, ..self }
+    }
+
     /// Widens the range of a predicted number to a relative change.
     fn widen(&mut self, change: f64) {
         if let Value::Number(value) = self.predicted {

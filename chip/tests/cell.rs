@@ -4,7 +4,7 @@
 
 use chip::builtin::{CHIPS, MAPPINGS, named};
 use chip::description;
-use chip::host::Wiring;
+use chip::host::{Traffic, Wiring};
 use chip::machine::Ideal;
 use chip::mapping;
 use chip::report::Report;
@@ -52,10 +52,11 @@ fn run(streams: &[&str]) -> Report {
         for (seed, text) in (1..).zip(streams) {
             let stream: Stream = text.parse().unwrap();
             let generator = Generator::new(&stream, &tables, lines, Nanos(0), seed)?;
-            traffic.push(in_cells(Box::new(generator), &tables, lines));
+            traffic.push(Box::new(generator) as Box<dyn Traffic>);
         }
+        let traffic = in_cells(Box::new(Merge::new(traffic)), &tables, lines);
         let replay = Replay::new(tables, Nanos(0), Way::Step)?;
-        Ok(Source { replay, traffic: Box::new(Merge::new(traffic)), start: Nanos(0), wiring })
+        Ok(Source { replay, traffic, start: Nanos(0), wiring })
     };
     Setup { chip: &chip, mapping: &mapping, source: &source, warm: 0 }.run(Ideal::Nothing, &mut ()).unwrap()
 }

@@ -381,7 +381,7 @@ fn what_is_wrong_is_told_with_its_exit_code() {
     }
     let stream = "lan>wan,frames=10";
     exits(2, &["--chip", "ixp9999", &policy, stream], "ixp2400");
-    exits(2, &["--chip", "ixp240", &policy, stream], "did you mean ixp2400?");
+    exits(2, &["--chip", "ixp240x", &policy, stream], "did you mean ixp2400?");
     exits(2, &on(&["--mapping", "firewal", &policy, stream]), "did you mean firewall?");
     exits(1, &on(&["--mapping", "ixp2800-pool", &policy, stream]), "not for \"ixp2400\"");
     exits(3, &["--chip", "no/such.toml", &policy, stream], "no/such.toml");
@@ -554,11 +554,11 @@ fn the_fullest_channel_of_a_memory_is_shown() {
 #[test]
 fn chips_and_mappings_are_listed_and_can_be_taken_from() {
     let list = wirerate(&["chip", "list"]).exits(0);
-    for part in ["ixp1200", "ixp2400", "ixp2800", "pro3", "tetra", "ixp2400-firewall", "pc1", "cn3120-pool"] {
+    for part in ["ixp1200", "ixp1240-atm", "ixp2400", "ixp2800", "pro3", "tetra", "ixp2400-firewall", "pc1", "cn3120-pool"] {
         assert!(list.out.contains(part), "{}", list.out);
     }
     let chips = wirerate(&["chip", "list", "--json"]).exits(0).json()["chips"].as_array().unwrap().len();
-    assert_eq!(chips, 16);
+    assert_eq!(chips, 17);
     // What is printed can be used, and does the same.
     let room = Room::new("chip-list");
     let policy = room.write("policy.toml", POLICY);

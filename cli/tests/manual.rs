@@ -419,7 +419,7 @@ fn the_page_on_atm_can_be_followed() {
         capture.extend([&[0; 8][..], &length, &length, &erf].concat());
     }
     room.write("cells.pcap", capture);
-    assert_eq!(follow(&room, &page), (4, 3), "policies and commands");
+    assert_eq!(follow(&room, &page), (4, 4), "policies and commands");
     let (policy, cells) = (room.0.join("policy.toml"), room.0.join("cells.pcap"));
     let dsl = format!("dsl={}", cells.display());
     let json = wirerate(&["replay", &policy.display().to_string(), &dsl, "--json"]).exits(0).json();

@@ -13,21 +13,15 @@ use crate::description::Chip;
 use crate::machine::Ideal;
 use crate::mapping::{Extra, Work};
 use crate::report::Report;
-use crate::traffic::{Flows, Rate, Stream};
+use crate::traffic::{Flows, Rate, Size, Stream};
 
 pub(super) const CLAIMS: &[Claim] = &[
     claim("B1", &["ixp1200"], forwarding),
     claim("B2", &["ixp1200"], cycles),
     claim("B3", &["ixp1200"], headroom),
-    untested(
-        "B4",
-        "Idle shares of an IXP1200 with 2 x OC-3 and 4 x 100M: the model has no ports of ATM yet.",
-    ),
-    untested("B5", "Idle shares of an IXP1240 with OC-12 and 8 x 100M: the model has no ports of ATM yet."),
-    untested(
-        "B6",
-        "Idle shares of an IXP1240 with 4 x OC-3 and 8 x 100M: the model has no ports of ATM yet.",
-    ),
+    claim("B4", &["ixp1240"], |model| idle_shares(model, &TWO_OC3)),
+    claim("B5", &["ixp1240"], |model| idle_shares(model, &OC12)),
+    claim("B6", &["ixp1240"], |model| idle_shares(model, &FOUR_OC3)),
     claim("B7", &[], slots),
     claim("B8", &["ixp2800"], optimisation),
 ];
@@ -47,10 +41,6 @@ const fn claim(
     test: fn(&Model) -> Result<Vec<Outcome>, ReproduceError>,
 ) -> Claim {
     Claim { id, study: Study::Base, untested: "", chips, test }
-}
-
-const fn untested(id: &'static str, why: &'static str) -> Claim {
-    Claim { id, study: Study::Base, untested: why, chips: &[], test: |_| Ok(Vec::new()) }
 }
 
 /// Forwarding without rules, connections and translation.
@@ -197,6 +187,129 @@ fn carries(model: &Model, chip: &Chip, extra: Extra) -> Result<bool, ReproduceEr
     let workload =
         Workload { chip, mapping: &mapping, policy: &policy, algorithm: None, streams: &streams, warm: 0 };
     Ok(workload.run(Ideal::Nothing)?.lost == 0)
+}
+
+/// A configuration of Intel's ATM and Ethernet router, and the shares of time in which its memories were idle.
+struct AtmRouter {
+    id: &'static str,
+    name: &'static str,
+    /// Changes of the chip, whose lines are one of OC-12 and eight of 100 Mbit/s.
+    values: &'static [(&'static str, &'static str)],
+    atm: u32,
+    ethernet: u32,
+    /// Packets a second that all its lines of ATM carry in two cells each.
+    capacity: f64,
+    /// SRAM's and SDRAM's, in points of a hundred.
+    idle: [f64; 2],
+}
+
+const OC12: AtmRouter = AtmRouter {
+    id: "B5",
+    name: "IXP1240, OC-12 and 8 x 100M",
+    values: &[],
+    atm: 1,
+    ethernet: 8,
+    capacity: 599.04e6 / CELLS,
+    idle: [65.2, 42.9],
+};
+
+const FOUR_OC3: AtmRouter = AtmRouter {
+    id: "B6",
+    name: "IXP1240, 4 x OC-3 and 8 x 100M",
+    values: &[("port.atm.count", "4"), ("port.atm.rate", "149.76 Mbit/s")],
+    atm: 4,
+    ethernet: 8,
+    capacity: 4.0 * 149.76e6 / CELLS,
+    idle: [57.0, 43.3],
+};
+
+/// An IXP1200 is an IXP1240 without CRC hardware.
+const TWO_OC3: AtmRouter = AtmRouter {
+    id: "B4",
+    name: "IXP1200, 2 x OC-3 and 4 x 100M",
+    values: &[
+        ("port.atm.count", "2"),
+        ("port.atm.rate", "149.76 Mbit/s"),
+        ("port.fast.count", "4"),
+        ("unit.crc.work", "hash"),
+    ],
+    atm: 2,
+    ethernet: 4,
+    capacity: 2.0 * 149.76e6 / CELLS,
+    idle: [43.0, 57.5],
+};
+
+/// Bits of the two cells that a packet of 40 bytes has behind LLC and SNAP.
+const CELLS: f64 = 2.0 * 53.0 * 8.0;
+
+/// Points of a hundred by which idle shares may differ.
+const POINTS: f64 = 10.0;
+
+/// Packets of 40 bytes, as a frame is counted that has 14 of Ethernet or of what stands in for it, and 4 of its check.
+const SMALL: u16 = 40 + 14 + Size::CHECK;
+
+/// Packets of a run, all ways.
+const PACKETS: u64 = 20_000;
+
+/// Memories' idle shares while all ATM lines are full both ways.
+fn idle_shares(model: &Model, router: &AtmRouter) -> Result<Vec<Outcome>, ReproduceError> {
+    let chip = model.chip_with("ixp1240", router.values)?;
+    let mapping = shipped::mapping("ixp1240-atm", &chip)?;
+    let mut text = "mode = \"stateless\"\n[default]\n\"any > any\" = \"accept\"\n".to_owned();
+    let mut interface = |name: String, network: String, more: &str| {
+        text += &format!(
+            "[interface.{name}]\nzone = \"{name}\"\naddresses = [\"{network}.1/16\"]\nsource-check = \"off\"\n{more}\n"
+        );
+    };
+    for line in 0..router.ethernet {
+        interface(format!("e{line}"), format!("10.{line}.0"), "");
+    }
+    for line in 0..router.atm {
+        interface(format!("a{line}"), format!("20.{line}.0"), "link = \"ip\"\natm = { vc = \"8/35\" }");
+    }
+    let policy = shipped::policy(&text, "atm")?;
+    let each = model.frames(PACKETS) / u64::from(router.ethernet) / 2;
+    let streams = (0..router.ethernet).flat_map(|line| {
+        let (ethernet, atm) = (format!("e{line}"), format!("a{}", line * router.atm / router.ethernet));
+        // Each Ethernet has its share of what the lines of ATM carry; a little less, so that none of it waits for ever.
+        let rate = Rate::Frames(0.99 * router.capacity / f64::from(router.ethernet));
+        let stream = |from: &str, to: &str, size| Stream {
+            rate,
+            size: Size::Fixed(size),
+            flows: Flows::Fixed(100),
+            frames: each,
+            ..Stream::new(from, to)
+        };
+        [stream(&atm, &ethernet, SMALL), stream(&ethernet, &atm, Size::LEAST)]
+            .map(|stream| (stream, Nanos(0)))
+    });
+    let streams: Vec<_> = streams.collect();
+    let workload = Workload {
+        chip: &chip,
+        mapping: &mapping,
+        policy: &policy,
+        algorithm: None,
+        streams: &streams,
+        warm: model.frames(PACKETS) / 4,
+    };
+    let report = workload.run(Ideal::Nothing)?;
+    let rows = ["SRAM", "SDRAM"].into_iter().zip(["sram", "dram"]).zip(router.idle);
+    let lost = match report.lost {
+        0 => String::new(),
+        lost => {
+            let share = 100.0 * lost as f64 / (report.offered_mpps * report.seconds * 1e6).max(1.0);
+            format!(" {share:.0} % of cells and frames were lost, and are no part of it.")
+        }
+    };
+    let rows = rows.map(|((name, memory), published)| {
+        let of = report.memories.iter().find(|of| of.name == memory);
+        let idle = 100.0 * (1.0 - of.map_or(0.0, |of| of.utilisation));
+        let statement = format!("{name} is idle: {}, packets of 40 bytes both ways", router.name);
+        Outcome::number(router.id, &statement, published, idle, "%").within_points(POINTS).note(&format!(
+            "Intel 301144-001, figure 13, by simulation. Packets of 40 bytes fill the lines of ATM both ways, in two cells each.{lost}"
+        ))
+    });
+    Ok(rows.collect())
 }
 
 fn slots(_: &Model) -> Result<Vec<Outcome>, ReproduceError> {

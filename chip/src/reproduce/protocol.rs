@@ -25,10 +25,7 @@ use crate::traffic::{Begin, Flows, Rate, Size, Stream, Transport, Ways};
 
 pub(super) const CLAIMS: &[Claim] = &[
     claim("P1", bus),
-    untested(
-        "P2",
-        "Rates that its units have for cells and for classification, which follow from their speed, and that is assumed: 2.5 Gbit/s are an input.",
-    ),
+    run_on("P2", cells),
     claim("P3", slot),
     run_on("P4", bottleneck),
     claim("P5", instructions),
@@ -401,6 +398,56 @@ fn mean_length(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
         "bytes",
     );
     Ok(vec![row.note("Of TCP that is translated; by the study's 164 instructions it is 128.1.")])
+}
+
+/// A line of ATM, whose cells are reassembled, and one of packets.
+const CELLS: &str = "mode = \"stateless\"\n\
+    [interface.line]\nzone = \"line\"\naddresses = [\"10.0.0.1/16\"]\nlink = \"ip\"\natm = { vc = \"8/35\" }\n\
+    [interface.lan]\nzone = \"lan\"\naddresses = [\"192.168.0.1/16\"]\n\
+    [[rule]]\nname = \"in\"\nfrom = \"line\"\nto = \"lan\"\nprotocol = \"udp\"\ndport = 443\naction = \"accept\"\n\
+    [[rule]]\nname = \"out\"\nfrom = \"lan\"\nto = \"line\"\nprotocol = \"udp\"\ndport = 443\naction = \"accept\"\n";
+
+/// Bits a second that cells have of OC-48.
+const OC48: &str = "2396.16 Mbit/s";
+
+fn cells(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
+    let chip = model.chip_with("pro3", &[("ports.rate", OC48)])?;
+    let mapping = shipped::mapping("pro3-pool", &chip)?;
+    let policy = shipped::policy(CELLS, "cells")?;
+    let mut lost = Vec::new();
+    for (from, to) in [("line", "lan"), ("lan", "line")] {
+        for size in [Size::LEAST, 300, 1_518] {
+            let stream = Stream {
+                size: Size::Fixed(size),
+                flows: Flows::Fixed(100),
+                frames: model.frames(5_000),
+                // What leaves in cells is longer than what comes: up to two cells for 64 bytes.
+                rate: Rate::Line(if from == "line" { 1.0 } else { 0.5 }),
+                ..Stream::new(from, to)
+            };
+            let streams = [(stream, Nanos(0))];
+            let workload = Workload {
+                chip: &chip,
+                mapping: &mapping,
+                policy: &policy,
+                algorithm: None,
+                streams: &streams,
+                warm: 0,
+            };
+            lost.push(workload.run(Ideal::Nothing)?.lost);
+        }
+    }
+    Ok(vec![
+        Outcome::quality(
+            "P2",
+            "cells of AAL5 at OC-48, reassembled and classified, and packets into cells",
+            "2.5 Gbit/s",
+            format!("{} lost of 64, 300 and 1,518 bytes, each way", lost.iter().sum::<u64>()),
+            lost.iter().all(|lost| *lost == 0),
+        )
+        .not_blind()
+        .note("The intervals of its units are inputs, and the core sees no cells: what is shown is that nothing else is in the way."),
+    ])
 }
 
 fn small(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {

@@ -71,8 +71,9 @@ impl Workload<'_> {
             if stream.begin == Begin::Established {
                 generator.establish(&mut replay, stream, Nanos(0))?;
             }
-            traffic.push(in_cells(Box::new(generator), &replay.tables, lines));
+            traffic.push(Box::new(generator));
         }
-        Ok(Source { replay, traffic: Box::new(Merge::new(traffic)), start: START, wiring })
+        let traffic = in_cells(Box::new(Merge::new(traffic)), &replay.tables, lines);
+        Ok(Source { replay, traffic, start: START, wiring })
     }
 }

@@ -304,6 +304,7 @@ impl Plan {
             let captured = Captured::new(captures, self.tables()?, last, Arc::clone(problems));
             sources.push(Box::new(Slowed::new(Box::new(captured), start, variant.load)));
         }
+        let mut generated: Vec<Box<dyn Traffic>> = Vec::new();
         for (place, stream) in self.streams.iter().enumerate() {
             let seed = self.seed.wrapping_add((place as u64) << 32).wrapping_add(u64::from(variant.repeat));
             let stream = stream.scaled(variant.load);
@@ -311,14 +312,22 @@ impl Plan {
             if stream.begin == Begin::Established {
                 generator.establish(&mut replay, &stream, start)?;
             }
-            sources.push(in_cells(Box::new(generator), &replay.tables, lines));
+            generated.push(Box::new(generator));
         }
-        // One source needs no merging.
-        let traffic = match sources.pop() {
-            Some(only) if sources.is_empty() => only,
-            last => Box::new(Merge::new(sources.into_iter().chain(last).collect())),
-        };
+        if !generated.is_empty() {
+            // Packets of one channel follow one another, whatever stream they are of.
+            sources.push(in_cells(merged(generated), &replay.tables, lines));
+        }
+        let traffic = merged(sources);
         Ok(Source { replay, traffic, start, wiring })
+    }
+}
+
+/// Several sources as one; of one that is alone, nothing needs merging.
+fn merged(mut sources: Vec<Box<dyn Traffic>>) -> Box<dyn Traffic> {
+    match sources.pop() {
+        Some(only) if sources.is_empty() => only,
+        last => Box::new(Merge::new(sources.into_iter().chain(last).collect())),
     }
 }
 

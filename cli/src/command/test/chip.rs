@@ -31,6 +31,16 @@ pub(crate) const HOSTS: &[Host] = &[
         start: |tables, now| modelled("ixp1200-tunnel", tables, now),
     },
     Host {
+        name: "chip ixp1240",
+        batching: Batching::Case,
+        start: |tables, now| modelled("ixp1240-split", tables, now),
+    },
+    Host {
+        name: "chip ixp1240, ATM",
+        batching: Batching::Frame,
+        start: |tables, now| modelled("ixp1240-atm", tables, now),
+    },
+    Host {
         name: "chip ixp2400",
         batching: Batching::Case,
         start: |tables, now| modelled("ixp2400-pool", tables, now),
