@@ -41,7 +41,7 @@ const TRANSMIT_FURTHER: Cost = Cost { instructions: 45, taken: 3 };
 const CELL: Cost = Cost { instructions: 8, taken: 1 };
 
 /// Instructions for a byte of a CRC by a table, beside the reference: as the stage `reassemble` has them.
-const CRC: u32 = 4;
+const CRC: u32 = 6;
 
 /// Taking a frame from a ring: get, test for empty, branch, address of the descriptor, as the first lines of
 /// ixp2400_tx.uc.

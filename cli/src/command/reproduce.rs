@@ -183,7 +183,7 @@ fn verdict(outcome: &Outcome) -> String {
 fn sentences(outcomes: &[Outcome]) -> [String; 4] {
     let Summary { base, numbers, qualities, not_blind, contradictory } = Summary::of(outcomes);
     [
-        format!("Base checks that hold, within 20 %: {} of {}.", base.good, base.of),
+        format!("Base checks that hold, within 20 % or 10 points: {} of {}.", base.good, base.of),
         format!(
             "Numbers predicted blind, within {:.0} %: {} of {}.",
             TOLERANCE * 100.0,

@@ -64,9 +64,9 @@ impl Stage for Reassemble {
     }
 
     fn program(_: &Tables) -> u32 {
-        // What is told, the loop over a payload once, 91; a PDU too long, 6; other encapsulations, 24; a check sequence, 20; other channels
+        // What is told, the loop over a payload once, 112; a PDU too long, 6; other encapsulations, 24; a check sequence, 20; other channels
         // and management, 8; switching, 30; OAM, 40. The packet's headers are read by the program of `parse`.
-        219
+        240
     }
 }
 
@@ -91,10 +91,10 @@ fn take<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<Taken, Reason
         return Err(Reason::EthertypeUnsupported);
     }
     let bytes: &[u8; CELL_LEN] = atm::cell_of(bytes).ok_or(Reason::LinkTruncated)?;
-    // The header's check by a table: four bytes of four instructions each, and the comparison, 18; channel and payload type, 7; state of
-    // the channel, 4.
-    cx.tally.instructions(29);
-    cx.tally.execute(Op::Branch, 5);
+    // The header's check by a table: four bytes of six instructions each, and the comparison, 26; channel, payload type, and that it is no
+    // idle cell, 12; the interface, its channel and its PDU, 14.
+    cx.tally.instructions(52);
+    cx.tally.execute(Op::Branch, 8);
     let cell = Cell::of(bytes).map_err(|_| Reason::AtmHec)?;
     if cell.vc() == Vc::NONE {
         return Err(Reason::AtmIdle);
@@ -164,6 +164,9 @@ fn circuit<T: Tally>(port: &Interface, vc: Vc, tally: &mut T) -> Option<Circuit>
             behind = middle;
         }
     }
+    // Is it that one, by its numbers or its path, 6; what is there, 4.
+    tally.instructions(10);
+    tally.execute(Op::Branch, 3);
     let (found, circuit) = port.circuits.get(behind.checked_sub(1)?)?;
     // All channels of a path, of which none has an entry.
     let is_path = found.vpi == vc.vpi && found.vci == 0;
@@ -188,14 +191,15 @@ fn manage<T: Tally>(payload: &[u8; PAYLOAD_LEN], tally: &mut T) -> Result<Taken,
     if oam::is_loopback_request(payload) { Ok(Taken::Loopback) } else { Err(Reason::AtmManagement) }
 }
 
-/// Tallies a payload's way into a CRC by a table of 256 words, each byte in four instructions and one reference.
+/// Tallies a payload's way into a CRC by a table of 256 words. Each byte: out of its word, 1; with the sum an index, 2; the address, 1; the sum
+/// shifted, and the entry added, 2; and the reference.
 #[inline(always)]
 fn check<T: Tally>(payload: &[u8; PAYLOAD_LEN], tally: &mut T) {
     if !tally.is_kept() {
         return;
     }
     for byte in payload {
-        tally.instructions(4);
+        tally.instructions(6);
         tally.read(Region::CipherTable, usize::from(*byte) * 4, 4);
     }
 }

@@ -21,9 +21,13 @@ use dataplane::shard::Setup;
 use dataplane::stage::Cx;
 use dataplane::{Pipeline, Shard, Tables};
 use tally::{NoTally, Op, Region, Tally};
+use wire::aal5::Segmentation;
+use wire::atm::{self, Vc};
 use wire::build::{self, Icmp, Packet, Tcp};
-use wire::ethernet::Mac;
+use wire::ethernet::{EtherType, Mac};
 use wire::header::Protocol;
+use wire::link_kind::{LinkKind, STAND_IN};
+use wire::rfc2684::{Encapsulation, Head};
 use wire::tcp::Flags;
 use wire::{Batch, Frame, Nanos, Pool, PortId};
 
@@ -73,6 +77,8 @@ enum Policy {
     Policed,
     /// A stateful firewall before a tree of queues: shaped subscribers, each of four queues.
     Scheduled,
+    /// Routes only, with an ATM channel (routed, LLC) towards the internet.
+    Channel,
     /// A stateful firewall before a tree of the six queues of DiffServ, not shaped.
     Queued,
 }
@@ -92,6 +98,8 @@ enum Shape {
     NotOpen,
     /// First packets of flows, whose time to live expires.
     Expired,
+    /// Cells of packets from the outside, two of each.
+    Cells,
 }
 
 const fn kind(name: &'static str, protocol: Protocol, v6: bool, policy: Policy, shape: Shape) -> Kind {
@@ -121,6 +129,7 @@ const KINDS: &[Kind] = &[
     kind("tcp-out-of-window", Protocol::TCP, false, Policy::Firewall, Shape::OutOfWindow),
     kind("tcp-not-open", Protocol::TCP, false, Policy::Firewall, Shape::NotOpen),
     kind("udp-expired", Protocol::UDP, false, Policy::Firewall, Shape::Expired),
+    kind("cells", Protocol::UDP, false, Policy::Channel, Shape::Cells),
     kind("udp6-stateless", Protocol::UDP, true, Policy::Stateless, Shape::First),
     kind("udp6", Protocol::UDP, true, Policy::Firewall, Shape::Established),
     kind("tcp6", Protocol::TCP, true, Policy::Firewall, Shape::Established),
@@ -140,7 +149,7 @@ impl Kind {
     /// Policy of an edge gateway: zones, a route to the internet, and ten rules before the two that decide.
     fn text(self) -> String {
         let mut text = String::new();
-        let is_stateless = matches!(self.policy, Policy::Stateless | Policy::Unchecked);
+        let is_stateless = matches!(self.policy, Policy::Stateless | Policy::Unchecked | Policy::Channel);
         if is_stateless {
             text.push_str("mode = \"stateless\"\n");
         }
@@ -168,6 +177,9 @@ impl Kind {
             via = "2001:db8:1::2"
             "#,
         );
+        if self.policy == Policy::Channel {
+            text = text.replace("mac = \"02:00:00:00:00:02\"", "link = \"ip\"\natm = { vc = \"8/35\" }");
+        }
         if self.policy == Policy::Unchecked {
             text = text.replace("addresses = ", "source-check = \"off\"\naddresses = ");
         }
@@ -260,6 +272,15 @@ impl Kind {
         };
         let ip = ip.ttl(if self.shape == Shape::Expired { 1 } else { 64 });
         Load { bytes: self.transport(ip, ends, what, outward).to_vec(), ingress }
+    }
+
+    /// The two cells of a packet from the outside.
+    fn cells(self, ends: Ends) -> [Load; 2] {
+        let Load { bytes, ingress } = self.packet(ends, Saying::Opens, false);
+        let vc = Vc { vpi: 8, vci: 35 };
+        let head = Head::new(Encapsulation::Llc, LinkKind::Ip, EtherType::IPV4);
+        let mut cells = Segmentation::new(vc, head.bytes(), &bytes[STAND_IN..]).unwrap();
+        [(); 2].map(|()| Load { bytes: atm::stand_in(&cells.next().unwrap()).to_vec(), ingress })
     }
 
     fn transport<'a>(self, ip: Packet<'a>, ends: Ends, what: Saying, outward: bool) -> Packet<'a> {
@@ -420,13 +441,16 @@ fn prepare(kind: Kind, packets: u32) -> (Gateway, Vec<Load>) {
     let opens = matches!(kind.shape, Shape::Established | Shape::OutOfWindow);
     let outside: Vec<Ends> =
         if opens { (0..FLOWS).map(|flow| gateway.open(kind, flow)).collect() } else { Vec::new() };
+    if kind.shape == Shape::Cells {
+        return (gateway, (0..packets / 2).flat_map(|flow| kind.cells(kind.ends(flow))).collect());
+    }
     let load = (0..packets).map(|number| {
         let flow = if opens { number / 2 % FLOWS } else { number };
         match kind.shape {
             Shape::Established if number % 2 == 1 => kind.packet(outside[flow as usize], Saying::Goes, false),
             Shape::Established | Shape::NotOpen => kind.packet(kind.ends(flow), Saying::Goes, true),
             Shape::OutOfWindow => kind.packet(kind.ends(flow), Saying::GoesAstray, true),
-            Shape::First | Shape::Refused | Shape::Expired => {
+            Shape::First | Shape::Refused | Shape::Expired | Shape::Cells => {
                 kind.packet(kind.ends(flow), Saying::Opens, true)
             }
         }
