@@ -358,6 +358,14 @@ impl Watch<Recorder> for Marker<'_> {
     }
 }
 
+/// Number of the flow and direction that a packet belongs to as it leaves.
+fn leaving(frame: &Frame) -> u32 {
+    match frame.meta.flow {
+        u32::MAX => ends(frame),
+        flow => flow << 1 | u32::from(frame.meta.flags & flag::REPLY != 0),
+    }
+}
+
 /// Hash of a packet's addresses and ports, which stands for its flow where none is tracked.
 fn ends(frame: &Frame) -> u32 {
     let Meta { network, family, sport, dport, .. } = frame.meta;
@@ -386,7 +394,7 @@ impl<W: Witness> Witness for Outcome<'_, W> {
     /// Records the output: engines work for a frame until it is queued; choice of port and time is no work of engines.
     fn queued(&mut self, port: PortId, frame: &Frame) {
         let length = self.wiring.length(port, frame.bytes());
-        self.outputs.push(Output { port: self.wiring.port(port), length });
+        self.outputs.push(Output { port: self.wiring.port(port), length, flow: leaving(frame) });
         self.traffic.left(port, frame.bytes());
         self.witness.queued(port, frame);
     }

@@ -99,6 +99,8 @@ pub struct Job {
     pub(crate) segment: u32,
     pub(crate) arrived: Ticks,
     pub(crate) unsent: u32,
+    /// Places of `outputs` in the [order](crate::machine) of flows.
+    pub(crate) places: Vec<u32>,
     /// Line that it comes by.
     pub(crate) line: usize,
     /// Elements that are in memory.
@@ -115,6 +117,8 @@ pub struct Output {
     pub port: u16,
     /// Its length.
     pub length: Length,
+    /// Number of its flow as it leaves; frames of one flow and direction have the same.
+    pub flow: u32,
 }
 
 /// Standing of a frame: of a flow that has been decided, or not.
@@ -143,6 +147,7 @@ impl Job {
         self.marks.clear();
         self.crossing.clear();
         self.outputs.clear();
+        self.places.clear();
         self.ends_at = 0;
         (self.standing, self.handling) = (Standing::New, Handling::Plain);
         (self.flow, self.precedence) = (0, 0);

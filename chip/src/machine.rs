@@ -23,6 +23,7 @@ mod deadlock;
 mod edge;
 mod list;
 mod memory;
+mod order;
 mod program;
 mod script;
 mod seen;
@@ -35,6 +36,7 @@ use cache::{Cache, Issued};
 use edge::{Buffer, Bus, Element, Line, Waiting};
 use list::{Link, Linked, Segments};
 use memory::SharedMemory;
+use order::Order;
 use program::Part;
 use script::{Command, Holds, Move, Remembered, View, WRITES, Writer};
 use unit::Unit;
@@ -83,6 +85,7 @@ pub struct Machine<'a> {
     claimants: VecDeque<usize>,
     /// Frames that have begun to depart.
     departures: u64,
+    order: Order,
     jobs: Vec<Job>,
     free: Vec<u32>,
     seen: seen::Tallies,
@@ -112,8 +115,8 @@ enum Event {
     Cross(usize),
     /// An element has left the transmit buffer.
     Crossed,
-    /// A frame has left.
-    Sent { job: u32, bytes: u32 },
+    /// A frame has left: the one of that place among the job's outputs.
+    Sent { job: u32, output: u32, bytes: u32 },
 }
 
 /// An engine, or a unit in its place.
@@ -210,7 +213,7 @@ impl<'a> Machine<'a> {
                 Event::Deliver { ring, job } => self.deliver(ring, job, load),
                 Event::Cross(line) => self.cross_due(line),
                 Event::Crossed => self.crossed(load),
-                Event::Sent { job, bytes } => self.sent(job, bytes),
+                Event::Sent { job, output, bytes } => self.sent(job, output, bytes),
             }
         }
         if self.seen.under_way > 0 {
@@ -704,6 +707,7 @@ impl<'a> Machine<'a> {
     /// A frame goes no further.
     fn end(&mut self, job: u32) {
         let of = &self.jobs[job as usize];
+        of.places.iter().for_each(|place| self.order.remove(*place));
         self.seen.end(of.length.bytes, self.agenda.now().since(of.arrived));
         self.seen.under_way -= 1;
         self.free.push(job);

@@ -34,6 +34,9 @@ pub struct Report {
     pub lost_by_port: Vec<u64>,
     /// Frames that were kept, of which the MAC had to keep more than it has room for: hardware would have lost them halfway.
     pub overruns: u64,
+    /// Reordered frames: those that left by a line after a later one of their flow (RFC 4737, section 3.3), later by the order in which
+    /// the policy let them leave. Classes and priorities are no cause of reordering.
+    pub reordered: u64,
     /// Latency from a frame's last bit in to its last bit out.
     pub latency_ns: Latency,
     /// Quantiles of latency in finer steps, the shortest first; empty where no frame left.
@@ -253,6 +256,7 @@ impl Report {
             lost: window.lost,
             lost_by_port: window.lost_by_port.clone(),
             overruns: window.overruns,
+            reordered: window.reordered,
             latency_ns: Latency::of(window, time),
             latency_curve: curve(window, time),
             engines: engines(chip, mapping, window),

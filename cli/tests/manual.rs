@@ -500,12 +500,12 @@ fn is_about(found: &[String], row: &[&str]) -> bool {
 /// for each combination of the rest.
 fn remedies(csv: &str) -> Vec<Vec<String>> {
     let rows: Vec<Vec<&str>> = csv.lines().skip(1).map(|line| line.rsplit(',').collect()).collect();
-    // From the end: error, memory_busy, memory, engine_busy, engine, p99_ns, p50_ns, lost, gbps, dealt_mpps.
+    // From the end: error, memory_busy, memory, engine_busy, engine, p99_ns, p50_ns, reordered, lost, gbps, dealt_mpps.
     let figure = |row: &[&str], place: usize| row[place].parse::<f64>().unwrap();
     let each = rows.len() / 3;
     let of = |number: usize| {
         let row = |place: usize| &rows[place * each + number];
-        let kpps = (0..3).map(|place| format!("{:.0}", figure(row(place), 9) * 1e3));
+        let kpps = (0..3).map(|place| format!("{:.0}", figure(row(place), 10) * 1e3));
         kpps.chain([format!("{} {:.0} %", row(2)[2], figure(row(2), 1) * 100.0)]).collect()
     };
     (0..each).map(of).collect()

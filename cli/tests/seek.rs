@@ -146,9 +146,9 @@ fn a_sweep_of_several_runs_has_means_with_intervals() {
         head.contains(",memory_busy,offered_mpps_ci95,") && head.ends_with(",memory_busy_ci95,error"),
         "{head}"
     );
-    assert!(csv.lines().all(|line| line.split(',').count() == 24), "{csv}");
+    assert!(csv.lines().all(|line| line.split(',').count() == 26), "{csv}");
     let table = chip("sweep", &words_of(&[])).exits(0);
-    assert!(table.out.contains("means of 3 runs") && table.out.matches(" ± ").count() == 13, "{}", table.out);
+    assert!(table.out.contains("means of 3 runs") && table.out.matches(" ± ").count() == 15, "{}", table.out);
     assert!(!table.err.contains("random"), "{}", table.err);
     // The same on one core.
     let mut one = std::process::Command::new(env!("CARGO_BIN_EXE_wirerate"));

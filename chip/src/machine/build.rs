@@ -6,6 +6,7 @@ use super::cache::Cache;
 use super::edge::{Buffer, Bus, Credits, Element, Line, UNBOUNDED, Way};
 use super::list::Linked;
 use super::memory::SharedMemory;
+use super::order::Order;
 use super::script::{Remembered, View};
 use super::seen::Tallies;
 use super::watch::{Track, Watch};
@@ -152,6 +153,7 @@ impl<'a> Machine<'a> {
             received: VecDeque::new(),
             claimants: VecDeque::new(),
             departures: 0,
+            order: Order::default(),
             jobs: Vec::new(),
             free: Vec::new(),
             seen: Tallies::default(),

@@ -24,6 +24,8 @@ pub(super) struct Tallies {
     pub(super) lost_by_port: Vec<u64>,
     /// Frames of which a MAC held more than it has room for.
     pub(super) overruns: u64,
+    /// Frames that left after a later one of their flow.
+    pub(super) reordered: u64,
     pub(super) latency: Histogram<u64>,
     pub(super) under_way: usize,
     pub(super) expected: Arrival,
@@ -77,6 +79,7 @@ struct Shot {
     lost: u64,
     lost_by_port: Vec<u64>,
     overruns: u64,
+    reordered: u64,
     memories: Vec<Seen>,
     caches: Vec<(CachePlace, CacheSeen)>,
 }
@@ -98,6 +101,7 @@ pub(crate) struct Window {
     pub(crate) lost: u64,
     pub(crate) lost_by_port: Vec<u64>,
     pub(crate) overruns: u64,
+    pub(crate) reordered: u64,
     pub(crate) memories: Vec<Seen>,
     /// Caches of engines, and then of memories.
     pub(crate) caches: Vec<(CachePlace, CacheSeen)>,
@@ -122,6 +126,7 @@ impl Default for Tallies {
             lost: 0,
             lost_by_port: Vec::new(),
             overruns: 0,
+            reordered: 0,
             latency: histogram(),
             under_way: 0,
             expected: Arrival { at: Ticks::ZERO, port: 0, length: Length::of(0) },
@@ -226,6 +231,7 @@ impl Machine<'_> {
             lost: seen.lost,
             lost_by_port: seen.lost_by_port.clone(),
             overruns: seen.overruns,
+            reordered: seen.reordered,
             memories: self.memories.iter().map(SharedMemory::seen).collect(),
             caches: self.caches().collect(),
         }
@@ -270,6 +276,7 @@ impl Machine<'_> {
                 .map(|(end, begin)| end - begin)
                 .collect(),
             overruns: end.overruns - begin.overruns,
+            reordered: end.reordered - begin.reordered,
             memories: end.memories.iter().zip(&begin.memories).map(|(end, begin)| end.since(begin)).collect(),
             caches: (end.caches.iter().zip(&begin.caches))
                 .map(|((place, end), (_, begin))| (*place, end.since(begin)))
@@ -319,7 +326,7 @@ impl Shot {
         }
         (self.offered, self.delivered, self.ended, self.lost) = Default::default();
         self.lost_by_port.fill(0);
-        (self.further, self.overruns) = (0, 0);
+        (self.further, self.overruns, self.reordered) = (0, 0, 0);
         self.caches.iter_mut().for_each(|(_, seen)| *seen = CacheSeen::default());
         self.memories.iter_mut().for_each(|memory| *memory = Seen::of(memory.busy.len()));
     }

@@ -18,6 +18,7 @@ use crate::trace::{Access, Act, Referral, Wait};
 
 mod cell;
 mod list;
+mod order;
 mod priority;
 mod stage;
 
@@ -134,7 +135,7 @@ impl Load for Same {
     fn accept(&mut self, job: &mut Job) {
         job.acts.extend_from_slice(&self.acts);
         job.marks.extend([0, job.acts.len() as u32]);
-        job.outputs.push(Output { port: 0, length: Length::of(64) });
+        job.outputs.push(Output { port: 0, length: Length::of(64), flow: 0 });
         job.standing = Standing::Known;
     }
 }
@@ -540,7 +541,7 @@ impl Load for Ways {
         let port = self.coming[self.next - 1].1;
         self.taken.push((job.arrived, port));
         Same { left: 0, acts: vec![run(1)], at: 0, every: 0 }.accept(job);
-        job.outputs[0] = Output { port, length: Length::of(60) };
+        job.outputs[0] = Output { port, length: Length::of(60), flow: 0 };
     }
 }
 
@@ -714,9 +715,11 @@ mod conservation {
             job.acts.push(run(20));
             job.marks.extend([0, 1]);
             job.ends_at = 1;
-            job.outputs.extend(
-                outputs.iter().map(|(port, bytes)| Output { port: *port, length: Length::of(*bytes) }),
-            );
+            job.outputs.extend(outputs.iter().map(|(port, bytes)| Output {
+                port: *port,
+                length: Length::of(*bytes),
+                flow: 0,
+            }));
             self.due += outputs.len() as u64;
         }
     }

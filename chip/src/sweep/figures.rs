@@ -54,6 +54,8 @@ pub struct Figures {
     pub gbps: Mean,
     /// Frames lost to overload.
     pub lost: Mean,
+    /// Frames that left after a later one of their flow.
+    pub reordered: Mean,
     /// Median latency, in nanoseconds.
     pub p50_ns: Mean,
     /// 99th percentile of latency, in nanoseconds.
@@ -89,13 +91,14 @@ impl fmt::Display for Cell {
 
 impl Figures {
     /// Names of the columns of figures, in their order.
-    const NAMES: [&'static str; 12] = [
+    const NAMES: [&'static str; 13] = [
         "offered_mpps",
         "delivered_mpps",
         "ended_mpps",
         "dealt_mpps",
         "gbps",
         "lost",
+        "reordered",
         "p50_ns",
         "p99_ns",
         "engine",
@@ -148,6 +151,7 @@ impl Figures {
             dealt_mpps: mean(&Report::dealt_mpps),
             gbps: mean(&|report| report.gbps),
             lost: mean(&|report| report.lost as f64),
+            reordered: mean(&|report| report.reordered as f64),
             p50_ns: mean(&|report| report.latency_ns.p50),
             p99_ns: mean(&|report| report.latency_ns.p99),
             engine,
@@ -193,7 +197,7 @@ impl Figures {
     }
 
     /// Throughput, loss and latency, in the order of the columns.
-    fn rates(&self) -> [Mean; 8] {
+    fn rates(&self) -> [Mean; 9] {
         [
             self.offered_mpps,
             self.delivered_mpps,
@@ -201,6 +205,7 @@ impl Figures {
             self.dealt_mpps,
             self.gbps,
             self.lost,
+            self.reordered,
             self.p50_ns,
             self.p99_ns,
         ]

@@ -2,7 +2,8 @@
 
 use super::{Element, Way};
 use crate::kernel::Ticks;
-use crate::load::{Arrival, Job, Length, Load};
+use crate::load::{Arrival, Job, Length, Load, Output};
+use crate::machine::order::Course;
 use crate::machine::{Event, Machine};
 use crate::mapping::{ServedPorts, Task};
 
@@ -61,10 +62,15 @@ impl Machine<'_> {
             self.jobs.push(Job::default());
             self.jobs.len() as u32 - 1
         });
-        let job = &mut self.jobs[number as usize];
+        let Machine { jobs, lines, order, .. } = self;
+        let job = &mut jobs[number as usize];
         job.renew(&self.seen.expected, landed);
         load.accept(job);
         job.unsent = job.outputs.len() as u32;
+        for Output { port, flow, .. } in &job.outputs {
+            let line = (usize::from(*port) % lines.len()) as u32;
+            job.places.push(order.enter(Course { flow: *flow, line, precedence: job.precedence }));
+        }
         job.segment = self.segments.as_mut().map_or(0, |segments| segments.give(job.length.bytes));
         self.seen.under_way += 1;
         self.tell(|watch, now| watch.comes(now, Some(number)));

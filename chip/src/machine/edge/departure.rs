@@ -35,6 +35,8 @@ pub(in crate::machine) struct Outgoing {
 #[derive(Clone, Copy, Debug)]
 struct Claimed {
     job: u32,
+    /// Its place among the job's outputs.
+    output: u32,
     /// Bytes of the element, and of its frame.
     bytes: u32,
     frame: Length,
@@ -64,7 +66,7 @@ impl Machine<'_> {
 
     /// Gives turns to all elements of one frame that leaves, and returns the first.
     fn first_element(&mut self, job: u32, output: u32) -> Element {
-        let Output { port, length } = self.output(job, output);
+        let Output { port, length, .. } = self.output(job, output);
         let (line, elements) = (self.line(port), self.transmit.elements(length));
         let outgoing = &mut self.lines[line].outgoing;
         outgoing.reserved -= u32::from(output > 0);
@@ -98,7 +100,7 @@ impl Machine<'_> {
 
     fn output(&self, job: u32, output: u32) -> Output {
         let outputs = &self.jobs[job as usize].outputs;
-        outputs.get(output as usize).copied().unwrap_or(Output { port: 0, length: Length::of(0) })
+        outputs.get(output as usize).copied().unwrap_or(Output { port: 0, length: Length::of(0), flow: 0 })
     }
 
     /// Claims a place in the transmit buffer for the thread's element, or waits for it.
@@ -124,7 +126,8 @@ impl Machine<'_> {
     /// Gives the thread's element its place, and the element behind it to another thread.
     fn grant(&mut self, thread: usize, load: &mut dyn Load) {
         let element = self.threads[thread].element;
-        let Output { port, length: frame } = self.output(element.job, element.output);
+        let Element { job, output, .. } = element;
+        let Output { port, length: frame, .. } = self.output(job, output);
         let place =
             Place { is_first: element.number == 0, is_last: self.transmit.is_last(element.number, frame) };
         self.transmit.free -= 1;
@@ -132,7 +135,7 @@ impl Machine<'_> {
         let bytes = self.transmit.bytes_of(element.number, frame);
         let outgoing = &mut self.lines[line].outgoing;
         outgoing.claims += 1;
-        outgoing.claimed.push_back(Claimed { job: element.job, bytes, frame, place, is_filled: false });
+        outgoing.claimed.push_back(Claimed { job, output, bytes, frame, place, is_filled: false });
         let behind = if !place.is_last {
             Some(Element { number: element.number + 1, turn: element.turn + 1, ..element })
         } else if element.output as usize + 1 < self.jobs[element.job as usize].outputs.len() {
@@ -223,7 +226,8 @@ impl Machine<'_> {
         if element.place.is_last {
             let span = self.on_line(line, element.frame);
             self.seen.line(line, span);
-            self.agenda.note(until, Event::Sent { job: element.job, bytes: element.frame.bytes });
+            let Claimed { job, output, frame, .. } = element;
+            self.agenda.note(until, Event::Sent { job, output, bytes: frame.bytes });
         }
     }
 
@@ -251,9 +255,12 @@ impl Machine<'_> {
     }
 
     /// A frame's last bit has left.
-    pub(in crate::machine) fn sent(&mut self, job: u32, bytes: u32) {
+    pub(in crate::machine) fn sent(&mut self, job: u32, output: u32, bytes: u32) {
         let of = &mut self.jobs[job as usize];
         of.unsent -= 1;
+        if of.places.get(output as usize).is_some_and(|place| self.order.leave(*place)) {
+            self.seen.reordered += 1;
+        }
         let (last, arrived) = (of.unsent == 0, of.arrived);
         self.seen.depart(bytes, self.agenda.now().since(arrived));
         if last {

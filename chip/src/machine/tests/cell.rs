@@ -26,7 +26,7 @@ impl Load for Packets {
 
     fn accept(&mut self, job: &mut Job) {
         Ways { coming: vec![(0, 0, 0)], next: 1, taken: Vec::new() }.accept(job);
-        job.outputs[0] = Output { port: 0, length: self.length };
+        job.outputs[0] = Output { port: 0, length: self.length, flow: 0 };
     }
 }
 

@@ -32,7 +32,8 @@ impl Load for Shorter {
     fn accept(&mut self, job: &mut Job) {
         job.acts.push(run(self.cost));
         job.marks.extend([0, 1]);
-        job.outputs.extend(std::iter::repeat_n(Output { port: 0, length: Length::of(200) }, self.outputs));
+        job.outputs
+            .extend(std::iter::repeat_n(Output { port: 0, length: Length::of(200), flow: 0 }, self.outputs));
         job.standing = Standing::Known;
         job.flow = self.left % self.flows;
     }

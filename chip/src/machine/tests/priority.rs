@@ -18,7 +18,7 @@ impl Load for Marked<'_> {
         job.precedence = self.0.next().unwrap_or_default();
         job.acts.push(run(5_000));
         job.marks.extend([0, 1]);
-        job.outputs.push(Output { port: 0, length: Length::of(64) });
+        job.outputs.push(Output { port: 0, length: Length::of(64), flow: 0 });
         job.standing = Standing::Known;
     }
 }

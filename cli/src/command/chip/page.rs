@@ -64,6 +64,7 @@ fn tiles(page: &mut String, report: &Report) {
     tile(page, "throughput", format!("{:.3}", report.gbps), "Gbit/s");
     tile(page, "ended by the policy", format!("{:.3}", report.ended_mpps), "Mpps");
     tile(page, "lost to overload", number(report.lost), "frames");
+    tile(page, "reordered", number(report.reordered), "frames");
     tile(page, "latency, median", time(report.latency_ns.p50), "");
     tile(page, "latency, 99 %", time(report.latency_ns.p99), "");
     tile(page, "instructions", format!("{:.0}", report.instructions_per_packet), "a packet");

@@ -89,6 +89,7 @@ A chip and a mapping of one's own:
   gbps                    10^9 bits of frames delivered a second, without what only the line has
   lost lost_by_port       frames for whose first bytes the port's MAC had no room
   overruns                frames that were kept, although the MAC had no room for the rest: hardware would lose them
+  reordered               frames that left by a line after a later one of their flow, in the policy's order (RFC 4737, section 3.3)
   latency_ns              min p50 p90 p99 p999 max, from the last bit in to the last bit out; latency_curve in full
   engines memories rings others   how busy each was: utilisation of a memory is the mean over its channels,
                           which are in channels

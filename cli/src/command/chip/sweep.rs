@@ -85,6 +85,7 @@ Examples:
 --json prints one array of objects, --csv has the same as columns:
   the parameters          by their names, as text
   offered_mpps delivered_mpps ended_mpps gbps lost
+  reordered               frames that left after a later one of their flow
   dealt_mpps              delivered and ended
   p50_ns p99_ns           latency
   engine engine_busy      the busiest engine: executing, aborted and stalled; from 0 to 1
@@ -294,13 +295,14 @@ impl Rows {
                 String::new()
             }
         )?;
-        let mut table = Table::new(&[0, 1, 2, 3, 4, 5, 6]);
+        let mut table = Table::new(&[0, 1, 2, 3, 4, 5, 6, 7]);
         let heads = [
             "",
             "offered",
             "dealt with",
             "Gbit/s",
             "lost",
+            "reordered",
             "50 %",
             "99 %",
             "busiest engine",
@@ -321,6 +323,7 @@ impl Rows {
                 shown(figures.dealt_mpps, &rate),
                 shown(figures.gbps, &rate),
                 shown(figures.lost, &frames),
+                shown(figures.reordered, &frames),
                 shown(figures.p50_ns, &table::time),
                 shown(figures.p99_ns, &table::time),
                 busy(&figures.engine, figures.engine_busy),

@@ -58,7 +58,8 @@ pub(super) fn print(out: &mut impl Write, report: &Report, chip: &Chip, detail: 
 fn throughput(out: &mut impl Write, report: &Report) -> io::Result<()> {
     let frames = |mpps: f64| number((mpps * 1e6 * report.seconds).round() as u64);
     let rate = |mpps: f64| format!("{mpps:.4} Mpps");
-    let lost = report.lost as f64 / report.seconds.max(1e-12) / 1e6;
+    let per_second = |frames: u64| frames as f64 / report.seconds.max(1e-12) / 1e6;
+    let (lost, reordered) = (per_second(report.lost), per_second(report.reordered));
     // Frames that had come before the window leave within it.
     let share = |mpps: f64| match report.offered_mpps {
         0.0 => String::new(),
@@ -73,8 +74,13 @@ fn throughput(out: &mut impl Write, report: &Report) -> io::Result<()> {
         ("delivered", delivered, format!("{:.4} Gbit/s{}", report.gbps, further(report))),
         ("ended by the policy", report.ended_mpps, String::new()),
         ("lost to overload", lost, by_port(report)),
+        ("reordered", reordered, "left after a later frame of their flow".to_owned()),
     ] {
-        let count = if name == "lost to overload" { number(report.lost) } else { frames(mpps) };
+        let count = match name {
+            "lost to overload" => number(report.lost),
+            "reordered" => number(report.reordered),
+            _ => frames(mpps),
+        };
         table.row([name.to_owned(), count, rate(mpps), share(mpps), note]);
     }
     write!(out, "{table}")?;
