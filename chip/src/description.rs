@@ -308,6 +308,18 @@ pub struct Unit {
     pub frames: FrameAccess,
     /// Linked lists of a unit of [`UnitWork::List`]; absent of others.
     pub lists: Option<Lists>,
+    /// Tickets of a unit of [`UnitWork::Order`]; absent of others.
+    pub tickets: Option<Tickets>,
+}
+
+/// Tickets of a reorder buffer, of which each frame gets one as it is received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tickets {
+    /// Places of frames, from 1: as many as have been received and neither released to transmission nor ended may be under way.
+    pub entries: u32,
+    /// Ordering contexts, from 1, over which flows are spread by a hash. Frames of one are released in the order in which they were received; with
+    /// one context, all are.
+    pub contexts: u32,
 }
 
 /// Linked lists of segments of memory: a queue of each flow, and the free list, whose head the unit keeps.
@@ -365,6 +377,9 @@ pub enum UnitWork {
     List,
     /// Keeps tables for engines: a search in one is handed to it whole, as to a lookup coprocessor or a CAM, and so is each reference to an entry.
     Search,
+    /// Releases frames to transmission in the order in which they were received: rings of a mapping may be in its order. Each ticket takes it for an
+    /// interval.
+    Order,
     /// Changes header fields for engines, which do not wait for it: time to live, checksum, link-layer header.
     Modify,
     /// Checks cells for engines, which do not wait for it: the CRC-32 of AAL5, while their payload moves between memory and buffers.

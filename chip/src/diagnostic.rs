@@ -73,6 +73,8 @@ pub enum Code {
     RingCycle,
     /// A ring between engines that it cannot connect.
     OutOfReach,
+    /// A ring in the order of a unit that leads to no transmission, or of several units.
+    MisplacedOrder,
     /// More rings of a kind than the chip has.
     TooManyRings,
     /// More entries than a ring can have.
@@ -120,6 +122,7 @@ impl Code {
         (Code::NoConsumer, "no-consumer", Severity::Error),
         (Code::RingCycle, "ring-cycle", Severity::Error),
         (Code::OutOfReach, "out-of-reach", Severity::Error),
+        (Code::MisplacedOrder, "misplaced-order", Severity::Error),
         (Code::TooManyRings, "too-many-rings", Severity::Error),
         (Code::TooManyEntries, "too-many-entries", Severity::Error),
         (Code::UnplacedRegion, "unplaced-region", Severity::Error),

@@ -1,6 +1,7 @@
 //! Load of a machine: frames that arrive, and the cost and outcome of each.
 
 use crate::kernel::Ticks;
+use crate::machine::Ticket;
 use crate::trace::Act;
 use wire::atm;
 
@@ -106,6 +107,8 @@ pub struct Job {
     /// Elements that are in memory.
     pub(crate) gathered: u32,
     pub(crate) has_overrun: bool,
+    /// Its place in a reorder buffer, until it is settled.
+    pub(crate) ticket: Option<Ticket>,
     /// Its number among the frames that depart.
     pub(crate) departure: u64,
 }
@@ -155,6 +158,7 @@ impl Job {
         self.arrived = arrived;
         self.unsent = 0;
         self.gathered = 0;
+        self.ticket = None;
         self.has_overrun = false;
     }
 

@@ -11,20 +11,22 @@
 use std::collections::{HashMap, VecDeque};
 
 use crate::agenda::Agenda;
-use crate::description::{Chip, FrameAccess, bound};
+use crate::description::{Chip, bound};
 use crate::kernel::{Ticks, Timebase};
 use crate::load::{Job, Length, Load};
-use crate::mapping::{Mapping, Task, Who, Work};
+use crate::mapping::{Mapping, Task, Work};
 use crate::trace::{Access, Wait};
 
 mod build;
 mod cache;
 mod deadlock;
 mod edge;
+mod exit;
 mod list;
 mod memory;
 mod order;
 mod program;
+mod reorder;
 mod script;
 mod seen;
 #[cfg(test)]
@@ -38,11 +40,13 @@ use list::{Link, Linked, Segments};
 use memory::SharedMemory;
 use order::Order;
 use program::Part;
+use reorder::Reorder;
 use script::{Command, Holds, Move, Remembered, View, WRITES, Writer};
 use unit::Unit;
 
 pub(crate) use cache::{CachePlace, CacheSeen};
 pub(crate) use memory::{Purpose, Traffic};
+pub(crate) use reorder::Ticket;
 pub(crate) use seen::{Count, Window};
 pub(crate) use watch::{Reference, Spends, Track, Watch};
 
@@ -86,6 +90,7 @@ pub struct Machine<'a> {
     /// Frames that have begun to depart.
     departures: u64,
     order: Order,
+    reorder: Option<Reorder>,
     jobs: Vec<Job>,
     free: Vec<u32>,
     seen: seen::Tallies,
@@ -111,6 +116,8 @@ enum Event {
     Ready(usize),
     /// A frame is in a ring.
     Deliver { ring: usize, job: u32 },
+    /// A reorder buffer has released a frame into a ring.
+    Release { ring: usize, job: u32 },
     /// A line's MAC has room for the next element.
     Cross(usize),
     /// An element has left the transmit buffer.
@@ -189,6 +196,10 @@ struct Ring {
     frames: VecDeque<u32>,
     reserved: usize,
     blocked: VecDeque<usize>,
+    /// True if a unit gives frames to it in the order in which they were received.
+    is_ordered: bool,
+    /// Contexts of that unit whose first frame waits for room.
+    waiting: VecDeque<u32>,
 }
 
 impl<'a> Machine<'a> {
@@ -211,6 +222,7 @@ impl<'a> Machine<'a> {
                 }
                 Event::Ready(thread) => self.ready(thread),
                 Event::Deliver { ring, job } => self.deliver(ring, job, load),
+                Event::Release { ring, job } => self.enter(ring, job, load),
                 Event::Cross(line) => self.cross_due(line),
                 Event::Crossed => self.crossed(load),
                 Event::Sent { job, output, bytes } => self.sent(job, output, bytes),
@@ -245,7 +257,7 @@ impl<'a> Machine<'a> {
     fn start(&mut self, load: &mut dyn Load) {
         for thread in 0..self.threads.len() {
             let pool = self.threads[thread].pool;
-            if self.mapping.pools[pool].tasks.iter().any(is_closed) {
+            if self.mapping.pools[pool].tasks.iter().any(exit::is_closed) {
                 self.seen.is_closed = true;
                 self.pools[pool].hungry.retain(|hungry| *hungry != thread);
                 if self.take_work(thread, load) {
@@ -311,6 +323,7 @@ impl<'a> Machine<'a> {
         }
         let filled = of.frames.len() + of.reserved;
         self.tell(|watch, now| watch.fills(now, ring, filled));
+        self.release_into(ring);
         Some(job)
     }
 
@@ -344,7 +357,17 @@ impl<'a> Machine<'a> {
         }
     }
 
+    /// A frame is where it was put: in the ring, or in its place before it.
     fn deliver(&mut self, ring: usize, job: u32, load: &mut dyn Load) {
+        if self.is_ordered(ring, job) {
+            self.fill_place(ring, job);
+        } else {
+            self.enter(ring, job, load);
+        }
+    }
+
+    /// A frame is in a ring, where room was reserved for it.
+    fn enter(&mut self, ring: usize, job: u32, load: &mut dyn Load) {
         self.rings[ring].reserved -= 1;
         let Machine { rings, jobs, .. } = self;
         let of = &mut rings[ring];
@@ -399,7 +422,7 @@ impl<'a> Machine<'a> {
                     if unit.is_none() {
                         writer.take(number, ring, job);
                     }
-                    writer.link_frame(number, ring, job, Link::Dequeue, access(unit));
+                    writer.link_frame(number, ring, job, Link::Dequeue, exit::access(unit));
                 }
                 match unit {
                     Some(unit) => writer.stages_in_unit(unit, job.length.bytes, job.acts_of(stages)),
@@ -408,7 +431,7 @@ impl<'a> Machine<'a> {
                         writer.extra(task.extra);
                     }
                 }
-                leave(&mut writer, task, job, rings, unit);
+                exit::go_on(&mut writer, task, job, rings, unit);
             }
         }
     }
@@ -431,7 +454,7 @@ impl<'a> Machine<'a> {
                 writer.extra(task.extra);
             }
         }
-        leave(&mut writer, task, ends.job, rings, unit);
+        exit::go_on(&mut writer, task, ends.job, rings, unit);
     }
 
     /// A writer at the end of the thread's script, and what it looks at.
@@ -675,22 +698,19 @@ impl<'a> Machine<'a> {
     // ---- Rings, and the end of the way -----------------------------------------------------------------------------
 
     fn put(&mut self, engine: usize, number: usize, ring: usize) {
-        let of = &mut self.rings[ring];
         let job = self.threads[number].element.job;
-        if of.frames.len() + of.reserved >= of.most {
-            of.blocked.push_back(number);
-            self.threads[number].next -= 1;
-            self.threads[number].waits = Waits::Room(ring);
-            self.seen.rings[ring].blocked += 1;
-            return self.leave(engine, self.now());
+        if !self.is_ordered(ring, job) {
+            if !self.has_room(ring) {
+                self.rings[ring].blocked.push_back(number);
+                self.threads[number].next -= 1;
+                self.threads[number].waits = Waits::Room(ring);
+                self.seen.rings[ring].blocked += 1;
+                return self.leave(engine, self.now());
+            }
+            self.reserve(ring);
         }
-        of.reserved += 1;
-        self.seen.rings[ring].puts += 1;
-        let filled = (of.frames.len() + of.reserved) as u64;
-        self.seen.rings[ring].filled += filled;
-        self.seen.rings[ring].most = self.seen.rings[ring].most.max(filled);
+        let of = &self.rings[ring];
         let (memory, put) = (of.memory, of.command(4, Access::Write));
-        self.tell(|watch, now| watch.fills(now, ring, filled as usize));
         match memory {
             Some(_) => {
                 let (goes, done) = self.command(engine, put);
@@ -704,8 +724,26 @@ impl<'a> Machine<'a> {
         }
     }
 
+    fn has_room(&self, ring: usize) -> bool {
+        let of = &self.rings[ring];
+        of.frames.len() + of.reserved < of.most
+    }
+
+    /// Reserves room in a ring for a frame that is put into it.
+    fn reserve(&mut self, ring: usize) {
+        let of = &mut self.rings[ring];
+        of.reserved += 1;
+        let filled = of.frames.len() + of.reserved;
+        let seen = &mut self.seen.rings[ring];
+        seen.puts += 1;
+        seen.filled += filled as u64;
+        seen.most = seen.most.max(filled as u64);
+        self.tell(|watch, now| watch.fills(now, ring, filled));
+    }
+
     /// A frame goes no further.
     fn end(&mut self, job: u32) {
+        self.return_ticket(job);
         let of = &self.jobs[job as usize];
         of.places.iter().for_each(|place| self.order.remove(*place));
         self.seen.end(of.length.bytes, self.agenda.now().since(of.arrived));
@@ -720,40 +758,6 @@ struct Ends<'a> {
     job: &'a Job,
     receive: &'a Buffer,
     transmit: &'a Buffer,
-}
-
-/// Writes the end of a task: the frame goes on by a ring, or no further.
-fn leave(writer: &mut Writer<'_>, task: &Task, job: &Job, rings: &[Ring], unit: Option<&Unit>) {
-    let exit = exit(task, job).map(|ring| (ring as u16, &rings[ring]));
-    if let Some((number, ring)) = exit {
-        writer.link_frame(number, ring, job, Link::Enqueue, access(unit));
-    }
-    match exit {
-        Some((number, _)) if unit.is_some() => writer.moves.push(Move::Put(number)),
-        Some((number, ring)) => writer.pass(number, ring, job),
-        None if unit.is_some() || is_closed(task) => writer.moves.push(Move::End),
-        None => writer.drop(),
-    }
-}
-
-/// Access to frames of who works on them: those that an engine has stay in memory.
-fn access(unit: Option<&Unit>) -> FrameAccess {
-    unit.map_or(FrameAccess::Memory, |unit| unit.frames)
-}
-
-/// True if frames are drawn as fast as they are done with.
-fn is_closed(task: &Task) -> bool {
-    task.from.is_none() && !task.receives()
-}
-
-/// The ring by which the frame goes on behind the task: none if nothing leaves because of it, and its last stage was there. What is
-/// delivered or held goes to who handles exceptions all the same.
-fn exit(task: &Task, job: &Job) -> Option<usize> {
-    let exit = task.to.iter().find(|exit| exit.who.takes(job.standing, job.handling))?;
-    let stages = task.stages();
-    let is_handled = exit.who == Who::Exception && job.ends_at >= stages.start;
-    let goes_on = stages.is_empty() || !job.outputs.is_empty() || job.ends_at >= stages.end || is_handled;
-    goes_on.then_some(exit.ring)
 }
 
 impl Ring {

@@ -244,6 +244,9 @@ pub struct Ring {
     pub kind: usize,
     /// Number of frames that it holds.
     pub entries: u32,
+    /// The unit of [`crate::description::UnitWork::Order`], by its place in the chip's list, that gives frames to it in the order in which they were
+    /// received; absent where they come as threads put them.
+    pub order: Option<usize>,
 }
 
 impl Ring {

@@ -9,7 +9,8 @@ use wire::{BitRate, Bytes};
 
 use super::{
     Buffer, Bus, Cache, Cam, Carries, Checked, Chip, DataPins, EngineKind, FrameAccess, Lists, LocalMemory,
-    Memory, Package, PortKind, Ports, Power, Reach, RingKind, Role, Source, Standing, Unit, UnitWork, bound,
+    Memory, Package, PortKind, Ports, Power, Reach, RingKind, Role, Source, Standing, Tickets, Unit,
+    UnitWork, bound,
 };
 use crate::clock::{Cycles, Hertz};
 use crate::diagnostic::Code;
@@ -390,6 +391,7 @@ fn unit(sink: &Sink, (name, value): Pair<'_, '_>, memories: &[&str]) -> Option<U
         ("queue", UnitWork::Queue),
         ("list", UnitWork::List),
         ("search", UnitWork::Search),
+        ("order", UnitWork::Order),
         ("modify", UnitWork::Modify),
         ("crc", UnitWork::Crc),
         ("stage", UnitWork::Stage),
@@ -408,6 +410,7 @@ fn unit(sink: &Sink, (name, value): Pair<'_, '_>, memories: &[&str]) -> Option<U
         latency: cycles(&mut table, "latency"),
         frames: table.take("frames", |value| value::one_of(value, &access)).unwrap_or_default(),
         lists: lists(&mut table, work, memories),
+        tickets: tickets(&mut table, work),
     };
     table.finish();
     Some(unit)
@@ -436,6 +439,20 @@ fn lists(table: &mut Table<'_, '_, '_>, work: UnitWork, memories: &[&str]) -> Op
             })
             .unwrap_or_default(),
     })
+}
+
+/// Tickets of a unit that keeps an order.
+fn tickets(table: &mut Table<'_, '_, '_>, work: UnitWork) -> Option<Tickets> {
+    if work != UnitWork::Order {
+        for key in ["entries", "contexts"] {
+            table.misplaced(key, "it is for work = \"order\"");
+        }
+        return None;
+    }
+    let mut number = |key, example| {
+        table.require(key, example, |value| value::number32(value, 1, bound::ENTRIES)).unwrap_or(1)
+    };
+    Some(Tickets { entries: number("entries", "8192"), contexts: number("contexts", "1") })
 }
 
 fn bus(sink: &Sink, (name, value): Pair<'_, '_>, ports: &Ports) -> Option<Bus> {

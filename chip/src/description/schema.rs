@@ -39,7 +39,8 @@ const MEMORY: &[&str] = &[
 ];
 const RING: &[&str] = &["count", "entries", "priorities", "memory", "unit", "entry", "latency", "reach"];
 const UNIT: &[&str] = &[
-    "work", "count", "interval", "per-word", "latency", "frames", "segment", "segments", "queues", "pointers",
+    "work", "count", "interval", "per-word", "latency", "frames", "segment", "segments", "queues",
+    "pointers", "entries", "contexts",
 ];
 const BUS: &[&str] = &["clock", "width", "overhead", "carries", "ports", "latency", "credits"];
 

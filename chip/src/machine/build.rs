@@ -7,6 +7,7 @@ use super::edge::{Buffer, Bus, Credits, Element, Line, UNBOUNDED, Way};
 use super::list::Linked;
 use super::memory::SharedMemory;
 use super::order::Order;
+use super::reorder::Reorder;
 use super::script::{Remembered, View};
 use super::seen::Tallies;
 use super::watch::{Track, Watch};
@@ -95,6 +96,8 @@ impl<'a> Machine<'a> {
                 frames: VecDeque::new(),
                 reserved: 0,
                 blocked: VecDeque::new(),
+                is_ordered: ring.order.is_some(),
+                waiting: VecDeque::new(),
             });
         }
         let units = chip.units.iter().map(|unit| Unit {
@@ -154,6 +157,7 @@ impl<'a> Machine<'a> {
             claimants: VecDeque::new(),
             departures: 0,
             order: Order::default(),
+            reorder: Reorder::new(chip, mapping, ideal),
             jobs: Vec::new(),
             free: Vec::new(),
             seen: Tallies::default(),

@@ -56,6 +56,13 @@ impl Machine<'_> {
                 });
             }
         }
+        if let Some((reorder, filled)) =
+            self.reorder.as_ref().map(|of| (of, of.filled())).filter(|(_, filled)| *filled > 0)
+        {
+            let (frames, wait) = if filled == 1 { ("frame", "waits") } else { ("frames", "wait") };
+            let name = reorder.name(self.chip);
+            waits.push(format!("{filled} {frames} in the unit `{name}` {wait} for one received before"));
+        }
         Deadlock { waits, frames: self.seen.under_way }
     }
 }

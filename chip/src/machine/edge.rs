@@ -280,6 +280,7 @@ mod tests {
             latency: Cycles(8),
             frames: FrameAccess::Memory,
             lists: None,
+            tickets: None,
         };
         chip.units = vec![unit("in"), unit("out")];
         chip.rings[0].memory = Some("sram".into());
@@ -299,7 +300,7 @@ mod tests {
             }],
         };
         let engine = PoolPlace::Engines { kind: 0, numbers: vec![0], threads: 1 };
-        let ring = |name: &str| Ring { name: name.into(), kind: 0, entries: 16 };
+        let ring = |name: &str| Ring { name: name.into(), kind: 0, entries: 16, order: None };
         Mapping {
             pools: vec![
                 pool("receive", PoolPlace::Unit(0), Work::Receive(0..0), None, Some(0)),

@@ -287,7 +287,7 @@ fn memory_bounds_what_many_engines_can_do() {
 /// Receive on engine 0, the stage on engine 1, transmit on engine 2.
 fn line(threads: u32, entries: u32) -> Mapping {
     let to = |ring| vec![Exit { who: Who::All, ring }];
-    let ring = |name: &str| Ring { name: name.into(), kind: 0, entries };
+    let ring = |name: &str| Ring { name: name.into(), kind: 0, entries, order: None };
     Mapping {
         pools: vec![
             pool("receive", vec![0], 4, task(Work::Receive(0..0), None, to(0))),
@@ -342,7 +342,7 @@ fn a_pool_that_waits_for_itself_is_explained() {
     // One pool does both halves of the work over rings of one entry: its threads can all come to hold a frame of the
     // first half, with no room behind it and nobody to make any.
     let to = |ring| vec![Exit { who: Who::All, ring }];
-    let ring = |name: &str| Ring { name: name.into(), kind: 0, entries: 1 };
+    let ring = |name: &str| Ring { name: name.into(), kind: 0, entries: 1, order: None };
     let mut work = pool("both", vec![1], 2, task(Work::Stages(0..1), Some(0), to(1)));
     work.tasks.insert(0, task(Work::Stages(0..0), Some(1), to(2)));
     let mapping = Mapping {
@@ -386,6 +386,7 @@ fn units_take_what_is_handed_to_them() {
         latency: Cycles(40),
         frames: FrameAccess::Memory,
         lists: None,
+        tickets: None,
     };
     let mut chip = chip();
     chip.units =
@@ -420,6 +421,7 @@ fn stages_can_run_in_a_unit_of_fixed_function() {
         latency: Cycles(300),
         frames: FrameAccess::Memory,
         lists: None,
+        tickets: None,
     }];
     let mut mapping = line(1, 8);
     mapping.pools[1].place = PoolPlace::Unit(0);
@@ -445,6 +447,7 @@ fn units_of_fixed_function_can_receive_and_send() {
         latency: Cycles(50),
         frames: FrameAccess::Memory,
         lists: None,
+        tickets: None,
     };
     chip.units = vec![unit("in"), unit("out")];
     let mut mapping = line(1, 8);

@@ -22,6 +22,7 @@ pub(super) fn check(sink: &Sink, mapping: &Mapping, chip: &Chip, stages: &[&str]
     ways.ports();
     ways.unmapped();
     ways.rings();
+    ways.order();
     if !ways.cycles() {
         ways.follow();
     }
@@ -192,6 +193,32 @@ impl<'a> Ways<'a> {
                     complaint.hint("do more stages in one pool, or take another kind"),
                     entry.span.clone(),
                 );
+            }
+        }
+    }
+
+    /// Checks that rings in the order of a unit lead to transmission, all by the same unit.
+    fn order(&self) {
+        let ordered = |ring: usize| self.mapping.rings[ring].order;
+        let first = self.mapping.rings.iter().find_map(|ring| ring.order);
+        for (place, ring) in self.mapping.rings.iter().enumerate() {
+            let entry = &self.lines.rings[place];
+            let other = first.filter(|first| ordered(place).is_some_and(|unit| unit != *first));
+            if let Some(first) = other {
+                let message = format!("the order of \"{}\" is that of another unit", ring.name);
+                let name = &self.chip.units[first].name;
+                let complaint = Complaint::new(Code::MisplacedOrder, message);
+                let hint = format!("a frame has one ticket: take \"{name}\" for all rings, or for none");
+                self.sink.report(complaint.hint(hint), entry.span_of("order", None));
+            }
+            let mut takers = self.tasks().filter(|(_, task)| task.from == Some(place));
+            let taker = takers.find(|(_, task)| task.work != Work::Transmit);
+            if let Some((at, _)) = taker.filter(|_| ring.order.is_some()) {
+                let message =
+                    format!("the ring \"{}\" is in order, but leads to \"{}\"", ring.name, self.pool(at));
+                let complaint = Complaint::new(Code::MisplacedOrder, message);
+                let hint = "frames are put in order before they are transmitted: write `order` at the ring that `transmit` takes from";
+                self.sink.report(complaint.hint(hint), entry.span_of("order", None));
             }
         }
     }

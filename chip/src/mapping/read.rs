@@ -5,17 +5,17 @@ use std::sync::Arc;
 use config::{Diagnostic as Any, Source};
 use lookup::classify::{ALGORITHMS, RENAMED};
 use tally::Region;
-use toml::de::DeTable;
+use toml::de::{DeTable, DeValue};
 
 use super::{Checked, Lines, Mapping, Ring, flow, place, pool, stages};
-use crate::description::{self, Chip, bound};
+use crate::description::{self, Chip, UnitWork, bound};
 use crate::diagnostic::Code;
-use crate::value::{self, Complaint, Sink, Table};
+use crate::value::{self, Complaint, Read, Sink, Table};
 
 const POOL: &[&str] =
     &["engine", "unit", "at", "threads", "work", "stages", "from", "to", "ports", "bound", "extra"];
 const EXTRA: &[&str] = &["instructions", "references", "bytes", "memory"];
-const RING: &[&str] = &["kind", "entries"];
+const RING: &[&str] = &["kind", "entries", "order"];
 
 /// The keys of the table at `path` that are no tables themselves; none where there is no such table.
 pub(super) fn keys(path: &[&str]) -> Vec<&'static str> {
@@ -116,13 +116,28 @@ fn rings(sink: &Sink, top: &mut Table<'_, '_, '_>, chip: &Chip, lines: &mut Line
                 _ => Ok(entries),
             }
         });
-        rings.push(Ring { name: name.get_ref().to_string(), kind, entries: entries.or(most).unwrap_or(1) });
+        let order = table.take("order", |value| order(value, chip));
+        let name_of = name.get_ref().to_string();
+        rings.push(Ring { name: name_of, kind, entries: entries.or(most).unwrap_or(1), order });
         let mut entry = table.finish();
         entry.span = name.span();
         lines.rings.push(entry);
     }
     check_segments(sink, &rings, chip, lines);
     rings
+}
+
+/// The unit that keeps the order of a ring's frames.
+fn order(value: &DeValue<'_>, chip: &Chip) -> Read<usize> {
+    let names: Vec<&str> = chip.units.iter().map(|unit| unit.name.as_str()).collect();
+    let unit = value::place_of(value, &names, "unit", Code::UnknownEngine)?;
+    if chip.units[unit].work != UnitWork::Order {
+        let message = format!("the unit \"{}\" keeps no order", names[unit]);
+        return Err(
+            Complaint::new(Code::UnknownEngine, message).hint("name a unit of the kind work = \"order\"")
+        );
+    }
+    Ok(unit)
 }
 
 /// Complains of rings whose frames need more segments than the unit has that keeps them.

@@ -44,6 +44,32 @@ fn a_mapping_is_what_its_text_says() {
 }
 
 #[test]
+fn all_rings_in_order_are_of_one_unit() {
+    let text = include_str!("../../../chips/nfp-4000.toml");
+    let (head, rest) = text.split_once("[receive]").unwrap();
+    let (_, unit) = head.split_once("[unit.reorder]").unwrap();
+    let chip = description::parse(&format!("{head}[unit.second]{unit}[receive]{rest}"), "nfp-4000.toml");
+    let chip = chip.chip.unwrap();
+    let text = include_str!("../../../chips/mappings/nfp-4000-pool.toml");
+    let place = |name| chip.units.iter().position(|unit| unit.name == name);
+    let orders = mapping(text, &chip).rings.iter().map(|ring| ring.order).collect::<Vec<_>>();
+    assert_eq!(orders, [None, place("reorder")]);
+    let two = format!(
+        "{}[pool.second]\nunit = \"transmit-dma\"\nwork = \"transmit\"\nfrom = \"control\"\n",
+        text.replace("to = \"sent\"", "to = { exception = \"control\", rest = \"sent\" }").replace(
+            "[pool.receive]",
+            "control = { kind = \"work-queue\", order = \"second\" }\n[pool.receive]"
+        )
+    );
+    let codes = |text: &str| {
+        let found = parse(text, "mapping.toml", &chip).diagnostics;
+        found.iter().map(|found| found.code.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(codes(&two), ["misplaced-order"]);
+    assert!(codes(&two.replace("\"second\"", "\"reorder\"")).is_empty());
+}
+
+#[test]
 fn receivers_have_ports_and_go_on_with_stages() {
     let chip = description::parse(include_str!("../../../chips/ixp1200.toml"), "ixp1200.toml").chip.unwrap();
     let mapping = mapping(include_str!("../../../chips/mappings/ixp1200-diffserv.toml"), &chip);

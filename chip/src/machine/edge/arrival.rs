@@ -104,17 +104,17 @@ impl Machine<'_> {
 
     /// Moves elements from MACs into the receive buffer while it has room, in the order in which they came. Threads that are bound to
     /// a line ask for one element each: a line whose threads are slow does not fill the buffer, but its MAC.
-    fn fill_receive_buffer(&mut self) {
+    pub(in crate::machine) fn fill_receive_buffer(&mut self) {
         while self.receive.free > 0 {
-            let Machine { incoming, jobs, lines, .. } = self;
-            let line = |element: &Element| jobs[element.job as usize].line;
-            let asked = |element: &Element| lines[line(element)].buffered < lines[line(element)].most;
-            let Some(element) = incoming.iter().position(asked).and_then(|place| incoming.remove(place))
-            else {
-                return;
+            let asked = |element: &Element| {
+                let line = &self.lines[self.jobs[element.job as usize].line];
+                line.buffered < line.most && self.is_admitted(element)
             };
-            let line = jobs[element.job as usize].line;
-            lines[line].buffered += 1;
+            let first = self.incoming.iter().position(asked);
+            let Some(element) = first.and_then(|place| self.incoming.remove(place)) else { return };
+            self.admit(element);
+            let line = self.jobs[element.job as usize].line;
+            self.lines[line].buffered += 1;
             self.receive.free -= 1;
             let bytes = self.receive.bytes_of(element.number, self.jobs[element.job as usize].length);
             let at = self.over_buses(line, bytes, Way::On, Way::Off);

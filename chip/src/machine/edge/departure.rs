@@ -55,6 +55,7 @@ impl Machine<'_> {
     /// Begins the departure of all that leaves because of a frame, and returns the first element. Of two frames the one that comes first
     /// has the earlier turns on every line.
     pub(in crate::machine) fn depart(&mut self, job: u32) -> Element {
+        self.return_ticket(job);
         self.departures += 1;
         self.jobs[job as usize].departure = self.departures;
         for output in 1..self.jobs[job as usize].outputs.len() {

@@ -56,6 +56,7 @@ fn managed(interval: u64) -> (Chip, Mapping) {
         latency: Cycles(0),
         frames: FrameAccess::Memory,
         lists,
+        tickets: None,
     };
     chip.units = vec![unit("manager", UnitWork::List, Some(lists)), unit("module", UnitWork::Stage, None)];
     chip.rings[0].lists = Some("manager".into());

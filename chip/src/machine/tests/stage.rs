@@ -109,6 +109,7 @@ fn with_unit(work: UnitWork) -> Chip {
         latency: Cycles(0),
         frames: FrameAccess::Memory,
         lists: None,
+        tickets: None,
     };
     Chip { units: vec![unit], ..chip() }
 }
@@ -169,7 +170,7 @@ fn exceptions_go_to_who_handles_them() {
     mapping.pools[1].tasks[0].to = vec![exit(Who::Exception, 2), exit(Who::Rest, 1)];
     let control = task(Work::Stages(1..2), Some(2), vec![exit(Who::All, 1)]);
     mapping.pools.push(pool("control", vec![3], 1, control));
-    mapping.rings.push(Ring { name: "exception".into(), kind: 0, entries: 8 });
+    mapping.rings.push(Ring { name: "exception".into(), kind: 0, entries: 8, order: None });
     let mut load = Odd(Same { left: 100, acts: vec![run(10)], at: 0, every: 2_000 }, 0);
     let seen = Machine::new(&chip, &mapping, Ideal::Nothing).unwrap().run(&mut load, 0).unwrap();
     assert_eq!((seen.delivered.frames, seen.ended.frames), (75, 25));
