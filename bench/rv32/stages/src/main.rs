@@ -67,6 +67,8 @@ enum Policy {
     Stateless,
     /// Routes only.
     Unchecked,
+    /// Rules that every packet meets, and routes.
+    Ruled,
     /// A stateful firewall.
     Firewall,
     /// A stateful firewall that translates source address and port.
@@ -109,6 +111,7 @@ const fn kind(name: &'static str, protocol: Protocol, v6: bool, policy: Policy, 
 const KINDS: &[Kind] = &[
     kind("stateless", Protocol::UDP, false, Policy::Stateless, Shape::First),
     kind("unchecked", Protocol::UDP, false, Policy::Unchecked, Shape::First),
+    kind("ruled", Protocol::UDP, false, Policy::Ruled, Shape::First),
     kind("udp", Protocol::UDP, false, Policy::Firewall, Shape::Established),
     kind("tcp", Protocol::TCP, false, Policy::Firewall, Shape::Established),
     kind("icmp", Protocol::ICMP, false, Policy::Firewall, Shape::Established),
@@ -149,8 +152,8 @@ impl Kind {
     /// Policy of an edge gateway: zones, a route to the internet, and ten rules before the two that decide.
     fn text(self) -> String {
         let mut text = String::new();
-        let is_stateless = matches!(self.policy, Policy::Stateless | Policy::Unchecked | Policy::Channel);
-        if is_stateless {
+        let is_plain = matches!(self.policy, Policy::Stateless | Policy::Unchecked | Policy::Channel);
+        if is_plain || self.policy == Policy::Ruled {
             text.push_str("mode = \"stateless\"\n");
         }
         text.push_str(
@@ -183,12 +186,14 @@ impl Kind {
         if self.policy == Policy::Unchecked {
             text = text.replace("addresses = ", "source-check = \"off\"\naddresses = ");
         }
-        if is_stateless {
+        if is_plain {
             text.push_str("[default]\n\"any > any\" = \"accept\"\n");
             return text;
         }
         // Every packet that asks for an answer gets one.
-        text.push_str("[limit]\nflows = 65536\nerrors-per-second = 1000000\n");
+        if self.policy != Policy::Ruled {
+            text.push_str("[limit]\nflows = 65536\nerrors-per-second = 1000000\n");
+        }
         for rule in 0..10 {
             text.push_str(&format!(
                 "[[rule]]\nname = \"service-{rule}\"\nfrom = \"lan\"\nto = \"wan\"\nprotocol = \"tcp\"\n\
