@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use dataplane::tables::{LOCAL, NO_MAC, SELF, SourceMacs, Tables};
+use dataplane::tables::{LOCAL, NO_MAC, PatternRule, SELF, SourceMacs, Tables};
 use lookup::classify::Header;
 use policy::Policy;
 use policy::model::{
@@ -226,7 +226,7 @@ fn seen(header: &Header, names: &[String], macs: Option<&SourceMacs>, tables: &T
 /// Returns the decision of the tables on a header.
 fn judged(header: &Header, names: &[String], macs: Option<&SourceMacs>, tables: &Tables) -> Judgement {
     let header = seen(header, names, macs, tables);
-    match tables.filter.find(&header, &mut tally::NoTally) {
+    match tables.filter.find(&header, &mut tally::NoTally).map(PatternRule::place) {
         Some(place) => {
             let rule = &tables.filter.rules[place as usize];
             let fate = Fate {

@@ -15,7 +15,7 @@ use wire::{Bytes, Link, LinkKind, PortId};
 use crate::pipeline::Selection;
 use crate::tables::{
     Address, Circuit, CompileError, Filter, FilterRule, Hearing, Interface, LOCAL, NO_NUMBER, Neighbour,
-    Numbers, OTHER, OTHER_NUMBER, Priorities, SELF, SourceMacs, Tables,
+    Numbers, OTHER, OTHER_NUMBER, PatternRule, Priorities, SELF, SourceMacs, Tables,
 };
 
 mod class;
@@ -81,6 +81,7 @@ impl Tables {
         let mut tables = Tables {
             epoch: epoch.max(1),
             mode: policy.mode,
+            zone_of: interfaces.iter().map(|interface| interface.zone).collect(),
             interfaces,
             tunnels: tunnel::compile(policy)?,
             itself: itself(),
@@ -326,8 +327,7 @@ fn filter(
     before: Option<&Filter>,
 ) -> Result<Filter, CompileError> {
     let patterns = pattern::patterns_of(policy, names, macs)?;
-    let rule_of = met(policy).map(|(place, _)| place).collect();
-    let mut rules = Vec::with_capacity(policy.rules.len());
+    let mut rules: Vec<FilterRule> = Vec::with_capacity(policy.rules.len());
     for rule in &policy.rules {
         rules.push(FilterRule {
             name: rule.name.clone(),
@@ -342,6 +342,9 @@ fn filter(
             log: rule.log,
         });
     }
+    let rule_of = met(policy)
+        .filter_map(|(place, _)| Some(PatternRule::new(place, rules.get(place as usize)?)))
+        .collect();
     let mut defaults = Vec::with_capacity(names.zones.len() * names.zones.len());
     for from in &names.zones {
         for to in &names.zones {

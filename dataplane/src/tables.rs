@@ -76,6 +76,8 @@ pub struct Tables {
     pub interfaces: Vec<Interface>,
     /// Interface at [`LOCAL`], for the gateway itself.
     pub itself: Interface,
+    /// Zones of `interfaces`.
+    pub(crate) zone_of: Vec<u8>,
     /// Names of zones; [`SELF`] is the first.
     pub zones: Vec<String>,
     /// Tunnels.
@@ -282,7 +284,7 @@ pub struct Filter {
     /// Finds the first pattern that matches. Tables that search for the same have it in common.
     pub search: Arc<Choice>,
     /// The rule of each pattern; patterns and rules stand in the same order.
-    pub rule_of: Vec<u32>,
+    pub rule_of: Vec<PatternRule>,
     /// Actions and bounds, by rule.
     pub rules: Vec<FilterRule>,
     /// The action where no rule decides, by zone of origin and destination: `from * zones + to`.
@@ -291,6 +293,36 @@ pub struct Filter {
     pub zones: usize,
     /// True if the gateway answers SYNs of any rule.
     pub(crate) has_syn_proxy: bool,
+}
+
+/// Rule of a pattern, in a word: its place, and a bit that says whether to accept is all that it asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PatternRule(u32);
+
+impl PatternRule {
+    const PLAIN: u32 = 1 << 31;
+
+    /// Makes the word of the rule at a place, which is below 2^31.
+    pub(crate) fn new(place: u32, rule: &FilterRule) -> PatternRule {
+        let is_plain = rule.action == Action::Accept
+            && rule.rate.is_none()
+            && rule.connections.is_none()
+            && rule.syn == SynAnswer::Forward
+            && rule.log == Logging::Off;
+        PatternRule(if is_plain { place | PatternRule::PLAIN } else { place })
+    }
+
+    /// Returns the place of the rule in [`Filter::rules`].
+    #[inline(always)]
+    pub fn place(self) -> u32 {
+        self.0 & !PatternRule::PLAIN
+    }
+
+    /// True if the rule accepts, and neither bounds nor answers nor logs.
+    #[inline(always)]
+    pub(crate) fn is_plain(self) -> bool {
+        self.0 & PatternRule::PLAIN != 0
+    }
 }
 
 /// Action and bounds of a rule.
@@ -321,7 +353,7 @@ pub struct FilterRule {
 impl Filter {
     /// The rule that decides, or `None` for the default action.
     #[inline]
-    pub fn find<T: Tally>(&self, header: &Header, tally: &mut T) -> Option<u32> {
+    pub fn find<T: Tally>(&self, header: &Header, tally: &mut T) -> Option<PatternRule> {
         classify::tell(self.search.classifier.as_ref(), header, tally);
         let position = self.search.classifier.classify(header)?;
         self.rule_of.get(position as usize).copied()
@@ -349,6 +381,20 @@ impl Tables {
             None if id == OTHER => self.other.as_ref(),
             found => found,
         }
+    }
+
+    /// Returns the zone of an interface: that of the gateway itself where there is no such interface.
+    #[inline(always)]
+    pub fn zone(&self, id: PortId) -> u8 {
+        match self.zone_of.get(usize::from(id.0)) {
+            Some(zone) => *zone,
+            None => self.zone_beyond(id),
+        }
+    }
+
+    #[cold]
+    fn zone_beyond(&self, id: PortId) -> u8 {
+        self.interface(id).map_or(SELF, |interface| interface.zone)
     }
 
     /// The interface of that name.

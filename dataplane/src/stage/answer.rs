@@ -26,7 +26,7 @@ use super::{About, Cx, Packets, Stage, Step, handshake, header, link, proxy};
 use crate::flag;
 use crate::hop::{CELL_HOP, LOCAL_HOP, Wanted};
 use crate::limiter::{self, ErrorBounds, ErrorKind};
-use crate::tables::{Address, LOCAL, SELF, Tables, Target};
+use crate::tables::{Address, LOCAL, Tables, Target};
 use crate::tunnel;
 use crate::verdict::{Reason, Verdict};
 
@@ -269,7 +269,7 @@ fn reject_with<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> RejectWith {
     let action = match filter.rules.get(frame.meta.rule as usize) {
         Some(rule) => rule.action,
         None => {
-            let zone = |id| cx.tables.interface(id).map_or(SELF, |interface| interface.zone);
+            let zone = |id| cx.tables.zone(id);
             filter.default_action(zone(frame.meta.ingress), zone(frame.meta.egress))
         }
     };

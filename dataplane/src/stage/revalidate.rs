@@ -34,7 +34,8 @@ use crate::log::Cause;
 use crate::nat::{MappingId, PoolConfig, PoolId};
 use crate::shard::NOTHING;
 use crate::tables::{
-    Address, LOCAL, NO_MAC, NO_NUMBER, OWN_ACCORD, SELF, SourceAction, Tables, Target, is_linux, is_within,
+    Address, LOCAL, NO_MAC, NO_NUMBER, OWN_ACCORD, PatternRule, SELF, SourceAction, Tables, Target, is_linux,
+    is_within,
 };
 use crate::verdict::Reason;
 
@@ -231,7 +232,7 @@ fn translations<T: Tally>(
             return None;
         }
         pair[0] = place + 1;
-        turned = action.turned(outside, zone(ingress, cx.tables));
+        turned = action.turned(outside, cx.tables.zone(ingress));
     }
     if cold.inward != NOTHING {
         cx.shard.mappings.pool_of(MappingId(cold.inward))?;
@@ -321,7 +322,7 @@ fn is_translated_otherwise<T: Tally>(
         return false;
     }
     let out = turned.unwrap_or(way.egress);
-    let leaves = Header { to: zone(out, cx.tables), egress: out.0, ..seen };
+    let leaves = Header { to: cx.tables.zone(out), egress: out.0, ..seen };
     let Some((_, rule)) = nat.source(&leaves, cx.tally) else { return cold.snat != NO_NUMBER };
     match rule.action {
         SourceAction::Exempt => cold.snat != NO_NUMBER,
@@ -358,7 +359,7 @@ fn rule<T: Tally>(
     }
     let source_mac = class_of(cx.tables, ingress, sender);
     let seen = Header { source_mac, ..header(flow, cold, ingress, way, cx.tables) };
-    let rule = cx.tables.filter.find(&seen, cx.tally);
+    let rule = cx.tables.filter.find(&seen, cx.tally).map(PatternRule::place);
     let action = match rule.and_then(|place| cx.tables.filter.rules.get(place as usize)) {
         Some(rule) => rule.action,
         None => cx.tables.filter.default_action(seen.from, seen.to),
@@ -421,16 +422,12 @@ fn header(flow: &Flow, cold: &Cold, ingress: PortId, way: Way, tables: &Tables) 
         tcp_flags: cold.tcp_flags,
         dscp: Dscp::of_field(cold.ds_field).value(),
         family,
-        from: zone(ingress, tables),
-        to: if way.hop == LOCAL_HOP { SELF } else { zone(way.egress, tables) },
+        from: tables.zone(ingress),
+        to: if way.hop == LOCAL_HOP { SELF } else { tables.zone(way.egress) },
         ingress: ingress.0,
         egress: way.egress.0,
         source_mac: NO_MAC,
     }
-}
-
-fn zone(id: PortId, tables: &Tables) -> u8 {
-    tables.interface(id).map_or(SELF, |interface| interface.zone)
 }
 
 /// Ends a flow that is not let in any more; the packet has the fate that the rule or default says.

@@ -13,7 +13,7 @@ use crate::flag;
 use crate::hop::LOCAL_HOP;
 use crate::nat;
 use crate::opening::Opening;
-use crate::tables::{Address, SELF, SourceAction, Tables};
+use crate::tables::{Address, SourceAction, Tables};
 use crate::verdict::Reason;
 
 /// The stage.
@@ -147,7 +147,7 @@ fn come_from_forward<T: Tally>(
         return false;
     }
     let (source, sport) = (opening.source, opening.sport);
-    let zone = tables.interface(out).map_or(SELF, |interface| interface.zone);
+    let zone = tables.zone(out);
     let (next, destination) = towards(frame, opening, cx);
     let shown = action.pool(out, next, destination);
     // That which would be chosen anyway before others.
