@@ -20,6 +20,12 @@ impl EtherType {
     pub const IPV6: EtherType = EtherType(0x86dd);
     /// A service VLAN tag (IEEE 802.1ad, "QinQ").
     pub const QINQ: EtherType = EtherType(0x88a8);
+    /// Discovery stage of PPP over Ethernet (RFC 2516).
+    pub const PPPOE_DISCOVERY: EtherType = EtherType(0x8863);
+    /// Session stage of PPP over Ethernet (RFC 2516).
+    pub const PPPOE_SESSION: EtherType = EtherType(0x8864);
+    /// PPP (IANA): of the stand-in header in front of a PPP packet that an ATM channel carries.
+    pub const PPP: EtherType = EtherType(0x880b);
 
     /// True for a length in place of a type (IEEE 802.3).
     #[inline]

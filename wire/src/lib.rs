@@ -28,6 +28,8 @@ pub mod meta;
 pub mod oam;
 pub mod pool;
 pub mod port;
+pub mod ppp;
+pub mod pppoe;
 pub mod prefetch;
 pub mod random;
 pub mod rfc2684;

@@ -63,7 +63,7 @@ fn header(destination: Mac, source: Mac, EtherType(kind): EtherType) -> [u8; STA
 /// An IP packet behind its stand-in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bare<'a> {
-    /// IP version, as an Ethernet type.
+    /// IP version, or PPP, as an Ethernet type.
     pub ethertype: EtherType,
     /// The packet, from the IP header on.
     pub packet: &'a [u8],
@@ -76,6 +76,13 @@ pub fn bare(frame: &[u8]) -> Option<Bare<'_>> {
     let ethertype = EtherType(u16::from_be_bytes([header[12], header[13]]));
     let is_ip = matches!(ethertype, EtherType::IPV4 | EtherType::IPV6) && !packet.is_empty();
     is_ip.then_some(Bare { ethertype, packet })
+}
+
+/// The packet behind a stand-in, which an ATM channel carries: of IP, or of PPP from its protocol field on; `None` for any other frame.
+pub fn routed(frame: &[u8]) -> Option<Bare<'_>> {
+    let (header, packet) = frame.split_first_chunk::<STAND_IN>()?;
+    let is_ppp = header[12..] == EtherType::PPP.0.to_be_bytes() && !packet.is_empty();
+    if is_ppp { Some(Bare { ethertype: EtherType::PPP, packet }) } else { bare(frame) }
 }
 
 /// Bytes in front of the IP packet of a frame, tags included, which a capture of bare packets omits.

@@ -56,6 +56,12 @@ impl Channel {
     pub fn overhead(self, kind: LinkKind) -> Bytes {
         Bytes((Head::new(self.encapsulation, kind, EtherType::IPV4).bytes().len() + TRAILER_LEN) as u64)
     }
+
+    /// The same of each PPP packet from its protocol field on (RFC 2364).
+    pub fn ppp_overhead(self) -> Bytes {
+        let head = Head::new(self.encapsulation, LinkKind::Ip, EtherType::PPP);
+        Bytes((head.bytes().len() + TRAILER_LEN) as u64)
+    }
 }
 
 /// Most bytes in front of a packet: LLC, SNAP, and the padding of a bridged frame.
@@ -67,7 +73,7 @@ pub const FCS_LEN: usize = 4;
 /// Packet in a PDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payload<'a> {
-    /// Routed: an IP packet of that version.
+    /// Routed: an IP packet of that version; or a PPP packet from its protocol field on.
     Ip(EtherType, &'a [u8]),
     /// Bridged: an Ethernet frame without its check sequence.
     Ethernet(&'a [u8]),
@@ -90,6 +96,8 @@ const ROUTED: [u8; 6] = [0xaa, 0xaa, 0x03, 0x00, 0x00, 0x00];
 const BRIDGED_FCS: [u8; 8] = [0xaa, 0xaa, 0x03, 0x00, 0x80, 0xc2, 0x00, 0x01];
 /// The same without it.
 const BRIDGED: [u8; 8] = [0xaa, 0xaa, 0x03, 0x00, 0x80, 0xc2, 0x00, 0x07];
+/// LLC of PPP: the network layer protocol identifier 0xcf (RFC 2364, section 6).
+const PPP: [u8; 4] = [0xfe, 0xfe, 0x03, 0xcf];
 /// Bytes that align a bridged frame; their value is ignored.
 pub const PAD_LEN: usize = 2;
 
@@ -107,6 +115,7 @@ impl Head {
     /// sequence. Empty for routed packets with VC multiplexing.
     pub fn new(encapsulation: Encapsulation, kind: LinkKind, ethertype: EtherType) -> Head {
         match (encapsulation, kind) {
+            (Encapsulation::Llc, LinkKind::Ip) if ethertype == EtherType::PPP => Head::of(&[&PPP]),
             (Encapsulation::Llc, LinkKind::Ip) => Head::of(&[&ROUTED, &ethertype.0.to_be_bytes()]),
             (Encapsulation::Llc, LinkKind::Ethernet) => Head::of(&[&BRIDGED, &[0; PAD_LEN]]),
             (Encapsulation::VcMux, LinkKind::Ip) => Head::of(&[]),
@@ -148,10 +157,21 @@ pub fn payload(pdu: &[u8], encapsulation: Encapsulation, kind: LinkKind) -> Resu
     }
 }
 
+/// Finds the PPP packet, from its protocol field on, in a PDU of a virtual channel that carries PPP (RFC 2364, section 5 and 6).
+///
+/// # Errors
+/// The PDU is of another encapsulation.
+pub fn ppp(pdu: &[u8], encapsulation: Encapsulation) -> Result<&[u8], Fault> {
+    match encapsulation {
+        Encapsulation::VcMux => Ok(pdu),
+        Encapsulation::Llc => pdu.strip_prefix(&PPP).ok_or(Fault::Encapsulation),
+    }
+}
+
 /// Content of a PDU with an LLC and SNAP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Llc<'a> {
-    /// Routed packet of that EtherType.
+    /// Routed packet of that EtherType; of PPP from its protocol field on (RFC 2364).
     Routed(EtherType, &'a [u8]),
     /// Bridged Ethernet frame without its check sequence.
     Bridged(&'a [u8]),
@@ -164,6 +184,9 @@ pub fn llc(pdu: &[u8]) -> Option<Llc<'_>> {
     if let Some(routed) = pdu.strip_prefix(&ROUTED) {
         let (kind, packet) = routed.split_first_chunk::<2>()?;
         return Some(Llc::Routed(EtherType(u16::from_be_bytes(*kind)), packet));
+    }
+    if let Some(packet) = pdu.strip_prefix(&PPP) {
+        return Some(Llc::Routed(EtherType::PPP, packet));
     }
     if let Some(padded) = pdu.strip_prefix(&BRIDGED) {
         return unpadded(padded).map(Llc::Bridged);

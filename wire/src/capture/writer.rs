@@ -14,7 +14,7 @@ use super::pcapng::{
 use super::{CaptureError, MAX_CAPTURED, Problem, Record};
 use crate::atm;
 use crate::ethertype::EtherType;
-use crate::link_kind::{LinkKind, STAND_IN, bare, header_len};
+use crate::link_kind::{LinkKind, STAND_IN, header_len, routed};
 use crate::rfc2684::{Channel, Encapsulation, Head, MOST_HEAD};
 use crate::unit::Nanos;
 
@@ -292,7 +292,7 @@ impl Front {
             Encapsulation::VcMux => RAW,
         };
         let [high, low] = channel.vc.vci.to_be_bytes();
-        let ethertype = bare(frame).map_or(EtherType::default(), |bare| bare.ethertype);
+        let ethertype = routed(frame).map_or(EtherType::default(), |bare| bare.ethertype);
         let head = Head::new(channel.encapsulation, kind, ethertype);
         let mut bytes = [0; ERF_CELL_LEN];
         let (front, behind) = bytes.split_at_mut(SUNATM_LEN);

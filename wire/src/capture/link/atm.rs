@@ -10,6 +10,7 @@ use super::{NO_TYPE, Parts};
 use crate::atm::{self, PAYLOAD_LEN};
 use crate::ethernet;
 use crate::ethertype::EtherType;
+use crate::ppp::Protocol;
 use crate::rfc2684::{self, Llc, PAD_LEN};
 use crate::unit::Nanos;
 
@@ -33,7 +34,7 @@ pub(super) enum Content<'a> {
 /// Content of an RFC 1483 record.
 pub(super) fn rfc1483(pdu: &[u8]) -> Content<'_> {
     match rfc2684::llc(pdu) {
-        Some(Llc::Routed(EtherType(kind @ (super::IPV4 | super::IPV6)), packet)) => {
+        Some(Llc::Routed(EtherType(kind @ (super::IPV4 | super::IPV6 | PPP)), packet)) => {
             Content::Packet(Some(Parts::of(kind, packet)))
         }
         Some(Llc::Bridged(frame) | Llc::BridgedFcs(frame)) => Content::Frame(frame),
@@ -41,8 +42,11 @@ pub(super) fn rfc1483(pdu: &[u8]) -> Content<'_> {
     }
 }
 
+/// EtherType of PPP, in front of a packet from its protocol field on.
+const PPP: u16 = EtherType::PPP.0;
+
 /// Content of a SunATM record. Of VC multiplexing nothing says the kind: what has the version of IP is routed, what has the two bytes that
-/// align a bridged frame is one.
+/// align a bridged frame is one, and what has the number of a protocol of PPP is that.
 pub(super) fn sunatm(bytes: &[u8]) -> Content<'_> {
     let Some(([flags, ..], pdu)) = bytes.split_first_chunk::<SUNATM_LEN>() else {
         return Content::Packet(None);
@@ -51,6 +55,9 @@ pub(super) fn sunatm(bytes: &[u8]) -> Content<'_> {
         LLC => rfc1483(pdu),
         RAW if pdu.starts_with(&[0; PAD_LEN]) && pdu.len() >= PAD_LEN + ethernet::HEADER_LEN => {
             Content::Frame(&pdu[PAD_LEN..])
+        }
+        RAW if pdu.first_chunk().is_some_and(|field| Protocol(u16::from_be_bytes(*field)).is_known()) => {
+            Content::Packet(Some(Parts::of(PPP, pdu)))
         }
         RAW => Content::Packet(Some(Parts::of(super::by_version(pdu), pdu))),
         _ => Content::Packet(Some(Parts::of(NO_TYPE, pdu))),

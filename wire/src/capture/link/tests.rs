@@ -126,7 +126,11 @@ fn pdus_of_atm_routed_and_bridged() {
         // The check sequence stays.
         let fcs = pdu(&bridged, &[1, 2, 3, 4]);
         assert_eq!(of(pdu(&BRIDGED_FCS, &fcs)), (fcs, 990 - head));
-        for odd in [&[0xfe, 0xfe, 3, 0xcf, 0, 0x21][..], &[0xaa, 0xaa, 3, 0, 0, 0, 8, 6, 0, 0x13], &[0xaa]] {
+        // PPP (RFC 2364), from its protocol field on.
+        let ppp = [0, 0x21, 0x45];
+        let ppp_of = pdu(&[0xfe, 0xfe, 3, 0xcf], &ppp);
+        assert_eq!(of(ppp_of).0, frame(RECEIVER, NOBODY, 0x880b, &ppp));
+        for odd in [&[0xfe, 0xfe, 3, 0xce, 0, 0x21][..], &[0xaa, 0xaa, 3, 0, 0, 0, 8, 6, 0, 0x13], &[0xaa]] {
             assert_eq!(of(odd.to_vec()).0, frame(RECEIVER, NOBODY, 0xffff, odd));
         }
     }
@@ -136,10 +140,10 @@ fn pdus_of_atm_routed_and_bridged() {
         (frame(RECEIVER, NOBODY, 0x0800, &ip), 1010)
     );
     assert_eq!(converted(LinkType::SUNATM, &sunatm(0x80, pdu(&[0, 0], &bridged))), (bridged, 994));
-    assert_eq!(
-        converted(LinkType::SUNATM, &sunatm(0, vec![0, 0x21, 0x45])).0,
-        frame(RECEIVER, NOBODY, 0xffff, &[0, 0x21, 0x45])
-    );
+    for (raw, ethertype) in [([0, 0x21, 0x45], 0x880b), ([0, 0x13, 0x45], 0xffff)] {
+        let of = converted(LinkType::SUNATM, &sunatm(0, raw.to_vec())).0;
+        assert_eq!(of, frame(RECEIVER, NOBODY, ethertype, &raw));
+    }
     // LAN emulation is not read.
     assert_eq!(converted(LinkType::SUNATM, &sunatm(1, ip.to_vec())).0, frame(RECEIVER, NOBODY, 0xffff, &ip));
     assert_eq!(converted(LinkType::SUNATM, &[0; 3]).0, b"");
