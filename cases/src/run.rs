@@ -312,6 +312,8 @@ fn interface_of(tables: &Tables, port: PortId, bytes: &[u8]) -> String {
     tables
         .interfaces
         .iter()
+        // A PPP session's frames are its carrier's.
+        .filter(|interface| interface.ppp.is_none() || interface.channel.is_some())
         .find(|interface| interface.root == port && ids(&interface.tags) == ids(&tags))
         .map_or_else(|| format!("port {}", port.0), |interface| interface.name.clone())
 }

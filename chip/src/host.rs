@@ -7,7 +7,7 @@ use dataplane::stage::{About, Cx};
 use dataplane::tables::{Circuit, Interface};
 use dataplane::{Reason, Replay, Tables, Verdict, flag};
 use wire::atm;
-use wire::ethernet::{HeaderMut, Mac};
+use wire::ethernet::{EtherType, HeaderMut, Mac};
 use wire::link_kind::{LinkKind, STAND_IN};
 use wire::meta::Fields;
 use wire::rfc2684::Channel;
@@ -159,6 +159,12 @@ struct Wire {
     channel: Option<Channel>,
 }
 
+/// Type of a frame, also of one that is a stand-in.
+fn ethertype(frame: &[u8]) -> EtherType {
+    let [high, low] = frame.get(12..14).and_then(|of| of.try_into().ok()).unwrap_or_default();
+    EtherType(u16::from_be_bytes([high, low]))
+}
+
 /// The interface by whose line an interface's frames come and go: a VLAN's parent, and of an ATM channel the one that has its line.
 pub(crate) fn line(tables: &Tables, interface: PortId) -> PortId {
     let root = tables.interface(interface).map_or(interface, |of| of.root);
@@ -213,7 +219,7 @@ impl Wiring {
         let stand_in = if link == LinkKind::Ip { STAND_IN } else { 0 };
         let cells = channel.map_or(0, |channel| match atm::cell_of(frame) {
             Some(_) => 1,
-            None => channel.cells(link, frame.len()),
+            None => channel.cells(link, ethertype(frame), frame.len()),
         });
         let bytes = match channel.and(atm::cell_of(frame)) {
             Some(cell) => cell.len(),

@@ -113,6 +113,7 @@ fn explain_tells_rule_line_and_translation() {
         [
             "parse",
             "reassemble",
+            "terminate",
             "decap",
             "track",
             "dnat",

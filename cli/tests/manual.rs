@@ -426,6 +426,15 @@ fn the_page_on_atm_can_be_followed() {
     assert_eq!(json["reasons"]["aal5-reassembly"], 2, "{json:#}");
 }
 
+/// Its policies are sound, and its command does what it says.
+#[test]
+fn the_page_on_ppp_can_be_followed() {
+    let page = std::fs::read_to_string(root().join("docs/ppp.md")).unwrap();
+    let room = Room::new("manual-ppp");
+    std::os::unix::fs::symlink(root().join("tests"), room.0.join("tests")).unwrap();
+    assert_eq!(follow(&room, &page), (3, 1), "policies and commands");
+}
+
 /// Checks the policies of a page, none of which may have a warning, and runs its commands, but for those that are for root. Returns the
 /// numbers of both.
 fn follow(room: &Room, page: &str) -> (usize, usize) {

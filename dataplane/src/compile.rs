@@ -25,6 +25,7 @@ mod pattern;
 mod queue;
 mod route;
 mod selector;
+mod session;
 mod tunnel;
 
 pub(crate) use tunnel::keyless;
@@ -64,7 +65,8 @@ impl Tables {
         let names = Names::new(policy)?;
         let routes = route::compile(policy, &names)?;
         let ct_zones = route::ct_zones(policy, &routes);
-        let interfaces = interfaces(policy, &names, &ct_zones)?;
+        let mut interfaces = interfaces(policy, &names, &ct_zones)?;
+        let sessions = session::add(policy, &names, &mut interfaces)?;
         let source_macs = SourceMacs::of([policy])?;
         let neighbours = policy
             .neighbours
@@ -83,6 +85,7 @@ impl Tables {
             mode: policy.mode,
             zone_of: interfaces.iter().map(|interface| interface.zone).collect(),
             interfaces,
+            sessions,
             tunnels: tunnel::compile(policy)?,
             itself: itself(),
             filter: filter(policy, &names, source_macs.as_ref(), wanted, before)?,
@@ -206,12 +209,14 @@ fn interfaces(policy: &Policy, names: &Names, ct_zones: &[u16]) -> Result<Vec<In
             tunnel: interface.esp.as_ref().and_then(|_| tunnels.next()),
             channel: interface.atm.as_ref().map(|atm| atm.channel),
             circuits: circuits(policy, interface, names)?,
+            ppp: None,
+            sessions: Vec::new(),
         });
     }
     for (place, interface) in policy.interfaces.iter().enumerate() {
         let id = PortId(place as u16);
         let root = interfaces[place].root;
-        if root != id {
+        if root != id && interface.ppp.is_none() {
             let outer = interface.vlans.first().copied().unwrap_or(0);
             let inner = interface.vlans.get(1).copied().unwrap_or(0);
             if let Some(carrier) = interfaces.get_mut(usize::from(root.0)) {
@@ -298,6 +303,8 @@ fn itself() -> Interface {
         tunnel: None,
         channel: None,
         circuits: Vec::new(),
+        ppp: None,
+        sessions: Vec::new(),
     }
 }
 

@@ -21,7 +21,8 @@ use wire::vlan::Tag;
 use wire::{Family, LinkKind, Meta, PortId, ipv6};
 
 use crate::flow::FlowTable;
-use crate::tables::{Address, Tables};
+use crate::ppp::Link;
+use crate::tables::{Address, Carrier, Tables};
 use crate::tunnel;
 
 mod waiting;
@@ -90,6 +91,19 @@ pub struct Hop {
     pub interface: PortId,
     /// [`tunnel::OUT`] where that is a tunnel, else 0.
     pub tunnel: u8,
+    /// IP versions that a PPP session carries: 1 for IPv4, 2 for IPv6.
+    carries: u8,
+    /// PPPoE session identifier; 0 over ATM.
+    session: u16,
+}
+
+/// Header of a PPP session behind that of the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionHeader {
+    /// PPP over Ethernet, with the session identifier.
+    Ethernet(u16),
+    /// PPP over ATM.
+    Atm,
 }
 
 impl Hop {
@@ -106,6 +120,10 @@ impl Hop {
 enum Known {
     No,
     Yes,
+    /// As `Yes`, and a PPP header follows that of the link.
+    InSession,
+    /// As `No`, and nobody can be asked: the link is a PPP session that is not open.
+    Closed,
 }
 
 /// Resolution of a neighbour whose link-layer address is not known.
@@ -156,13 +174,32 @@ pub(crate) enum Recycled {
 impl Hop {
     /// True if the neighbour's link-layer address is known.
     pub(crate) fn is_known(&self) -> bool {
-        self.known == Known::Yes
+        matches!(self.known, Known::Yes | Known::InSession)
+    }
+
+    /// True if the link is a PPP session that is not open.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.known == Known::Closed
+    }
+
+    /// The header of the PPP session that the link is; `None` where it is none, or does not carry the IP version.
+    pub(crate) fn session(&self, family: Family) -> Option<SessionHeader> {
+        let bit = if family == Family::V4 { 1 } else { 2 };
+        if self.known != Known::InSession || self.carries & bit == 0 {
+            return None;
+        }
+        Some(if self.session == 0 { SessionHeader::Atm } else { SessionHeader::Ethernet(self.session) })
+    }
+
+    /// True if the link is a PPP session.
+    pub(crate) fn is_session(&self) -> bool {
+        matches!(self.known, Known::InSession | Known::Closed)
     }
 
     /// The link-layer header up to the Ethernet type, or `None` while the neighbour is unknown.
     #[inline(always)]
     pub fn header(&self) -> Option<&[u8]> {
-        if self.known == Known::No {
+        if !self.is_known() {
             return None;
         }
         self.header.get(..usize::from(self.header_len))
@@ -171,7 +208,7 @@ impl Hop {
     /// The header as 12 bytes, for untagged links: the usual case, free of loops.
     #[inline(always)]
     pub fn plain_header(&self) -> Option<&[u8; 12]> {
-        if self.known == Known::No || self.header_len != 12 {
+        if self.known != Known::Yes || self.header_len != 12 {
             return None;
         }
         self.header.first_chunk()
@@ -244,6 +281,9 @@ impl Hops {
             self.bare[usize::from(interface.0)] = hop.unwrap_or(NO_HOP);
         }
         self.own = self.entries.len();
+        for interface in &tables.sessions {
+            self.follow(tables, *interface, None);
+        }
     }
 
     /// The hop of that number.
@@ -322,6 +362,14 @@ impl Hops {
         let entries = self.entries.iter_mut().take(self.own);
         for hop in entries.filter(|hop| hop.interface == interface && hop.is_known()) {
             hop.mtu = own.mtu.min(mtu);
+        }
+    }
+
+    /// Follows a PPP session: packets to all neighbours on its interface have its header, or wait for none while it is closed.
+    pub(crate) fn follow(&mut self, tables: &Tables, interface: PortId, link: Option<Link>) {
+        let hop = in_session(tables, interface, link);
+        for entry in self.entries.iter_mut().take(self.own).filter(|entry| entry.interface == interface) {
+            *entry = hop;
         }
     }
 
@@ -409,6 +457,27 @@ fn is_fixed(tables: &Tables, wanted: Wanted) -> bool {
     tables.neighbours.iter().any(|named| named.interface == interface && named.address == address)
 }
 
+/// Hop of the interface of a PPP session.
+fn in_session(tables: &Tables, interface: PortId, link: Option<Link>) -> Hop {
+    let link = link.filter(|link| link.v4 || link.v6);
+    let session = tables.interface(interface).and_then(|own| own.ppp.as_ref());
+    let (Some(session), Some(link)) = (session, link) else {
+        return Hop { known: Known::Closed, mtu: 0, ..made(tables, interface, None) };
+    };
+    let carrier = match session.carrier {
+        Carrier::Ethernet(carrier) => carrier,
+        Carrier::Atm => interface,
+    };
+    Hop {
+        known: Known::InSession,
+        mtu: link.mtu,
+        interface,
+        carries: u8::from(link.v4) | u8::from(link.v6) << 1,
+        session: link.session,
+        ..made(tables, carrier, Some(link.peer))
+    }
+}
+
 fn made(tables: &Tables, interface: PortId, mac: Option<Mac>) -> Hop {
     let mut header = [0; 20];
     let mut header_len = 12;
@@ -433,5 +502,7 @@ fn made(tables: &Tables, interface: PortId, mac: Option<Mac>) -> Hop {
         mtu,
         interface,
         tunnel: if tables.tunnel_of(interface).is_some() { tunnel::OUT } else { 0 },
+        carries: 0,
+        session: 0,
     }
 }

@@ -28,6 +28,7 @@ pub mod nat;
 pub mod neighbour;
 pub mod opening;
 pub mod pipeline;
+pub mod ppp;
 pub mod reload;
 pub mod replay;
 pub mod sa;

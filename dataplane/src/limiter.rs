@@ -90,10 +90,12 @@ pub enum ErrorKind {
     Refusal,
     /// Loopback of an ATM connection: no error, but an answer that anybody on the line may ask for.
     Loopback,
+    /// Offer of an access concentrator, for which anybody on the link may ask.
+    Discovery,
 }
 
 impl ErrorKind {
-    const COUNT: usize = 4;
+    const COUNT: usize = 5;
 }
 
 /// Highest rates of answers of one kind, per second.

@@ -37,6 +37,7 @@ use crate::stage::reassemble::Reassemble;
 use crate::stage::rewrite::Rewrite;
 use crate::stage::route::{Route, awaited};
 use crate::stage::snat::Snat;
+use crate::stage::terminate::{self, Terminate};
 use crate::stage::track::{Lookups, Track, datagram, pass_time};
 use crate::stage::{About, Cx, Packets, Stage, Step, take};
 use crate::tables::selection::ROOM;
@@ -53,6 +54,7 @@ impl<T: Tally + 'static> Stages<T> {
     pub const INGRESS: &'static [Entry<T>] = &[
         Entry::of::<Parse>(),
         Entry::of::<Reassemble>(),
+        Entry::of::<Terminate>(),
         Entry::of::<Decap>(),
         Entry::of::<Track>(),
         Entry::of::<Dnat>(),
@@ -236,6 +238,7 @@ impl Pipeline {
     /// the gateway itself) are pushed to `ended`, in order, with their verdicts, as are frames to hand off to another worker
     /// ([`handoff`](crate::handoff)).
     pub fn run<T: Tally + 'static>(&mut self, batch: &mut Batch, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
+        cx.shard.follow_sessions(cx.tables);
         self.resume_before(batch, ended, cx);
         cx.shard.counters.received.count_all(batch);
         self.run_from(Begin::AtFront, batch, ended, cx);
@@ -249,9 +252,14 @@ impl Pipeline {
         ended: &mut Vec<Frame>,
         cx: &mut Cx<'_, T>,
     ) {
+        cx.shard.follow_sessions(cx.tables);
         self.resume_before(batch, ended, cx);
         cx.shard.counters.taken += batch.len() as u64;
+        let last = batch.iter().last().map(|frame| (frame.meta.received, frame.meta.number));
         self.run_from(Begin::AtTrack, batch, ended, cx);
+        if let Some((now, number)) = last.filter(|_| cx.shard.sessions.has_outgoing()) {
+            queue_sessions(now, number, cx);
+        }
     }
 
     /// Takes a batch through the stages from the first, or from `track` on.
@@ -457,14 +465,25 @@ fn is_due_before_one<T: Tally>(batch: &Batch, cx: &Cx<'_, T>) -> bool {
     batch.iter().any(|frame| cx.shard.is_due(frame.meta.received))
 }
 
-/// True if one frame of a batch may bring a tunnel news that hold before another one, or a keepalive may be due before the last one.
+/// True if one frame of a batch may bring a tunnel or a PPP session news that hold before another one, or a keepalive or a timer of a session may
+/// be due before the last one.
 #[inline(always)]
 fn is_spread<T: Tally>(batch: &Batch, cx: &Cx<'_, T>) -> bool {
-    if cx.tables.tunnels.is_empty() {
+    let has_sessions = !cx.shard.sessions.is_empty();
+    if cx.tables.tunnels.is_empty() && !has_sessions {
         return false;
     }
     let moments = || batch.iter().map(|frame| frame.meta.received);
     let (first, last) = (moments().min().unwrap_or_default(), moments().max().unwrap_or_default());
+    if has_sessions {
+        let is_due = [first, last].iter().any(|now| cx.shard.sessions.is_due(*now));
+        if is_due || batch.iter().any(|frame| terminate::may_be_control(frame.bytes())) {
+            return true;
+        }
+    }
+    if cx.tables.tunnels.is_empty() {
+        return false;
+    }
     last.since(first) >= sa::LAG || [first, last].iter().any(|now| cx.shard.sas.may_keep_alive(*now))
 }
 
@@ -633,22 +652,40 @@ fn keep_alive<T: Tally>(now: Nanos, number: u32, cx: &mut Cx<'_, T>) {
     if cx.shard.sas.may_keep_alive(now) {
         queue_keepalives(now, number, cx);
     }
+    if cx.shard.sessions.is_due(now) {
+        queue_sessions(now, number, cx);
+    }
+}
+
+/// Runs the timers of PPP sessions that are due, and queues what the sessions send.
+#[cold]
+fn queue_sessions<T: Tally>(now: Nanos, number: u32, cx: &mut Cx<'_, T>) {
+    cx.shard.sessions.expire(now);
+    cx.shard.follow_sessions(cx.tables);
+    while let Some(frame) = terminate::next(now, number, cx) {
+        queue_own(frame, cx);
+    }
+}
+
+/// Queues a frame that the gateway sends by itself.
+fn queue_own<T: Tally>(mut frame: Frame, cx: &mut Cx<'_, T>) {
+    frame.meta.egress = cx.tables.interface(frame.meta.egress).map_or(frame.meta.egress, |own| own.root);
+    if !cx.tables.queues.has_any {
+        push_part(frame, cx);
+    } else if cx.shard.egress.refusal(LOCAL, frame.meta.egress).is_some() {
+        lose_part(frame, cx);
+    } else {
+        let ends = queue::ends(&frame, cx);
+        cx.shard.egress.enter(frame, LOCAL, &ends, cx.tally);
+    }
 }
 
 #[cold]
 fn queue_keepalives<T: Tally>(now: Nanos, number: u32, cx: &mut Cx<'_, T>) {
     while let Some(tunnel) = cx.shard.sas.next_keepalive(now) {
-        let Some(mut frame) = encap::keepalive(tunnel, now, number, cx) else { continue };
+        let Some(frame) = encap::keepalive(tunnel, now, number, cx) else { continue };
         cx.shard.sas.note_keepalive(tunnel, now);
-        frame.meta.egress = cx.tables.interface(frame.meta.egress).map_or(frame.meta.egress, |own| own.root);
-        if !cx.tables.queues.has_any {
-            push_part(frame, cx);
-        } else if cx.shard.egress.refusal(LOCAL, frame.meta.egress).is_some() {
-            lose_part(frame, cx);
-        } else {
-            let ends = queue::ends(&frame, cx);
-            cx.shard.egress.enter(frame, LOCAL, &ends, cx.tally);
-        }
+        queue_own(frame, cx);
     }
 }
 

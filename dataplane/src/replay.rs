@@ -11,6 +11,7 @@ use crate::egress::Next;
 use crate::hop::{MOST_WAITING, Resolve};
 use crate::nat::Share;
 use crate::pipeline::{Pipeline, Watch};
+use crate::ppp::MOST_OUTGOING;
 use crate::reload::{OutOfTurn, PlanError, ReloadPlan};
 use crate::shard::{Setup, Shard, ShardError};
 use crate::stage::Cx;
@@ -67,7 +68,12 @@ enum Only {
 fn slots(tables: &Tables, resolve: Resolve) -> u32 {
     let waiting = if resolve == Resolve::ByHost { MOST_WAITING } else { 0 };
     let queued = tables.queues.most_waiting(tables.interfaces.len(), tables.limits.queue).min(MOST_QUEUED);
-    SLOTS + tables.limits.fragments.held + waiting + queued + keepalives(tables) as u32
+    SLOTS
+        + tables.limits.fragments.held
+        + waiting
+        + queued
+        + keepalives(tables) as u32
+        + sessions(tables) as u32
 }
 
 /// Returns the number of frames that a batch may add to a queue.
@@ -76,7 +82,12 @@ fn growth(tables: &Tables) -> usize {
     // What the largest frame is fragmented into behind the longest IPv4 header, in units of eight bytes; an answer, and a segment
     // that goes to the other side with it; and keepalives.
     let part = usize::from(least.saturating_sub(60) / 8 * 8).max(8);
-    BATCH * (SLOT.div_ceil(part) + 2 + keepalives(tables))
+    BATCH * (SLOT.div_ceil(part) + 2 + keepalives(tables) + sessions(tables))
+}
+
+/// Number of packets that PPP sessions may send at a time.
+fn sessions(tables: &Tables) -> usize {
+    if tables.sessions.is_empty() { 0 } else { MOST_OUTGOING }
 }
 
 /// Number of tunnels with keepalives: of each, one may be due at a time.

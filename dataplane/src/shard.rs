@@ -25,6 +25,7 @@ use crate::log::{Cause, Log};
 use crate::meter::Meters;
 use crate::nat::{Capacity, ConfigError, MappingId, Mappings, Share};
 use crate::opening::{Opening, Openings};
+use crate::ppp::Sessions;
 use crate::sa::Sas;
 use crate::tables::{Address, LOCAL, Tables, is_linux};
 use crate::verdict::Reason;
@@ -50,6 +51,8 @@ pub struct Shard {
     pub fragments: Fragments,
     /// AAL5 PDUs of ATM virtual channels that are not complete.
     pub channels: Channels,
+    /// PPP sessions.
+    pub sessions: Sessions,
     /// Makes and opens cookies of SYNs that the gateway answers: the same for all workers.
     pub(crate) cookies: Cookies,
     /// DHCP clients on the gateway itself; workers share it.
@@ -113,6 +116,8 @@ impl Shard {
         if remembers_classes(tables) {
             flows.classes.keep(flow::records(most).map_err(ShardError::Memory)?);
         }
+        let sessions = Sessions::new(tables, &setup);
+        sessions.begin();
         let mut sas = Sas::new(tables, setup.share);
         sas.begin(setup.now);
         Ok(Shard {
@@ -126,6 +131,7 @@ impl Shard {
             fragments: Fragments::new(&tables.limits.fragments, tables.timeouts.fragment, setup.seed)
                 .map_err(ShardError::Memory)?,
             channels: Channels::new(tables),
+            sessions,
             cookies: Cookies::new(setup.seed),
             clients: Arc::default(),
             egress: Egress::new(tables, setup.share, setup.seed).map_err(ShardError::Memory)?,
@@ -258,6 +264,15 @@ impl Shard {
             give_back(&mut self.mappings, &mut self.limiter, &mut self.log, cold);
         }
         self.flows.remove(id, tally);
+    }
+
+    /// Has the next hops follow the PPP sessions that have changed.
+    #[inline(always)]
+    pub(crate) fn follow_sessions(&mut self, tables: &Tables) {
+        if !self.sessions.is_empty() {
+            let Shard { sessions, hops, .. } = self;
+            sessions.follow(|interface, link| hops.follow(tables, interface, link));
+        }
     }
 
     /// True if a flow, a pending fragment or news of a tunnel is due.

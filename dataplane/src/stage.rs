@@ -37,6 +37,7 @@ pub mod rewrite;
 pub mod route;
 mod selector;
 pub mod snat;
+pub mod terminate;
 pub mod track;
 mod underlay;
 

@@ -34,6 +34,7 @@ mod meter;
 mod names;
 mod neighbour;
 mod own;
+mod ppp;
 mod queue;
 mod sa;
 
@@ -49,7 +50,7 @@ pub use names::{Names, Places};
 ///
 /// Counters come before what ends frames. Queues and fragments come after neighbours, whose frames are released with the
 /// numbers of the new tables.
-pub(crate) const PARTS: [&dyn Part; 11] = [
+pub(crate) const PARTS: [&dyn Part; 12] = [
     &flow::Flows,
     &mapping::Translations,
     &limiter::Limits,
@@ -61,6 +62,7 @@ pub(crate) const PARTS: [&dyn Part; 11] = [
     &own::Own,
     &sa::Associations,
     &channel::Pdus,
+    &ppp::Links,
 ];
 
 /// A part of a shard's state.

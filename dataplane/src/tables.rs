@@ -23,6 +23,7 @@ mod queue;
 mod renumbering;
 pub(crate) mod selection;
 mod selector;
+mod session;
 mod spd;
 mod tunnel;
 
@@ -44,6 +45,7 @@ pub use queue::{FqSettings, LeafSettings, NO_NODE, NodeKind, QueueNode, QueueTre
 pub(crate) use renumbering::Renumbering;
 use selection::Selection;
 pub use selector::{Ends, Fit, Ports, Selector, Selectors};
+pub use session::{Carrier, Session};
 pub use spd::{Protection, Spd};
 pub use tunnel::{SaSpec, Tunnel, Tunnels};
 
@@ -80,6 +82,8 @@ pub struct Tables {
     pub(crate) zone_of: Vec<u8>,
     /// Names of zones; [`SELF`] is the first.
     pub zones: Vec<String>,
+    /// Interfaces whose links are PPP sessions; a session's place is one in this list.
+    pub sessions: Vec<PortId>,
     /// Tunnels.
     pub tunnels: Tunnels,
     /// Longest-prefix match; values are places in `targets`.
@@ -184,6 +188,10 @@ pub struct Interface {
     /// ATM connections whose cells come by its port, in their order: its own channel, those that share its line, and those that are
     /// cross-connected. A path has the VCI 0.
     pub circuits: Vec<(Vc, Circuit)>,
+    /// PPP session that is its link.
+    pub ppp: Option<Arc<Session>>,
+    /// Places of the PPP sessions whose packets its Ethernet carries.
+    pub sessions: Vec<u16>,
 }
 
 /// Destination of the cells of an ATM connection.

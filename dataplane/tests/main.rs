@@ -25,6 +25,7 @@ mod neighbour;
 mod oracle;
 mod order;
 mod owner;
+mod ppp;
 mod program;
 mod queues;
 mod reload;

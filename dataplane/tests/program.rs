@@ -159,6 +159,7 @@ fn places() -> Places {
     let mut places = Places::default();
     office(&mut places);
     cells(&mut places);
+    sessions(&mut places);
     let mut random = Random::new(11);
     for _ in 0..SCENES {
         let mut seed: [u8; policy::BYTES] = std::array::from_fn(|_| random.next_u64() as u8);
@@ -184,6 +185,16 @@ const SCENES: u32 = 400;
 fn cells(places: &mut Places) {
     let (text, arrivals) = crate::atm::corners();
     let mut gateway = Gateway::new(&text);
+    for arrival in &arrivals {
+        gateway.receive(arrival, places);
+    }
+}
+
+/// Packets in a PPP session.
+fn sessions(places: &mut Places) {
+    let (text, arrivals) = crate::ppp::corners();
+    let mut gateway = Gateway::new(&text);
+    gateway.shard = Shard::new(&gateway.tables, crate::scene::setup(START)).unwrap();
     for arrival in &arrivals {
         gateway.receive(arrival, places);
     }

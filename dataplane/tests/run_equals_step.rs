@@ -186,7 +186,7 @@ fn scenes_reach_the_corners() {
     // Slots are enough, also for what waits, nothing waits for ever, in small tables flows are full first, tables are not
     // swapped here (`reload.rs`), nobody asks for outside addresses (`tests/cases/nat/on-link.case`), and no rule has the
     // gateway answer SYNs (`syn_proxy.rs`, `tests/cases/syn-proxy`), ports have no trees of queues (`schedule.rs`), and a tunnel has numbers
-    // for years, and a security association of the policy's (`ike.rs`), and no link has cells (`atm.rs`).
+    // for years, and a security association of the policy's (`ike.rs`), and no link has cells (`atm.rs`) or PPP sessions (`ppp.rs`).
     let unmet = [
         Reason::SlotTooSmall,
         Reason::AtmHec,
@@ -202,6 +202,12 @@ fn scenes_reach_the_corners() {
         Reason::Aal5Aborted,
         Reason::AtmEncapsulation,
         Reason::AtmBridgedFcs,
+        Reason::PppControl,
+        Reason::PppMalformed,
+        Reason::PppSessionUnknown,
+        Reason::PppNotOpen,
+        Reason::PppAuthentication,
+        Reason::PppAddress,
         Reason::FragmentWaits,
         Reason::NeighbourWaits,
         Reason::NeighbourQueueFull,

@@ -133,15 +133,20 @@ fn stages_write_what_they_say_and_take_what_they_are_there_for() {
     play_arrivals(&crate::scene::tables(&text), &arrivals, &mut seen);
     let all = written.entry("reassemble").or_default();
     *all = all.and(seen.written["reassemble"]);
+    let mut seen = Seen::default();
+    let (text, arrivals) = crate::ppp::corners();
+    play_arrivals(&crate::scene::tables(&text), &arrivals, &mut seen);
+    let all = written.entry("terminate").or_default();
+    *all = all.and(seen.written["terminate"]);
     for entry in pipeline::stages() {
         let About { name, writes, .. } = entry.about;
         let written = written[name];
         let more: Vec<_> = written.without(writes).names().collect();
         assert!(more.is_empty(), "{name} writes {more:?}, and does not say so");
         // A handshake that the gateway makes for a server needs a client that answers; fragments behind their first one, order; a handoff
-        // by `decap`, other workers.
+        // by `decap` or `terminate`, other workers.
         let unseen = match name {
-            "decap" => Fields::HOP,
+            "decap" | "terminate" => Fields::HOP,
             "track" => Fields::PACKET.and(Fields::HEADERS),
             "rewrite" => Fields::FLAGS.and(Fields::PARTS),
             _ => Fields::NONE,
@@ -355,9 +360,9 @@ fn a_pipeline_has_what_its_policy_needs() {
         burst = 3000
     "#;
     let without = |names: &[&str]| {
-        // None has a tunnel, or cells.
-        let all =
-            pipeline::names().into_iter().filter(|name| !["reassemble", "decap", "encap"].contains(name));
+        // None has a tunnel, cells, or a PPP session.
+        let others = ["reassemble", "terminate", "decap", "encap"];
+        let all = pipeline::names().into_iter().filter(|name| !others.contains(name));
         all.filter(|name| !names.contains(name)).collect::<Vec<_>>()
     };
     let marked = format!("{INTERFACES}{MASQUERADE}{CLASS}mark = \"af11\"{METER}");
@@ -379,6 +384,7 @@ fn a_pipeline_has_what_its_policy_needs() {
     let needed = needed(tunnel);
     assert!(needed.contains(&"decap") && needed.contains(&"encap"), "{needed:?}");
     assert!(self::needed(&crate::atm::corners().0).contains(&"reassemble"));
+    assert!(self::needed(&crate::ppp::corners().0).contains(&"terminate"));
     // And it forwards.
     let tables = crate::scene::tables(&format!("mode = \"stateless\"\n{INTERFACES}"));
     assert!(Replay::new(tables, START, Way::Run).is_ok());

@@ -15,6 +15,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use policy::Policy;
 use policy::model::{Interface, LinkKind, NextHop, RouteTarget};
+use wire::pppoe::SESSION_LEN;
 
 use crate::linux::interface::{Condition, Link, LinkdownKey};
 use crate::linux::route::{Hop, Object, Route, Target};
@@ -167,8 +168,8 @@ pub fn effective(policy: &Policy, state: &State) -> Effective {
         match place {
             Place::Link(index) => {
                 if let Some(link) = state.links.get(index) {
-                    // The interface of a tunnel is the gateway's own, made as the tunnel is.
-                    if interface.esp.is_none() {
+                    // The interface of a tunnel or a PPP session is the gateway's own, made as the tunnel is.
+                    if interface.esp.is_none() && interface.ppp.is_none() {
                         equip(interface, link, notes);
                         interface.device_rate = state.rates.get(index).copied();
                     }
@@ -219,13 +220,14 @@ fn equip(interface: &mut Interface, link: &Link, notes: &mut Vec<Note>) {
     interface.mac = Some(mac);
 }
 
-/// Limits the MTU of each VLAN to its parent's.
+/// Limits the MTU of each VLAN to its parent's, and that of each PPP session to what its headers leave of it.
 fn carry(policy: &mut Policy) {
     let mtus: HashMap<String, u16> =
         policy.interfaces.iter().map(|interface| (interface.name.clone(), interface.mtu)).collect();
     for interface in &mut policy.interfaces {
         if let Some(mtu) = interface.parent.as_ref().and_then(|parent| mtus.get(parent)) {
-            interface.mtu = interface.mtu.min(*mtu);
+            let room = if interface.ppp.is_some() { mtu.saturating_sub(SESSION_LEN as u16) } else { *mtu };
+            interface.mtu = interface.mtu.min(room);
         }
     }
 }

@@ -301,8 +301,8 @@ pub enum BuildError {
     Compile(#[from] CompileError),
     /// A key in the policy itself, which is shown, sent and kept.
     #[error(
-        "the tunnel `{0}` has a key in the policy itself, which a live gateway shows and keeps: write the key into a file of mode 0600 and \
-         name it by `key-file`; `replay`, `chip`, `explain` and `test` take it as it is"
+        "the interface `{0}` has a key or a password in the policy itself, which a live gateway shows and keeps: write it into a file of mode \
+         0600 and name that by `key-file` or `password-file`; `replay`, `chip`, `explain` and `test` take it as it is"
     )]
     InlineKey(String),
     /// A key cannot be read.

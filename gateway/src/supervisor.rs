@@ -5,10 +5,12 @@
 //! that nothing here is shared or locked.
 
 use std::fmt::Display;
+use std::net::Ipv4Addr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use dataplane::ppp::News as SessionNews;
 use policy::model::OnExit;
 use tracing::{error, info, warn};
 
@@ -155,6 +157,7 @@ impl Supervisor {
                 self.neighbours.want(&interface, address, &mut self.kernel);
             }
             WorkerEvent::Tunnel { worker, interface, event } => self.tunnel_tells(worker, interface, event),
+            WorkerEvent::Session { interface, news } => session_tells(&interface, news),
             WorkerEvent::PortFailed { interface, error } => {
                 warn!(interface, "port failed and is opened again: {error}");
                 self.ports.detach(&interface, &self.workers);
@@ -267,5 +270,29 @@ impl Supervisor {
 fn refuse(asked: Option<Asked>, error: &impl Display) {
     if let Some(asked) = asked {
         asked.refuse(Refusal::Compile(error.to_string()));
+    }
+}
+
+/// Logs news of a PPP session.
+fn session_tells(interface: &str, news: SessionNews) {
+    match news {
+        SessionNews::Opened => info!(interface, "PPP session open"),
+        SessionNews::Closed => info!(interface, "PPP session closed"),
+        SessionNews::AuthenticationFailed => {
+            warn!(
+                interface,
+                "authentication of the PPP session failed: compare user and password with the other end's"
+            );
+        }
+        SessionNews::AddressRefused(Some(address)) => {
+            let address = Ipv4Addr::from(address);
+            warn!(
+                interface,
+                "the PPP session is not opened: the other end gives the address {address}; write \"{address}/32\" into `addresses`"
+            );
+        }
+        SessionNews::AddressRefused(None) => {
+            warn!(interface, "the PPP session is not opened: the other end refuses the interface's address");
+        }
     }
 }

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use dataplane::Reason;
 use dataplane::counter::{ClassTraffic, Counters, NatTraffic, Traffic};
+use dataplane::{Reason, Tables, ppp};
 use serde::{Deserialize, Serialize};
 
 use crate::guard::GuardState;
@@ -78,6 +78,9 @@ pub struct Status {
     /// Tunnels, with their security associations and what these, and those before them, have carried and refused.
     #[serde(default)]
     pub tunnels: Vec<TunnelStatus>,
+    /// PPP sessions.
+    #[serde(default)]
+    pub sessions: Vec<SessionStatus>,
     /// Guards of interfaces.
     pub guards: Vec<GuardState>,
     /// Privileges of the process.
@@ -85,6 +88,40 @@ pub struct Status {
     pub confinement: Confinement,
     /// Entries of Linux's state left out.
     pub notes: Vec<String>,
+}
+
+/// Status of a PPP session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionStatus {
+    /// Name of the interface.
+    pub interface: String,
+    /// Phase: `dead`, `discovery`, `establish`, `authenticate`, `network` or `terminate`.
+    pub phase: String,
+    /// Link-layer address of the other end of PPP over Ethernet, while there is a session.
+    pub peer: Option<String>,
+    /// PPPoE session identifier.
+    pub session: Option<u16>,
+    /// IPv4 is open.
+    pub ipv4: bool,
+    /// IPv6 is open.
+    pub ipv6: bool,
+}
+
+impl SessionStatus {
+    /// Returns the status of a session; `None` if its interface has gone.
+    pub(crate) fn of(view: &ppp::View, tables: &Tables) -> Option<SessionStatus> {
+        let interface = tables.interface(view.interface)?.name.clone();
+        let link = view.link;
+        let ethernet = link.filter(|link| link.session != 0);
+        Some(SessionStatus {
+            interface,
+            phase: view.phase.to_owned(),
+            peer: ethernet.map(|link| link.peer.to_string()),
+            session: ethernet.map(|link| link.session),
+            ipv4: link.is_some_and(|link| link.v4),
+            ipv6: link.is_some_and(|link| link.v6),
+        })
+    }
 }
 
 /// Status of a worker.
@@ -250,6 +287,7 @@ impl Overview {
                 .map(|port| port.interface.clone())
                 .collect(),
             tunnels: self.tunnels.clone(),
+            sessions: self.reports.iter().flat_map(|report| report.sessions.clone()).collect(),
             guards: self.guards.clone(),
             confinement: self.confinement.clone(),
             notes: self.notes.clone(),

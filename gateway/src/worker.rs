@@ -17,7 +17,7 @@ use dataplane::import::Refused;
 use dataplane::shard::{Setup, ShardError};
 use dataplane::state::Item;
 use dataplane::tables::Tables;
-use wire::{BATCH, Nanos, Pool};
+use wire::{BATCH, LinkKind, Nanos, Pool};
 
 use crate::clock::Clock;
 use crate::log::Feed;
@@ -101,6 +101,7 @@ impl Worker {
             let Moved { received, sent } = self.turn(now);
             self.ask_for_neighbours();
             self.tell_of_tunnels();
+            self.tell_of_sessions();
             let is_tending_due = self.timers.is_tending_due(now);
             if is_tending_due {
                 self.tend(now);
@@ -257,7 +258,9 @@ impl Worker {
     /// Reports neighbours that packets newly wait for.
     fn ask_for_neighbours(&mut self) {
         while let Some(Wanted { interface, address }) = self.processing.shard.hops.wanted() {
-            if let Some(interface) = self.processing.tables.interface(interface) {
+            // Nobody can be asked on a link without Ethernet.
+            let asked = self.processing.tables.interface(interface);
+            if let Some(interface) = asked.filter(|interface| interface.link == LinkKind::Ethernet) {
                 self.tell(WorkerEvent::Wanted { interface: interface.name.clone(), address });
             }
         }
@@ -275,6 +278,21 @@ impl Worker {
                     let _ = (self.events)(WorkerEvent::Tunnel { worker, interface, event });
                 }
             }
+        }
+    }
+
+    /// Reports news of PPP sessions.
+    #[inline(always)]
+    fn tell_of_sessions(&mut self) {
+        if self.processing.shard.sessions.has_news() {
+            let Processing { shard, tables, .. } = &mut self.processing;
+            let events = &self.events;
+            shard.sessions.take_news(|interface, news| {
+                if let Some(interface) = tables.interface(interface) {
+                    // Who would hear it is gone when the process ends.
+                    let _ = events(WorkerEvent::Session { interface: interface.name.clone(), news });
+                }
+            });
         }
     }
 

@@ -55,6 +55,10 @@ pub enum Code {
     BadLinkRate,
     /// An ATM virtual channel out of its range, twice on a line, on a line that is none, or on an interface that is a VLAN; or a cross-connection that cannot be.
     BadChannel,
+    /// A PPP session without carrier or addresses, or with keys that its carrier or side has no use for.
+    BadPpp,
+    /// A password that crosses the link in clear.
+    PasswordInClear,
     /// A VLAN identifier out of its range, too many of them, or one twice on a parent.
     BadVlan,
     /// A priority for frames without the tag that would say it.
@@ -237,6 +241,8 @@ impl Code {
         (Code::BadMtu, "bad-mtu", Severity::Error),
         (Code::BadLinkRate, "bad-link-rate", Severity::Error),
         (Code::BadChannel, "bad-channel", Severity::Error),
+        (Code::BadPpp, "bad-ppp", Severity::Error),
+        (Code::PasswordInClear, "password-in-clear", Severity::Warning),
         (Code::BadVlan, "bad-vlan", Severity::Error),
         (Code::PcpWithoutTag, "pcp-without-tag", Severity::Warning),
         (Code::ParentCycle, "parent-cycle", Severity::Error),

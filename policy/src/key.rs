@@ -18,6 +18,7 @@ mod interface;
 mod limit;
 mod nat;
 mod policy;
+mod ppp;
 mod queue;
 mod route;
 mod rule;

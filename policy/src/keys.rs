@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use wire::esp::{BadHex, Secret};
 use zeroize::Zeroizing;
 
-use crate::model::{Policy, Reading, StaticSa};
+use crate::model::{Policy, Ppp, Reading, StaticSa};
 
 /// Longest file, in bytes.
 const MOST: u64 = 4_096;
@@ -55,6 +55,12 @@ pub enum KeyFileError {
         /// Fault of the text.
         error: BadHex,
     },
+    /// Text that is no password.
+    #[error("{}: a password is one line of 1 to 255 bytes", .path.display())]
+    Password {
+        /// File.
+        path: PathBuf,
+    },
     /// Two security associations with one key: of a counter mode, numbers would be used twice under one key (RFC 4106, section 3.1).
     #[error("{} has the key of another security association: give each direction a key of its own", .path.display())]
     Same {
@@ -65,11 +71,16 @@ pub enum KeyFileError {
 
 /// True if a key of the policy is in a file.
 pub fn has_files(policy: &Policy) -> bool {
-    all(policy).any(|sa| paths(sa).next().is_some())
+    all(policy).any(|sa| paths(sa).next().is_some()) || password_files(policy).next().is_some()
 }
 
-/// The first tunnel with a key in the policy itself.
+/// The first interface with a key or a password in the policy itself.
 pub fn inline(policy: &Policy) -> Option<&str> {
+    let is_password = |ppp: &Ppp| !ppp.password.is_empty() && ppp.password_file.is_none();
+    let mut sessions = policy.interfaces.iter().filter(|own| own.ppp.as_deref().is_some_and(is_password));
+    if let Some(session) = sessions.next() {
+        return Some(&session.name);
+    }
     let tunnels = policy.interfaces.iter().filter_map(|own| Some((own.name.as_str(), own.esp.as_ref()?)));
     let is_inline = |sa: &StaticSa| {
         let StaticSa { key, auth_key, files, .. } = sa;
@@ -81,7 +92,7 @@ pub fn inline(policy: &Policy) -> Option<&str> {
 
 /// Files of keys, by their paths as the policy in `directory` means them.
 pub fn files(policy: &Policy, directory: &Path) -> Vec<PathBuf> {
-    all(policy).flat_map(paths).map(|file| directory.join(file)).collect()
+    all(policy).flat_map(paths).chain(password_files(policy)).map(|file| directory.join(file)).collect()
 }
 
 /// Returns the policy, whose file is in `directory`, with the keys that are in files.
@@ -109,7 +120,27 @@ pub fn read(policy: &Policy, directory: &Path) -> Result<Policy, KeyFileError> {
             _ => known.push(own.clone()),
         }
     }
+    for ppp in keyed.interfaces.iter_mut().filter_map(|own| own.ppp.as_mut()) {
+        if let Some(file) = &ppp.password_file {
+            ppp.password = password(&directory.join(file))?;
+        }
+    }
     Ok(keyed)
+}
+
+fn password_files(policy: &Policy) -> impl Iterator<Item = &PathBuf> {
+    policy.interfaces.iter().filter_map(|own| own.ppp.as_ref()?.password_file.as_ref())
+}
+
+/// Reads the file of a password: its first line, without the line's end.
+fn password(path: &Path) -> Result<Secret, KeyFileError> {
+    let text = contents(path)?;
+    let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    if line.is_empty() || line.len() > usize::from(u8::MAX) {
+        return Err(KeyFileError::Password { path: path.to_owned() });
+    }
+    Ok(Secret::new(line.into()))
 }
 
 fn paths(sa: &StaticSa) -> impl Iterator<Item = &PathBuf> {
@@ -125,6 +156,13 @@ fn all(policy: &Policy) -> impl Iterator<Item = &StaticSa> {
 /// # Errors
 /// [`KeyFileError`]
 pub fn key(path: &Path) -> Result<Secret, KeyFileError> {
+    let text = contents(path)?;
+    let text = std::str::from_utf8(&text).map_err(|_| KeyFileError::NoFile { path: path.to_owned() })?;
+    Secret::of_hex(text.trim()).map_err(|error| KeyFileError::Text { path: path.to_owned(), error })
+}
+
+/// Reads the file of a secret, which nobody but its owner may read.
+fn contents(path: &Path) -> Result<Zeroizing<Vec<u8>>, KeyFileError> {
     let failed = |operation| {
         let path = path.to_owned();
         move |error| KeyFileError::System { path, operation, error }
@@ -141,9 +179,7 @@ pub fn key(path: &Path) -> Result<Secret, KeyFileError> {
     if mode & OTHERS != 0 {
         return Err(KeyFileError::Open { path: path.to_owned(), mode });
     }
-    let text = text(file).map_err(failed("read"))?;
-    let text = std::str::from_utf8(&text).map_err(|_| KeyFileError::NoFile { path: path.to_owned() })?;
-    Secret::of_hex(text.trim()).map_err(|error| KeyFileError::Text { path: path.to_owned(), error })
+    text(file).map_err(failed("read"))
 }
 
 /// Permission bits of a file.

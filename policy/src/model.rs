@@ -18,6 +18,7 @@ mod limit;
 mod log;
 mod metrics;
 mod nat;
+mod ppp;
 mod queue;
 mod rule;
 mod selector;
@@ -35,6 +36,7 @@ pub use limit::{Checksum, FragmentLimits, Limits, Pickup, TcpWindow, Timeouts, W
 pub use log::{Log, LogEvent, LogOutput, SyslogAddress};
 pub use metrics::MetricsAccess;
 pub use nat::{Hairpin, Nat, NatAction, PortChoice, PortUse};
+pub use ppp::{Authentication, Ppp, PppRole};
 pub use queue::{
     Dropper, Fairness, Isolation, Phb, Queue, RedThreshold, Scheduler, Shape, Template, TreeWorkers,
 };

@@ -25,6 +25,7 @@ mod limit;
 mod name;
 mod nat;
 mod pool;
+mod ppp;
 mod queue;
 mod reach;
 mod route;

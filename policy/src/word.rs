@@ -4,10 +4,10 @@ use wire::Dscp;
 use wire::esp::{self, Direction, EcnUse, Udp};
 
 use crate::model::{
-    Action, Checksum, ColourMode, DfBit, Driver, Dropper, Encapsulation, Fairness, FamilyMatch, FragmentWhen,
-    IcmpMatch, Isolation, KeySource, LinkKind, LogEvent, MeterKind, Mode, NoInstance, Offload, OnExit,
-    Pickup, Protocol, RejectWith, RouteTarget, Scheduler, SearchAlgorithm, SourceCheck, State, SynAnswer,
-    TcpWindow, Template, TreeWorkers, WhenFull,
+    Action, Authentication, Checksum, ColourMode, DfBit, Driver, Dropper, Encapsulation, Fairness,
+    FamilyMatch, FragmentWhen, IcmpMatch, Isolation, KeySource, LinkKind, LogEvent, MeterKind, Mode,
+    NoInstance, Offload, OnExit, Pickup, PppRole, Protocol, RejectWith, RouteTarget, Scheduler,
+    SearchAlgorithm, SourceCheck, State, SynAnswer, TcpWindow, Template, TreeWorkers, WhenFull,
 };
 
 /// Keywords with their values. Of several for one value, the first is printed.
@@ -48,6 +48,11 @@ pub(crate) const LINK: Words<LinkKind> = &[("ethernet", LinkKind::Ethernet), ("i
 
 pub(crate) const ENCAPSULATION: Words<Encapsulation> =
     &[("llc", Encapsulation::Llc), ("vc-mux", Encapsulation::VcMux)];
+
+pub(crate) const PPP_ROLE: Words<PppRole> = &[("client", PppRole::Client), ("server", PppRole::Server)];
+
+pub(crate) const AUTHENTICATION: Words<Authentication> =
+    &[("none", Authentication::None), ("pap", Authentication::Pap), ("chap", Authentication::Chap)];
 
 pub(crate) const SOURCE_CHECK: Words<SourceCheck> =
     &[("strict", SourceCheck::Strict), ("loose", SourceCheck::Loose), ("off", SourceCheck::Off)];

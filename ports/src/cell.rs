@@ -145,7 +145,7 @@ impl CellLine {
         if let Some(cell) = cell_of(frame.bytes()) {
             return self.socket.send(cell).map(drop);
         }
-        let bare = link_kind::bare(frame.bytes());
+        let bare = link_kind::routed(frame.bytes());
         let packet = match (self.kind, bare) {
             (LinkKind::Ethernet, _) => frame.bytes(),
             (LinkKind::Ip, Some(bare)) => bare.packet,

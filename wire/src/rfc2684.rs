@@ -46,10 +46,12 @@ impl Channel {
         MOST_HEAD + frame + usize::from(mtu)
     }
 
-    /// Number of cells of the PDU that carries a frame of `bytes` bytes, on a link of bare packets with the [stand-in](STAND_IN) among them.
-    pub fn cells(self, kind: LinkKind, bytes: usize) -> usize {
+    /// Number of cells of the PDU that carries a frame of `bytes` bytes with that type, on a link of bare packets with the
+    /// [stand-in](STAND_IN) among them.
+    pub fn cells(self, kind: LinkKind, ethertype: EtherType, bytes: usize) -> usize {
         let stand_in = if kind == LinkKind::Ip { STAND_IN } else { 0 };
-        aal5::cells(bytes.saturating_sub(stand_in) + self.overhead(kind).0 as usize - TRAILER_LEN)
+        let head = Head::new(self.encapsulation, kind, ethertype);
+        aal5::cells(bytes.saturating_sub(stand_in) + head.bytes().len())
     }
 
     /// Bytes that each packet (on a bridged link, frame) takes in its cells beside its own: encapsulation and AAL5 trailer.

@@ -107,7 +107,7 @@ enum Protocol {
 }
 
 /// Stages that units do: field extraction, and the data memory manager's queues.
-const UNITS: [&str; 5] = ["parse", "reassemble", "decap", "fragment", "queue"];
+const UNITS: [&str; 6] = ["parse", "reassemble", "terminate", "decap", "fragment", "queue"];
 
 const INSIDE: Ipv4Addr = Ipv4Addr::new(192, 168, 1, 10);
 const OUTSIDE: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 9);

@@ -70,7 +70,7 @@ impl Segmented {
         if atm::cell_of(&self.packet).is_some() {
             return false;
         }
-        let bare = link_kind::bare(&self.packet);
+        let bare = link_kind::routed(&self.packet);
         let packet = match (line.link, bare) {
             (LinkKind::Ethernet, _) => &self.packet[..],
             (LinkKind::Ip, Some(bare)) => bare.packet,

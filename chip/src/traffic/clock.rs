@@ -1,6 +1,7 @@
 //! Arrival times of the frames of one direction of a stream.
 
 use wire::atm::CELL_LEN;
+use wire::ethernet::EtherType;
 use wire::link_kind::LinkKind;
 use wire::random::Random;
 use wire::rfc2684::Channel;
@@ -25,7 +26,7 @@ impl Line {
     /// Bytes that a frame takes on the line.
     fn bytes_of(&self, frame: usize) -> f64 {
         match self.channel {
-            Some((channel, link)) => (channel.cells(link, frame) * CELL_LEN) as f64,
+            Some((channel, link)) => (channel.cells(link, EtherType::IPV4, frame) * CELL_LEN) as f64,
             None => frame as f64 + self.gap.0 as f64,
         }
     }

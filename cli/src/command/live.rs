@@ -144,6 +144,15 @@ impl Status {
         for port in &status.ports_without_carrier {
             writeln!(out, "  {BAD}{port} has no carrier{BAD:#}: nobody is at the other end of its link")?;
         }
+        for session in &status.sessions {
+            let open = [(session.ipv4, " IPv4"), (session.ipv6, " IPv6")];
+            let open: String = open.iter().filter(|(is_open, _)| *is_open).map(|(_, name)| *name).collect();
+            write!(out, "  ppp        {}: {}{open}", session.interface, session.phase)?;
+            match (&session.peer, session.session) {
+                (Some(peer), Some(number)) => writeln!(out, ", {peer}, session 0x{number:04x}")?,
+                _ => writeln!(out)?,
+            }
+        }
         for guard in &status.guards {
             write!(out, "  guard      {}: {}", guard.interface, guard.state)?;
             match (&guard.pin, &guard.trouble) {

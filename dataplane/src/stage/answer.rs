@@ -104,6 +104,10 @@ fn build<T: Tally>(frame: &mut Frame, reason: Reason, cx: &mut Cx<'_, T>) -> Opt
     if reason == Reason::AtmLoopback {
         return loop_back(frame, cx);
     }
+    if reason == Reason::PppControl {
+        // The session has made it.
+        return Some(());
+    }
     if !may_be_answered(frame) {
         return None;
     }
@@ -171,7 +175,7 @@ fn loop_back<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Option<()> {
 }
 
 /// Bounds on answers.
-fn error_bounds(tables: &Tables) -> ErrorBounds {
+pub(super) fn error_bounds(tables: &Tables) -> ErrorBounds {
     ErrorBounds { receiver: tables.limits.errors_per_second, all: tables.limits.errors_in_all }
 }
 

@@ -19,6 +19,7 @@ use crate::flow::Member;
 use crate::fragment::DatagramKey;
 use crate::handoff::{MOST, address, times};
 use crate::nat::Share;
+use crate::ppp;
 use crate::tables::OWN_ACCORD;
 use crate::verdict::Reason;
 
@@ -105,6 +106,16 @@ fn hand_on(frame: &mut Frame, worker: u16) -> Step {
         frame.meta.flags |= flag::RESUMED;
     }
     hand(frame, worker)
+}
+
+/// Hands a control packet of a PPP session off to the worker that has the sessions; `None` if that is this worker.
+#[cold]
+pub(super) fn to_sessions<T: Tally>(frame: &mut Frame, cx: &Cx<'_, T>) -> Option<Step> {
+    if times(&frame.meta) > 0 {
+        return None;
+    }
+    let member = cx.shard.flows.member()?;
+    (member.worker != ppp::OWNER).then(|| hand(frame, ppp::OWNER))
 }
 
 fn hand(frame: &mut Frame, worker: u16) -> Step {

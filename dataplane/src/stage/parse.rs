@@ -236,8 +236,19 @@ fn network(
         EtherType::IPV4 if plain4(payload, meta)? => Ok(Carried::Packet),
         EtherType::IPV4 => v4(payload, meta),
         EtherType::IPV6 => v6(payload, meta),
-        EtherType::ARP => Ok(Carried::LinkControl),
         EtherType::CELL => cell(interface, meta),
+        _ => other(ethertype, interface),
+    }
+}
+
+/// Content that is neither an IP packet nor a cell.
+#[cold]
+fn other(ethertype: EtherType, interface: &Interface) -> Result<Carried, Reason> {
+    match ethertype {
+        EtherType::ARP => Ok(Carried::LinkControl),
+        EtherType::PPPOE_DISCOVERY | EtherType::PPPOE_SESSION | EtherType::PPP => {
+            session(ethertype, interface)
+        }
         _ => Err(Reason::EthertypeUnsupported),
     }
 }
@@ -248,6 +259,15 @@ fn cell(interface: &Interface, meta: &mut Meta) -> Result<Carried, Reason> {
     interface.channel.ok_or(Reason::EthertypeUnsupported)?;
     meta.flags &= !flag::GROUP;
     Ok(Carried::Packet)
+}
+
+/// Lets a frame of PPP through to `terminate`, on a link that carries sessions.
+fn session(ethertype: EtherType, interface: &Interface) -> Result<Carried, Reason> {
+    let is_carrier = match ethertype {
+        EtherType::PPP => interface.ppp.is_some() && interface.channel.is_some(),
+        _ => !interface.sessions.is_empty(),
+    };
+    if is_carrier { Ok(Carried::Packet) } else { Err(Reason::EthertypeUnsupported) }
 }
 
 /// The interface of a frame's VLAN. A tag with the identifier 0 says a priority and no VLAN (IEEE 802.1Q, table 9-2): a frame

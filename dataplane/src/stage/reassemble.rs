@@ -9,6 +9,7 @@
 
 use tally::{Offload, Op, Region, Tally};
 use wire::atm::{self, CELL_LEN, Cell, PAYLOAD_LEN, PayloadType, Vc};
+use wire::ethernet::EtherType;
 use wire::link_kind::{self, STAND_IN};
 use wire::meta::Fields;
 use wire::rfc2684::{self, Payload};
@@ -53,7 +54,9 @@ impl Stage for Reassemble {
         match take(frame, cx) {
             Ok(Taken::Packet) => match Parse::step(frame, cx) {
                 // A bridged frame that pretends to be a cell.
-                Step::Next if frame.meta.family == Family::Other => Step::Drop(Reason::EthertypeUnsupported),
+                Step::Next if atm::cell_of(frame.bytes()).is_some() => {
+                    Step::Drop(Reason::EthertypeUnsupported)
+                }
                 step => step,
             },
             // Before it leaves, `queue` looks for room.
@@ -132,11 +135,16 @@ fn take<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<Taken, Reason
     // Trailer, 12; encapsulation and stand-in, 20.
     cx.tally.instructions(32);
     cx.tally.execute(Op::Branch, 6);
-    let payload =
-        rfc2684::payload(pdu, channel.encapsulation, interface.link).map_err(|fault| match fault {
-            rfc2684::Fault::Encapsulation => Reason::AtmEncapsulation,
-            rfc2684::Fault::Fcs => Reason::AtmBridgedFcs,
-        })?;
+    let is_ppp = interface.ppp.is_some();
+    let payload = if is_ppp {
+        rfc2684::ppp(pdu, channel.encapsulation).map(|packet| Payload::Ip(EtherType::PPP, packet))
+    } else {
+        rfc2684::payload(pdu, channel.encapsulation, interface.link)
+    };
+    let payload = payload.map_err(|fault| match fault {
+        rfc2684::Fault::Encapsulation => Reason::AtmEncapsulation,
+        rfc2684::Fault::Fcs => Reason::AtmBridgedFcs,
+    })?;
     let is_filled = match payload {
         Payload::Ethernet(bridged) => frame.fill(bridged),
         Payload::Ip(ethertype, packet) => frame.prepare(STAND_IN + packet.len()).is_some_and(|bytes| {

@@ -76,7 +76,7 @@ impl Stage for Rewrite {
         cx.tally.write(Region::Frame, 0, 32);
         cx.tally.end_offload();
         if !link::replace(frame, cx) {
-            return Step::Drop(Reason::NeighbourUnknown);
+            return Step::Drop(link::refusal(frame, cx));
         }
         Step::Next
     }

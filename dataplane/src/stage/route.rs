@@ -172,14 +172,17 @@ fn fits<T: Tally>(frame: &mut Frame, ttl: u8, cx: &mut Cx<'_, T>) -> Step {
         return Step::Answer(Reason::TtlExpired);
     }
     if frame.meta.end - frame.meta.network > hop.mtu {
-        return exceed(frame, *hop);
+        return exceed(frame, hop);
     }
     Step::Next
 }
 
 /// Decides on a packet that exceeds the MTU of its hop, which is 0 while the neighbour is unresolved.
 #[inline(never)]
-fn exceed(frame: &mut Frame, hop: Hop) -> Step {
+fn exceed(frame: &mut Frame, hop: &Hop) -> Step {
+    if hop.is_closed() {
+        return Step::Drop(Reason::PppNotOpen);
+    }
     if hop.mtu == 0 {
         frame.meta.hop |= WAITING;
         return Step::Next;

@@ -8,6 +8,7 @@
 //! Conntrack zones, too, stay with the interfaces that share them, where these are the same.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 use wire::PortId;
 
@@ -49,6 +50,12 @@ impl Tables {
         for interface in &mut self.interfaces {
             let before = old.interfaces.iter().find(|before| before.number == interface.number);
             before.into_iter().for_each(|before| interface.egress.continue_from(&before.egress));
+            let session = before.and_then(|before| before.ppp.as_ref());
+            if let (Some(ppp), Some(before)) = (interface.ppp.as_mut().and_then(Arc::get_mut), session) {
+                if before.is_same(ppp) {
+                    ppp.published = Arc::clone(&before.published);
+                }
+            }
         }
         self
     }

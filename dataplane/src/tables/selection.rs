@@ -3,7 +3,7 @@
 use arrayvec::ArrayVec;
 
 /// The most stages that the lists of [`pipeline`](crate::pipeline) can have.
-pub(crate) const ROOM: usize = 16;
+pub(crate) const ROOM: usize = 24;
 
 /// The stages that a policy needs, by their places in the lists; [`Selection::of`] is beside these.
 #[derive(Clone, Debug, Default)]

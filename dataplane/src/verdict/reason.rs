@@ -218,6 +218,18 @@ pub enum Reason {
     AtmEncapsulation,
     /// The frame check sequence of an Ethernet frame bridged over ATM is wrong.
     AtmBridgedFcs,
+    /// A control packet of a PPP session, or of PPPoE discovery, that the gateway takes in or answers.
+    PppControl,
+    /// A PPP or PPPoE packet is malformed.
+    PppMalformed,
+    /// A PPPoE packet of no session here, or of discovery that nobody here takes part in.
+    PppSessionUnknown,
+    /// The PPP session, or its IP version, is not open.
+    PppNotOpen,
+    /// Authentication of a PPP session has failed.
+    PppAuthentication,
+    /// The other end of a PPP session insists on another address than the policy's.
+    PppAddress,
 }
 
 /// Description of a reason, for operators.
@@ -235,7 +247,7 @@ pub struct Entry {
 
 impl Reason {
     /// Every reason with its name, cause and remedy, in the order of the enum.
-    pub const ALL: [Entry; 105] = [
+    pub const ALL: [Entry; 111] = [
         Entry {
             reason: Reason::LinkTruncated,
             name: "link-truncated",
@@ -858,13 +870,49 @@ impl Reason {
             reason: Reason::AtmEncapsulation,
             name: "atm-encapsulation",
             cause: "A PDU carries neither IP nor Ethernet as the virtual channel's encapsulation has them (RFC 2684).",
-            remedy: "Compare `encapsulation` under [interface.NAME.atm], and `link` (\"ip\" routed, \"ethernet\" bridged), with the other end's; PPP over ATM is not supported.",
+            remedy: "Compare `encapsulation` under [interface.NAME.atm], and `link` (\"ip\" routed, \"ethernet\" bridged), with the other end's; of PPP over ATM an [interface.NAME.ppp].",
         },
         Entry {
             reason: Reason::AtmBridgedFcs,
             name: "atm-bridged-fcs",
             cause: "The frame check sequence of an Ethernet frame bridged over ATM is wrong, though the CRC-32 of its PDU is right.",
             remedy: "Look for a faulty bridge or Ethernet behind the other end of the channel.",
+        },
+        Entry {
+            reason: Reason::PppControl,
+            name: "ppp-control",
+            cause: "A control packet of a PPP session, or of PPPoE discovery: the session takes it in, and nothing further follows, or it is answered. Dropped for this reason, discovery may also have come above the bounds on answers.",
+            remedy: "None needed.",
+        },
+        Entry {
+            reason: Reason::PppMalformed,
+            name: "ppp-malformed",
+            cause: "A PPP or PPPoE packet whose lengths, tags or options do not fit it, or of another version of PPPoE.",
+            remedy: "Find who sends it; a capture at `terminate` shows it.",
+        },
+        Entry {
+            reason: Reason::PppSessionUnknown,
+            name: "ppp-session-unknown",
+            cause: "A PPPoE packet of a session identifier or sender that no session here has; or of discovery: an offer that nobody here has asked for, or that `service` or `ac-name` do not fit, a request for a service that no server here offers or whose sessions others have, a refusal.",
+            remedy: "The other end may still have a session from before a restart: its own echoes end it. Compare `service` and `ac-name` under [interface.NAME.ppp] with the other end's.",
+        },
+        Entry {
+            reason: Reason::PppNotOpen,
+            name: "ppp-not-open",
+            cause: "A packet came by, or was to leave by, a PPP session that is not open, or not for its IP version; or a control packet came before its time (RFC 1661, section 3.4).",
+            remedy: "Look at what the session lacks: `wirerate capture --stage terminate` shows its control packets. Of IPv6, the interface needs an IPv6 address.",
+        },
+        Entry {
+            reason: Reason::PppAuthentication,
+            name: "ppp-authentication",
+            cause: "The other end of a PPP session has refused `user` and `password`, or had wrong ones; or it demands a protocol that `authentication` does not allow.",
+            remedy: "Compare `user`, `password` and `authentication` under [interface.NAME.ppp] with the other end's.",
+        },
+        Entry {
+            reason: Reason::PppAddress,
+            name: "ppp-address",
+            cause: "The other end of a PPP session insists on an IPv4 address of this end that `addresses` does not have; the log of a live gateway says which.",
+            remedy: "Write the address that the provider gives into `addresses` of the interface, with the prefix length 32.",
         },
     ];
 

@@ -152,7 +152,8 @@ impl Ports {
     /// absent or down has not failed.
     pub(super) fn all_failed(&self, reload: &Reload) -> Option<Vec<String>> {
         let interfaces = reload.effective.policy.interfaces.iter();
-        let roots = interfaces.filter(|interface| interface.parent.is_none() && interface.esp.is_none());
+        let is_root = |own: &&Interface| own.parent.is_none() && own.esp.is_none();
+        let roots = interfaces.filter(is_root);
         let names: Vec<String> = roots.map(|interface| interface.name.clone()).collect();
         let failed =
             |name: &String| self.attached.get(name).is_some_and(|port| port.state.state == Presence::Failed);
@@ -161,17 +162,20 @@ impl Ports {
 
     fn attach(&mut self, interface: &Interface, reload: &Reload, linux: &State, workers: &Workers) {
         let name = &interface.name;
-        let (is_vlan, is_tunnel) = (interface.parent.is_some(), interface.esp.is_some());
+        let is_session = interface.ppp.is_some() && interface.parent.is_some();
+        let is_vlan = interface.parent.is_some() && !is_session;
+        let is_tunnel = interface.esp.is_some();
         let asked = asked_for(name, reload);
         let wish = asked.driver;
         let cells = cells_of(interface, &reload.effective.policy);
         let opener = Opener::new(reload, linux, workers);
         let link = linux.link_named(name).map(|(index, link)| (index, link.mtu, link.condition));
         let opened = match link {
-            None if is_vlan || is_tunnel || cells.is_some() || wish == Driver::Tap => {
+            None if is_vlan || is_tunnel || is_session || cells.is_some() || wish == Driver::Tap => {
                 self.guards.make(name);
                 let made = match (&interface.esp, &cells) {
-                    (Some(_), _) => opener.tunnel(interface, mtu_of(name, reload)),
+                    (Some(_), _) => opener.soft(interface, mtu_of(name, reload), "tunnel"),
+                    (None, _) if is_session => opener.soft(interface, interface.mtu, "PPPoE"),
                     (None, Some(cells)) => self.socket(name, cells.ends).and_then(|socket| {
                         let Cells { channel, kind, receives, .. } = *cells;
                         let spec = CellSpec { name: name.clone(), receives, channel, kind };
@@ -187,7 +191,8 @@ impl Ports {
                 made
             }
             None | Some((_, _, Condition::Down)) => return,
-            Some(_) if is_tunnel || cells.is_some() => {
+            // What Linux has under that name speaks no PPP.
+            Some(_) if is_tunnel || interface.ppp.is_some() || cells.is_some() => {
                 let cause = ports::Cause::NameTaken;
                 let refused = vec![ports::Refusal { driver: ports::Driver::Tap, cause }];
                 Err(OpenError { interface: name.clone(), refused })

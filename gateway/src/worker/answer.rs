@@ -7,6 +7,7 @@ use super::processing::Processing;
 use super::report::{Account, Report};
 use super::{Then, Worker};
 use crate::flows::{FlowQuery, FlowView, NotKnown};
+use crate::view::SessionStatus;
 
 impl Worker {
     /// Carries out the pending commands. Who asked may have gone; then the answer is dropped.
@@ -140,7 +141,8 @@ impl Worker {
     }
 
     fn report(&mut self) -> Report {
-        let (shard, Account { turns, busy }) = (&self.processing.shard, self.account);
+        let Processing { shard, tables, .. } = &self.processing;
+        let Account { turns, busy } = self.account;
         Report {
             worker: self.number,
             links: self.links.report(),
@@ -148,6 +150,7 @@ impl Worker {
             queued: shard.egress.lengths().collect(),
             trees: shard.egress.trees().collect(),
             sas: shard.sas.views(self.clock.now()),
+            sessions: shard.sessions.views().filter_map(|view| SessionStatus::of(&view, tables)).collect(),
             flows: shard.flows.len(),
             flow_capacity: shard.flows.capacity(),
             flow_turnover: [shard.flows.created(), shard.flows.ended()],

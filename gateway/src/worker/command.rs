@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use dataplane::egress::SubscriberReport;
 use dataplane::flow::{FlowId, SteeringTable};
 use dataplane::meter::{MeterState, MeteredEnds};
+use dataplane::ppp::News;
 use dataplane::reload::{Applied, ReloadPlan};
 use dataplane::sa::{RetiredSa, SaChange, SaEvent, SaRefused};
 use dataplane::state::{Cursor, Item};
@@ -214,6 +215,13 @@ pub enum WorkerEvent {
         interface: u32,
         /// The news.
         event: SaEvent,
+    },
+    /// News of a PPP session.
+    Session {
+        /// Name of the session's interface.
+        interface: String,
+        /// The news.
+        news: News,
     },
     /// Failure of a port, which is no longer used.
     PortFailed {

@@ -151,6 +151,11 @@ impl Links {
         };
         match Delivery::of(&frame.meta) {
             Delivery::Itself => self.0[place].punt(frame, &interface.tags, pool),
+            // Nobody on a link of PPP listens to groups.
+            Delivery::Link if interface.ppp.is_some() => {
+                self.0[place].counts.unsent += 1;
+                pool.put(frame);
+            }
             Delivery::Link => {
                 let root = usize::from(interface.root.0);
                 self.0[root].send_as_is(frame, &interface.tags, pool);

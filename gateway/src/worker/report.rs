@@ -7,6 +7,8 @@ use ports::Statistics;
 use serde::Serialize;
 use wire::Nanos;
 
+use crate::view::SessionStatus;
+
 /// Counters of a worker.
 #[derive(Clone, Debug)]
 pub struct Report {
@@ -22,6 +24,8 @@ pub struct Report {
     pub trees: Vec<TreeReport>,
     /// Security associations.
     pub sas: Vec<SaView>,
+    /// PPP sessions: the interface's name, and the phase; on the worker that has them.
+    pub sessions: Vec<SessionStatus>,
     /// Number of flows.
     pub flows: u32,
     /// Capacity of the flow table.

@@ -3,6 +3,7 @@
 use config::{Entry, section};
 use wire::vlan::DropEligible;
 
+use super::ppp::ppp;
 use super::tunnel::esp;
 use super::{Keys, Table};
 use crate::model::{Atm, CrossConnect, Interface, LinkKind, PriorityTag};
@@ -15,33 +16,46 @@ use crate::word;
 pub(super) fn interface(keys: &mut Keys<'_, '_>, interface: &mut Interface) {
     keys.required("zone", "\"lan\"", STRING, &mut interface.zone);
     let is_tunnel = keys.is_tunnel(interface);
+    let is_session = !is_tunnel && keys.is_session(interface);
     if is_tunnel {
         keys.misplaced(&OF_LINKS, "a tunnel has no link of its own: leave the key out");
         interface.link = LinkKind::Ip;
+    } else if is_session {
+        keys.misplaced(&OF_FRAMES, "a PPP session has no Ethernet header of its own: leave the key out");
+        interface.link = LinkKind::Ip;
+        keys.optional("parent", STRING, &mut interface.parent);
     } else {
         tags(keys, interface);
     }
     keys.items("addresses", INTERFACE_ADDRESS, &mut interface.addresses);
-    if !is_tunnel {
+    if !is_tunnel && !is_session {
         keys.key("link", word::LINK, &mut interface.link);
     }
-    keys.key_or("mtu", NUMBER16, &mut interface.mtu, Interface::MTU);
+    let over_ethernet = is_session && keys.has_parent(interface);
+    let mtu = if over_ethernet { Interface::PPPOE_MTU } else { Interface::MTU };
+    keys.key_or("mtu", NUMBER16, &mut interface.mtu, mtu);
     if !is_tunnel {
         keys.optional("rate", BIT_RATE, &mut interface.rate);
         keys.optional("overhead", NUMBER16, &mut interface.overhead);
+    }
+    if !is_tunnel && !is_session {
         keys.optional("mac", MAC, &mut interface.mac);
     }
     keys.key("source-check", word::SOURCE_CHECK, &mut interface.source_check);
     keys.key("mss", MSS, &mut interface.mss);
     if !is_tunnel {
         atm(keys, interface);
+        ppp(keys, interface);
     }
     esp(keys, interface);
 }
 
 /// Keys of an interface that has a link of its own.
-const OF_LINKS: [&str; 10] =
-    ["parent", "vlan", "pcp", "dei", "priority-tag", "link", "rate", "overhead", "mac", "atm"];
+const OF_LINKS: [&str; 11] =
+    ["parent", "vlan", "pcp", "dei", "priority-tag", "link", "rate", "overhead", "mac", "atm", "ppp"];
+
+/// Keys of an interface whose packets have a link-layer header.
+const OF_FRAMES: [&str; 6] = ["vlan", "pcp", "dei", "priority-tag", "link", "mac"];
 
 /// `[interface.NAME.atm]`.
 fn atm(keys: &mut Keys<'_, '_>, interface: &mut Interface) {

@@ -82,6 +82,8 @@ fn the_manual_has_every_key_and_word() {
         words(word::DIRECTION),
         words(word::UDP),
         words(word::FRAGMENT_WHEN),
+        words(word::PPP_ROLE),
+        words(word::AUTHENTICATION),
         words(word::SOURCE_CHECK),
         words(word::NOWHERE),
         words(word::FAMILY),

@@ -8,19 +8,20 @@ use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use proptest::sample::select;
+use wire::esp::Secret;
 use wire::link::MOST_RATE;
 use wire::vlan::DropEligible;
 use wire::{BitRate, Bytes, Dscp, Nanos, Pcp};
 
 use super::{
-    Action, AddressItem, AddressRange, Addresses, Atm, Channel, Checksum, Class, ColourAction, ColourMode,
-    Conditions, Connection, ConnectionEnd, ConnectionLimit, CrossConnect, Driver, Encapsulation, FamilyMatch,
-    FragmentLimits, Gateway, Hairpin, IcmpMatch, Interface, Limits, LinkKind, Log, LogEvent, LogOutput,
-    Logging, Mac, MacRange, Macs, Meter, MeterKind, MeterRate, MeterScope, MetricsAccess, Mode, MssClamp,
-    Nat, NatAction, Neighbour, NextHop, NoInstance, Offload, OnExit, Overhead, PcpMap, Pickup, Policy,
-    PortChoice, PortDriver, PortRange, PortUse, PriorityTag, Protocol, Rate, RejectWith, Route, RouteTarget,
-    Rule, Scope, Search, SearchAlgorithm, Set, SourceCheck, State, SynAnswer, SyslogAddress, TcpFlagsMatch,
-    TcpWindow, Timeouts, Vc, WhenFull, Xfrm, ZoneDefault,
+    Action, AddressItem, AddressRange, Addresses, Atm, Authentication, Channel, Checksum, Class,
+    ColourAction, ColourMode, Conditions, Connection, ConnectionEnd, ConnectionLimit, CrossConnect, Driver,
+    Encapsulation, FamilyMatch, FragmentLimits, Gateway, Hairpin, IcmpMatch, Interface, Limits, LinkKind,
+    Log, LogEvent, LogOutput, Logging, Mac, MacRange, Macs, Meter, MeterKind, MeterRate, MeterScope,
+    MetricsAccess, Mode, MssClamp, Nat, NatAction, Neighbour, NextHop, NoInstance, Offload, OnExit, Overhead,
+    PcpMap, Pickup, Policy, PortChoice, PortDriver, PortRange, PortUse, Ppp, PppRole, PriorityTag, Protocol,
+    Rate, RejectWith, Route, RouteTarget, Rule, Scope, Search, SearchAlgorithm, Set, SourceCheck, State,
+    SynAnswer, SyslogAddress, TcpFlagsMatch, TcpWindow, Timeouts, Vc, WhenFull, Xfrm, ZoneDefault,
 };
 
 mod queue;
@@ -149,11 +150,11 @@ pub(crate) fn interface() -> impl Strategy<Value = Interface> {
     let second = (option::of(name()), vec(any::<u16>(), 0..3), check, mss, link);
     let rate = (option::of((1..=MOST_RATE.0).prop_map(BitRate)), option::of(any::<u16>()));
     let tag = select(&[PriorityTag::No, PriorityTag::Yes][..]);
-    (first, second, rate, (pcp_map(), eligible(), tag), option::of(atm())).prop_map(
-        |(first, second, (rate, overhead), (pcp, dei, priority_tag), atm)| {
+    (first, second, rate, (pcp_map(), eligible(), tag), option::of(atm()), option::of(ppp())).prop_map(
+        |(first, second, (rate, overhead), (pcp, dei, priority_tag), atm, ppp)| {
             let (name, zone, addresses, mtu, mac) = first;
             let (parent, vlans, source_check, mss, link) = second;
-            Interface {
+            let plain = Interface {
                 name,
                 zone,
                 addresses,
@@ -172,6 +173,21 @@ pub(crate) fn interface() -> impl Strategy<Value = Interface> {
                 mss,
                 esp: None,
                 atm,
+                ppp: None,
+            };
+            match ppp {
+                None => plain,
+                // A session has no Ethernet header.
+                Some(ppp) => Interface {
+                    link: LinkKind::Ip,
+                    mac: None,
+                    vlans: Vec::new(),
+                    pcp: PcpMap::None,
+                    dei: DropEligible::No,
+                    priority_tag: PriorityTag::No,
+                    ppp: Some(Box::new(ppp)),
+                    ..plain
+                },
             }
         },
     )
@@ -186,6 +202,24 @@ fn atm() -> impl Strategy<Value = Atm> {
             line,
             local,
             remote,
+        },
+    )
+}
+
+fn ppp() -> impl Strategy<Value = Ppp> {
+    let role = select(&[PppRole::Client, PppRole::Server][..]);
+    let authentication = select(&[Authentication::None, Authentication::Pap, Authentication::Chap][..]);
+    let password = "[ -~]{1,12}".prop_map(|text| Secret::new(text.into_bytes().into()));
+    let file = option::of("[a-z/]{1,12}".prop_map(PathBuf::from));
+    let peer = option::of(any::<u32>().prop_map(Ipv4Addr::from));
+    (role, (name(), name()), authentication, name(), password, file, peer).prop_map(
+        |(role, (service, ac_name), authentication, user, password, password_file, peer)| {
+            let plain = Ppp { role, service, ac_name, authentication, peer, ..Ppp::new() };
+            match (authentication, &password_file) {
+                (Authentication::None, _) => plain,
+                (_, None) => Ppp { user, password, ..plain },
+                (_, Some(_)) => Ppp { user, password_file, ..plain },
+            }
         },
     )
 }

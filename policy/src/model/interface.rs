@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 use ipnet::IpNet;
 use wire::link::ETHERNET_OVERHEAD;
 use wire::vlan::DropEligible;
-use wire::{BitRate, Bytes, Dscp, Pcp};
+use wire::{BitRate, Bytes, Dscp, Pcp, pppoe};
 
-use super::Tunnel;
+use super::{Ppp, Tunnel};
 
 pub use wire::LinkKind;
 pub use wire::atm::Vc;
@@ -38,7 +38,7 @@ pub struct Interface {
     /// Link-layer address. With one, unicast frames for other addresses are dropped; without, all are accepted and the replay
     /// host makes up an address.
     pub mac: Option<Mac>,
-    /// Parent interface, which carries this one's frames in VLANs.
+    /// Parent interface, which carries this one's frames in VLANs, or its PPP session.
     pub parent: Option<String>,
     /// VLAN identifiers, outermost first: none, one (802.1Q) or two (QinQ), 1 to 4094 each.
     pub vlans: Vec<u16>,
@@ -56,6 +56,8 @@ pub struct Interface {
     pub esp: Option<Box<Tunnel>>,
     /// ATM virtual channel that the interface's packets are carried in: routed on a link of IP, bridged on one of Ethernet.
     pub atm: Option<Atm>,
+    /// PPP session that is the interface's link; then the kind of link is [`LinkKind::Ip`].
+    pub ppp: Option<Box<Ppp>>,
 }
 
 impl Interface {
@@ -83,8 +85,12 @@ impl Interface {
             mss: MssClamp::Off,
             esp: None,
             atm: None,
+            ppp: None,
         }
     }
+
+    /// MTU if not configured, of an interface whose link is a PPP session over Ethernet.
+    pub const PPPOE_MTU: u16 = pppoe::MOST_MTU;
 
     /// True if frames sent have a VLAN tag, and with it a priority.
     pub fn is_tagged(&self) -> bool {
@@ -101,6 +107,7 @@ impl Interface {
     pub fn overhead(&self) -> Bytes {
         match (self.overhead, &self.atm, self.link) {
             (Some(bytes), _, _) => Bytes(bytes.into()),
+            (None, Some(atm), _) if self.ppp.is_some() => atm.channel.ppp_overhead(),
             (None, Some(atm), kind) => atm.channel.overhead(kind),
             (None, None, LinkKind::Ethernet) => ETHERNET_OVERHEAD,
             (None, None, LinkKind::Ip) => Bytes(0),

@@ -24,6 +24,7 @@ impl Validator<'_> {
             self.link(item, interface);
             self.link_rate(item, interface);
             self.channel(item, interface);
+            self.session(item, interface);
             self.priority(item, interface);
             if interface.mac.is_some_and(|mac| !mac.is_unicast()) {
                 let message = "a group's Ethernet address is no interface's".to_owned();
@@ -64,7 +65,10 @@ impl Validator<'_> {
             self.wrong(Code::BadMtu, item, "mtu", message, format!("from {why} to 16000"));
         }
         let parent = interface.parent.as_deref().and_then(|parent| self.policy.interface(parent));
-        if let Some(parent) = parent.filter(|parent| parent.mtu >= 68 && parent.mtu < interface.mtu) {
+        let is_vlan = interface.ppp.is_none();
+        if let Some(parent) =
+            parent.filter(|parent| is_vlan && parent.mtu >= 68 && parent.mtu < interface.mtu)
+        {
             let message = format!(
                 "an MTU of {} bytes is more than {} of \"{}\"",
                 interface.mtu, parent.mtu, parent.name
@@ -88,7 +92,7 @@ impl Validator<'_> {
                 let message = format!("\"{}\" has no link-layer address", interface.name);
                 self.wrong(Code::NeedsEthernet, item, "mac", message, WITHOUT_ETHERNET);
             }
-            if interface.parent.is_some() {
+            if interface.parent.is_some() && interface.ppp.is_none() {
                 let message = format!("\"{}\" cannot be a VLAN", interface.name);
                 self.wrong(Code::NeedsEthernet, item, "parent", message, WITHOUT_ETHERNET);
             }
@@ -174,7 +178,7 @@ impl Validator<'_> {
             }
             return;
         };
-        if interface.vlans.is_empty() && !self.lines.is_broken(item) {
+        if interface.vlans.is_empty() && interface.ppp.is_none() && !self.lines.is_broken(item) {
             let message = "an interface with a parent needs a VLAN".to_owned();
             self.wrong(Code::BadVlan, item, "parent", message, "add vlan = 20");
         }

@@ -1,6 +1,6 @@
 //! Addresses: of hosts, networks and links, and ranges of them.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
@@ -10,6 +10,18 @@ use crate::model::{AddressItem, AddressRange, ConnectionEnd, Mac, MacRange, Vc};
 
 /// An IP address.
 pub(crate) const ADDRESS: Text<IpAddr> = Text { read: address, print: IpAddr::to_string };
+
+/// An IPv4 address.
+pub(crate) const ADDRESS4: Text<Ipv4Addr> = Text {
+    read: |text| match address(text)? {
+        IpAddr::V4(address) => Ok(address),
+        IpAddr::V6(_) => {
+            let message = format!("{text} is no IPv4 address");
+            Err(Complaint::new(Code::BadAddress, message).hint("for example: \"203.0.113.1\""))
+        }
+    },
+    print: Ipv4Addr::to_string,
+};
 
 /// An IP address and a TCP port.
 pub(crate) const SOCKET_ADDRESS: Text<SocketAddr> =

@@ -24,6 +24,12 @@ pub(crate) const ALGORITHM: Text<&'static str> =
 /// Key in hexadecimal digits. Its digits are in no message.
 pub(crate) const KEY: Text<Secret> = Text { read: secret, print: hex };
 
+/// Password, as it is. It is in no message.
+pub(crate) const PASSWORD: Text<Secret> = Text {
+    read: |text| Ok(Secret::new(text.as_bytes().into())),
+    print: |secret| String::from_utf8_lossy(secret.expose()).into_owned(),
+};
+
 /// Lifetime: a table of bounds.
 pub(crate) const LIFETIME: Value<Lifetime> = Value { read: lifetime, print: lifetime_text };
 

@@ -1,4 +1,4 @@
-//! Opening of ports on the six kinds of interfaces: port, VLAN of Linux, VLAN of the gateway, tunnel, TAP, cells over UDP.
+//! Opening of ports on the seven kinds of interfaces: port, VLAN of Linux, VLAN of the gateway, tunnel, PPPoE session, TAP, cells over UDP.
 
 use policy::Policy;
 use policy::model::{Driver, Interface, LinkKind, Offload};
@@ -106,13 +106,13 @@ impl Opener<'_> {
         Ok(Ends { kept, ..alone(tap.lines, "VLAN") })
     }
 
-    /// Creates the TUN interface of a tunnel, by which Linux's own packets go into the tunnel and come out of it. The outer packets are
-    /// those of other ports.
-    pub(super) fn tunnel(&self, interface: &Interface, mtu: u16) -> Result<Ends, OpenError> {
+    /// Creates the TUN interface of a tunnel or a PPP session, by which Linux's own packets go into it and come out of it. The outer
+    /// packets are those of other ports.
+    pub(super) fn soft(&self, interface: &Interface, mtu: u16, driver: &str) -> Result<Ends, OpenError> {
         let tun = Tap::bare(&interface.name, mtu, self.memories.len())?;
         warn_unmarked(&interface.name, &tun);
         let kept = Kept { _made: tun.held, ..Kept::default() };
-        Ok(Ends { kept, ..alone(tun.lines, "tunnel") })
+        Ok(Ends { kept, ..alone(tun.lines, driver) })
     }
 
     /// Creates a TUN or TAP interface for Linux, by the kind of link, and carries what it has at its other end in ATM cells over UDP.
@@ -161,7 +161,8 @@ impl Opener<'_> {
 
 /// Tags that frames on the port of an interface must keep: those of its VLANs, and priorities that classes or meters go by.
 pub(super) fn tags(policy: &Policy, name: &str) -> Tagged {
-    let carries = |interface: &Interface| interface.parent.as_deref() == Some(name);
+    let carries =
+        |interface: &Interface| interface.parent.as_deref() == Some(name) && interface.ppp.is_none();
     let is_needed = policy.interfaces.iter().any(carries) || policy.reads_priority();
     if is_needed { Tagged::Yes } else { Tagged::No }
 }
