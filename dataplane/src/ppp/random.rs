@@ -9,7 +9,7 @@ use siphasher::sip::SipHasher24;
 #[derive(Clone, Debug)]
 pub(super) struct Random {
     key: [u64; 2],
-    /// What tells this generator from others under the key.
+    /// Number that tells this generator from others under the key.
     stream: u64,
     count: u64,
 }

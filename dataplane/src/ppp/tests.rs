@@ -12,7 +12,7 @@ const SERVER: Mac = Mac([2, 0, 0, 0, 0, 2]);
 const OWN: u32 = 0xcb00_7102;
 const PEER: u32 = 0xcb00_7101;
 
-/// What both sides of a test agree on, or not.
+/// Settings that both sides of a test agree on, or not.
 #[derive(Clone)]
 struct Sides {
     carrier: Carrier,
