@@ -23,11 +23,11 @@ const CHALLENGE: usize = 16;
 /// State of authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// It is not over.
+    /// Authentication is under way.
     Pending,
-    /// It has succeeded, or there is none.
+    /// Success, or no authentication.
     Done,
-    /// It has failed.
+    /// Failure.
     Failed,
 }
 
