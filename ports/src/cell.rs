@@ -17,9 +17,8 @@ use std::sync::Arc;
 
 use wire::aal5::Segmentation;
 use wire::atm::{CELL_LEN, cell_of, stand_in};
-use wire::ethernet::EtherType;
-use wire::rfc2684::{Channel, Head};
-use wire::{Batch, Frame, LinkKind, Pool, Port, PortError, Received, link_kind};
+use wire::rfc2684::Channel;
+use wire::{Batch, Frame, LinkKind, Pool, Port, PortError, Received};
 
 use crate::line::{Line, Statistics, is_busy};
 use crate::refusal::{Cause, OpenError};
@@ -145,17 +144,9 @@ impl CellLine {
         if let Some(cell) = cell_of(frame.bytes()) {
             return self.socket.send(cell).map(drop);
         }
-        let bare = link_kind::routed(frame.bytes());
-        let packet = match (self.kind, bare) {
-            (LinkKind::Ethernet, _) => frame.bytes(),
-            (LinkKind::Ip, Some(bare)) => bare.packet,
-            (LinkKind::Ip, None) => return Err(io::ErrorKind::InvalidInput.into()),
+        let Some((head, packet)) = self.channel.pdu(self.kind, frame.bytes()) else {
+            return Err(io::ErrorKind::InvalidInput.into());
         };
-        let head = Head::new(
-            self.channel.encapsulation,
-            self.kind,
-            bare.map_or(EtherType::default(), |bare| bare.ethertype),
-        );
         let Some(mut cells) = Segmentation::new(self.channel.vc, head.bytes(), packet) else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
@@ -268,8 +259,9 @@ impl Line for CellLine {
 mod tests {
     use wire::aal5::Reassembly;
     use wire::atm::{Cell, PayloadType};
+    use wire::ethernet::{EtherType, Mac};
     use wire::rfc2684::Encapsulation;
-    use wire::{Nanos, build, ethernet::Mac};
+    use wire::{Nanos, build};
 
     use super::*;
 

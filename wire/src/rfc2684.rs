@@ -12,7 +12,7 @@ use crate::aal5::{self, TRAILER_LEN};
 use crate::atm::Vc;
 use crate::ethernet;
 use crate::ethertype::EtherType;
-use crate::link_kind::{LinkKind, STAND_IN};
+use crate::link_kind::{self, LinkKind, STAND_IN};
 use crate::unit::Bytes;
 use crate::vlan::TAG_LEN;
 
@@ -44,6 +44,18 @@ impl Channel {
             LinkKind::Ethernet => ethernet::HEADER_LEN + 2 * TAG_LEN + FCS_LEN,
         };
         MOST_HEAD + frame + usize::from(mtu)
+    }
+
+    /// Returns what the PDU that carries a frame begins with, and the packet in it: on a bridged link the frame itself, else what is behind its
+    /// stand-in. `None` for a frame that a link without Ethernet cannot carry.
+    pub fn pdu(self, kind: LinkKind, frame: &[u8]) -> Option<(Head, &[u8])> {
+        let bare = link_kind::routed(frame);
+        let packet = match kind {
+            LinkKind::Ethernet => frame,
+            LinkKind::Ip => bare?.packet,
+        };
+        let ethertype = bare.map_or(EtherType::default(), |bare| bare.ethertype);
+        Some((Head::new(self.encapsulation, kind, ethertype), packet))
     }
 
     /// Number of cells of the PDU that carries a frame of `bytes` bytes with that type, on a link of bare packets with the

@@ -6,9 +6,8 @@ use dataplane::Tables;
 use dataplane::tables::Interface;
 use wire::aal5::Segmentation;
 use wire::atm::{self, CELL_LEN, FRAME_LEN};
-use wire::ethernet::EtherType;
-use wire::link_kind::{self, LinkKind};
-use wire::rfc2684::{Channel, Head};
+use wire::link_kind::LinkKind;
+use wire::rfc2684::Channel;
 use wire::{BitRate, Nanos, PortId};
 
 use super::Lines;
@@ -70,14 +69,7 @@ impl Segmented {
         if atm::cell_of(&self.packet).is_some() {
             return false;
         }
-        let bare = link_kind::routed(&self.packet);
-        let packet = match (line.link, bare) {
-            (LinkKind::Ethernet, _) => &self.packet[..],
-            (LinkKind::Ip, Some(bare)) => bare.packet,
-            (LinkKind::Ip, None) => return false,
-        };
-        let ethertype = bare.map_or(EtherType::default(), |bare| bare.ethertype);
-        let head = Head::new(line.channel.encapsulation, line.link, ethertype);
+        let Some((head, packet)) = line.channel.pdu(line.link, &self.packet) else { return false };
         let Some(cells) = Segmentation::new(line.channel.vc, head.bytes(), packet) else { return false };
         let begins = entry.at.max(line.free);
         let after = |cells: u64| {
