@@ -18,20 +18,40 @@ pub struct Frame {
 }
 
 /// Place of a packet, in one word that is moved as such: from its lowest bit on, offset of the packet in the slot, 16 bits; number of the slot,
-/// 32 bits; length of the packet, 16 bits. Offset and length, in bytes, are together at most the slot's size; they are at the ends of the
-/// word, where one instruction finds each.
+/// 31 bits; size of the slot, 1 bit; length of the packet, 16 bits. Offset and length, in bytes, are together at most the slot's size; they are at
+/// the ends of the word, where one instruction finds each.
 #[derive(Clone, Copy)]
 struct Place(u64);
 
+/// Size of a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Size {
+    /// Room for a frame as on a wire.
+    Small = 0,
+    /// Room for a packet of many segments.
+    Big = 1,
+}
+
 impl Place {
     #[inline(always)]
-    fn new(slot: u32, start: u16, len: u16) -> Place {
-        Place(u64::from(len) << 48 | u64::from(slot) << 16 | u64::from(start))
+    fn new(size: Size, slot: u32, start: u16, len: u16) -> Place {
+        Place(u64::from(len) << 48 | (size as u64) << 47 | u64::from(slot) << 16 | u64::from(start))
     }
 
     #[inline(always)]
     fn slot(self) -> u32 {
-        (self.0 >> 16) as u32
+        (self.0 >> 16) as u32 & (u32::MAX >> 1)
+    }
+
+    #[inline(always)]
+    fn is_big(self) -> bool {
+        self.0 >> 47 & 1 != 0
+    }
+
+    /// The same slot with another packet.
+    #[inline(always)]
+    fn with(self, start: u16, len: u16) -> Place {
+        Place(u64::from(len) << 48 | self.0 & 0xffff_ffff_0000 | u64::from(start))
     }
 
     #[inline(always)]
@@ -44,6 +64,9 @@ impl Place {
         (self.0 >> 48) as u16
     }
 }
+
+/// Bytes of the longest packet that a frame is made for: with all of the headroom in front, its length has 16 bits.
+pub const LONGEST: usize = u16::MAX as usize - HEADROOM;
 
 /// Head of a slot, which a pool keeps outside of the slot: one cache line beside the heads of the other slots. The
 /// slots themselves all begin in the same few sets of a cache.
@@ -117,11 +140,36 @@ impl Frame {
         unsafe { (*self.head.as_ptr()).base.as_ptr().add(self.headroom()) }
     }
 
-    /// Bytes of the slot.
+    /// Bytes of the slot for packet, headroom and tailroom.
     #[inline(always)]
     fn room(&self) -> usize {
         // SAFETY: `Shared` is valid while a slot is out (see `Pool::drop`), and its size of slots never changes.
-        unsafe { (*self.shared().as_ptr()).slot_bytes }
+        unsafe { (*self.shared().as_ptr()).room }
+    }
+
+    /// True if the slot is one for packets of many segments ([`Pool::take_big`](crate::Pool::take_big)).
+    #[inline(always)]
+    pub fn is_big(&self) -> bool {
+        self.place.is_big()
+    }
+
+    /// Bytes of payload in each segment but the last of a packet of many segments; `None` for a frame as on a wire.
+    #[inline]
+    pub fn segment_size(&self) -> Option<u16> {
+        if !self.is_big() {
+            return None;
+        }
+        // SAFETY: a big slot has `RECORD` initialised bytes behind its room, at a multiple of 64, and this frame is its unique
+        // owner.
+        Some(unsafe { (*self.head.as_ptr()).base.add(self.room()).cast::<u16>().read() })
+    }
+
+    /// Sets [`Frame::segment_size`]; no effect on a frame as on a wire.
+    pub fn set_segment_size(&mut self, bytes: u16) {
+        if self.is_big() {
+            // SAFETY: as in `segment_size`, and `&mut self` makes the access unique.
+            unsafe { (*self.head.as_ptr()).base.add(self.room()).cast::<u16>().write(bytes) }
+        }
     }
 
     /// Length of the packet in bytes.
@@ -163,7 +211,7 @@ impl Frame {
     /// front. `None`, and unchanged, if `len` bytes do not fit.
     #[inline]
     pub fn prepare(&mut self, len: usize) -> Option<&mut [u8]> {
-        if len > self.room() - HEADROOM {
+        if len > (self.room() - HEADROOM).min(LONGEST) {
             return None;
         }
         let start = HEADROOM + self.colour();
@@ -203,7 +251,8 @@ impl Frame {
     /// unchanged, if there is no room.
     #[inline]
     pub fn push_back(&mut self, bytes: usize) -> Option<&mut [u8]> {
-        if bytes > self.tailroom() {
+        // The length has 16 bits, and a big slot room for more.
+        if bytes > self.tailroom().min(usize::from(u16::MAX) - self.len()) {
             return None;
         }
         let old = self.len();
@@ -222,16 +271,16 @@ impl Frame {
     /// Sets offset and length of the packet.
     #[inline(always)]
     fn put(&mut self, start: u16, len: u16) {
-        self.place = Place::new(self.place.slot(), start, len);
+        self.place = self.place.with(start, len);
     }
 
     /// # Safety
     /// `head` must be the head of `slot` in its pool's heads, right behind their `Shared` and all in one allocation;
-    /// its base must point at a slot of at least `start + len` initialised bytes. Nobody else may read or write head
+    /// its base must point at a slot of that size, of at least `start + len` initialised bytes. Nobody else may read or write head
     /// and slot while this frame lives; slot, heads and `Shared` must stay valid as long.
     #[inline(always)]
-    pub(crate) unsafe fn over(head: NonNull<Head>, slot: u32, start: u16, len: u16) -> Frame {
-        let mut frame = Frame { head, place: Place::new(slot, start, len) };
+    pub(crate) unsafe fn over(head: NonNull<Head>, size: Size, slot: u32, start: u16, len: u16) -> Frame {
+        let mut frame = Frame { head, place: Place::new(size, slot, start, len) };
         frame.meta = Meta::default();
         frame
     }

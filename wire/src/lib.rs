@@ -33,13 +33,14 @@ pub mod pppoe;
 pub mod prefetch;
 pub mod random;
 pub mod rfc2684;
+pub mod segment;
 pub mod tcp;
 pub mod udp;
 pub mod unit;
 pub mod vlan;
 
 pub use batch::{BATCH, Batch};
-pub use frame::Frame;
+pub use frame::{Frame, LONGEST};
 pub use link::Link;
 pub use link_kind::LinkKind;
 pub use loan::{Loan, Place};

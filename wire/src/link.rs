@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::atm::{CELL_LEN, PAYLOAD_LEN};
 use crate::link_kind::{LinkKind, STAND_IN};
+use crate::segment::Segments;
 use crate::unit::{BitRate, Bytes, Nanos};
 
 /// Highest rate of a link.
@@ -132,6 +133,11 @@ impl Link {
         let Link { rate, overhead, stand_in, least, units, ref free, ahead, span, is_paced, .. } = *self;
         let (free, users) = (Arc::clone(free), Users::Several);
         Link { rate, overhead, stand_in, least, units, free, users, span, remainder: 0, ahead, is_paced }
+    }
+
+    /// Length that stands for frames that are given to the link as one, for [`Link::take`]: each has its overhead.
+    pub fn length_of(&self, frames: Segments) -> usize {
+        (frames.bytes + frames.count.saturating_sub(1) * self.overhead.0) as usize
     }
 
     /// Continues as `other`: shares its free time, and keeps its own rate and overhead.

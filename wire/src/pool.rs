@@ -15,12 +15,18 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::frame::{Frame, Head};
+use crate::frame::{Frame, Head, LONGEST, Size};
 
 /// Bytes kept free in front of a received frame, for headers that are pushed later.
 pub const HEADROOM: usize = 256;
 
 const PAGE: usize = 4096;
+
+/// Bytes of a slot for packets of many segments: whole pages that hold the longest packet wherever it begins, and the record behind.
+const BIG_BYTES: usize = (HEADROOM + 3 * 64 + LONGEST + RECORD).next_multiple_of(PAGE);
+
+/// Bytes of the record at the end of such a slot, which has the size of segments.
+const RECORD: usize = 64;
 
 /// Slots of one mapping and the list of those that are free.
 pub struct Pool {
@@ -29,6 +35,9 @@ pub struct Pool {
     free: Vec<u32>,
     slots: u32,
     slot_bytes: usize,
+    size: Size,
+    /// Slots for packets of many segments, if there are any.
+    big: Option<Box<Pool>>,
 }
 
 /// State of a pool that its frames refer to: as large as a head, in front of the heads.
@@ -36,6 +45,8 @@ pub struct Pool {
 pub(crate) struct Shared {
     /// Bytes of each slot.
     pub(crate) slot_bytes: usize,
+    /// Bytes of each slot that packets may use.
+    pub(crate) room: usize,
     /// One bit for each slot, set when the slot's owner was dropped without returning the slot.
     orphans: Box<[AtomicU64]>,
     /// The first slot's first byte, at the beginning of a page.
@@ -134,7 +145,23 @@ impl Pool {
         if !matches!(slot_bytes, 2048 | 4096 | 8192 | 16384) {
             return Err(PoolError::SlotSize(slot_bytes));
         }
-        let layout = Shared::memory_layout(slots, slot_bytes).ok_or(PoolError::SlotCount(slots))?;
+        Pool::of(Size::Small, slots, slot_bytes)
+    }
+
+    /// The pool, with `slots` more slots for packets of many segments ([`Pool::take_big`]), of 68 KiB each.
+    ///
+    /// # Errors
+    /// No slots, or no memory for them.
+    pub fn with_big(mut self, slots: u32) -> Result<Pool, PoolError> {
+        self.big = Some(Box::new(Pool::of(Size::Big, slots, BIG_BYTES)?));
+        Ok(self)
+    }
+
+    fn of(size: Size, slots: u32, slot_bytes: usize) -> Result<Pool, PoolError> {
+        // A frame has 31 bits for its slot.
+        let slots_fit = slots <= u32::MAX >> 1;
+        let layout = Shared::memory_layout(slots, slot_bytes).filter(|_| slots_fit);
+        let layout = layout.ok_or(PoolError::SlotCount(slots))?;
         let heads_layout = Shared::layout(slots).ok_or(PoolError::SlotCount(slots))?;
         // SAFETY: neither layout's size is zero (checked above; there is one more than the heads).
         let allocated =
@@ -154,6 +181,7 @@ impl Pool {
             let orphans = (0..words).map(|_| AtomicU64::new(0)).collect();
             shared.write(Shared {
                 slot_bytes,
+                room: if size == Size::Big { slot_bytes - RECORD } else { slot_bytes },
                 orphans,
                 memory,
                 allocated,
@@ -170,11 +198,16 @@ impl Pool {
             free: (0..slots).rev().collect(),
             slots,
             slot_bytes,
+            size,
+            big: None,
         })
     }
 
     /// Makes the pages of all slots, so that none is made on the packet path. All slots must be free.
     pub fn prefault(&mut self) {
+        if let Some(big) = &mut self.big {
+            big.prefault();
+        }
         if self.free.len() != self.slots as usize {
             return;
         }
@@ -192,7 +225,18 @@ impl Pool {
         let slot = self.take_slot()?;
         // SAFETY: `slot` came off the free list, so it is below `slots` and no other frame owns it; the
         // mapping, the heads and `shared` outlive the frame, because `drop` frees them only when no slot is out.
-        Some(unsafe { Frame::over(Shared::heads(self.shared).add(slot as usize), slot, HEADROOM as u16, 0) })
+        Some(unsafe {
+            let head = Shared::heads(self.shared).add(slot as usize);
+            Frame::over(head, self.size, slot, HEADROOM as u16, 0)
+        })
+    }
+
+    /// An empty frame for a packet of up to [`LONGEST`] bytes that stands for many segments, `size` bytes of payload in each but the
+    /// last; `None` when every such slot is in use, or the pool has none.
+    pub fn take_big(&mut self, size: u16) -> Option<Frame> {
+        let mut frame = self.big.as_mut()?.take()?;
+        frame.set_segment_size(size);
+        Some(frame)
     }
 
     /// Takes a frame's slot back. A frame of another pool goes home to that pool.
@@ -200,6 +244,17 @@ impl Pool {
     pub fn put(&mut self, frame: Frame) {
         if frame.shared() == self.shared {
             self.free.push(frame.into_slot());
+        } else {
+            self.put_other(frame);
+        }
+    }
+
+    #[cold]
+    fn put_other(&mut self, frame: Frame) {
+        match &mut self.big {
+            Some(big) if frame.is_big() => big.put(frame),
+            // Its pool finds it among the orphans.
+            _ => drop(frame),
         }
     }
 
@@ -319,7 +374,11 @@ impl PoolMemory {
     #[inline]
     pub(crate) unsafe fn frame(&self, slot: u32, start: u16, len: u16) -> Frame {
         // SAFETY: as the caller promises; the pool frees nothing while a slot is out.
-        unsafe { Frame::over(Shared::heads(self.shared).add(slot as usize), slot, start, len) }
+        unsafe {
+            // Only slots of one frame as on a wire are shared with a kernel.
+            let head = Shared::heads(self.shared).add(slot as usize);
+            Frame::over(head, Size::Small, slot, start, len)
+        }
     }
 
     /// Marks a slot as an orphan, for the pool to collect.
@@ -429,6 +488,41 @@ mod tests {
         here.put(there.take().unwrap());
         assert_eq!(here.available(), 1);
         assert!(there.take().is_some());
+    }
+
+    #[test]
+    fn packets_of_many_segments_have_slots_of_their_own() {
+        let mut pool = Pool::new(2, 2048).unwrap().with_big(2).unwrap();
+        let (mut one, mut two) = (pool.take_big(1448).unwrap(), pool.take_big(536).unwrap());
+        assert!(pool.take_big(1).is_none());
+        for frame in [&mut one, &mut two] {
+            assert!(!frame.fill(&[1; LONGEST + 1]));
+            assert!(frame.fill(&[7; LONGEST]));
+            // All of the headroom, and as much behind as a length can say, leave the size of segments alone.
+            let front = frame.headroom();
+            frame.push_front(HEADROOM).unwrap().fill(7);
+            assert!(frame.push_back(1).is_none());
+            frame.pull_front(HEADROOM);
+            frame.push_back(HEADROOM).unwrap().fill(7);
+            assert_eq!((frame.len(), frame.headroom()), (LONGEST + HEADROOM, front));
+            assert!(frame.is_big() && frame.bytes().iter().all(|byte| *byte == 7));
+        }
+        assert_eq!((one.segment_size(), two.segment_size()), (Some(1448), Some(536)));
+        let slots = [one.slot(), two.slot()];
+        pool.put(one);
+        drop(two);
+        let again = pool.take_big(9).unwrap();
+        assert_eq!((again.slot(), again.segment_size(), again.len()), (slots[0], Some(9), 0));
+        let orphan = pool.take_big(8).unwrap();
+        assert_eq!((orphan.slot(), orphan.segment_size()), (slots[1], Some(8)));
+        let small = pool.take().unwrap();
+        assert_eq!((small.is_big(), small.segment_size(), pool.available()), (false, None, 1));
+        // Another pool without such slots sends it home.
+        let mut other = Pool::new(1, 2048).unwrap();
+        other.put(again);
+        assert!(other.take_big(1).is_none() && pool.take_big(1).is_some());
+        pool.put(orphan);
+        pool.put(small);
     }
 
     #[test]
