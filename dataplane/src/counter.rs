@@ -4,6 +4,7 @@
 //! in sums. A name that comes back begins at zero.
 
 use wire::Frame;
+use wire::segment::Segments;
 
 use crate::tables::Tables;
 use crate::verdict::{Reason, Verdict};
@@ -145,6 +146,7 @@ impl Counters {
     pub(crate) fn count_departed(&mut self, frame: &Frame) {
         const FORWARDED: u16 = Verdict::Forwarded.to_fate();
         match frame.meta.fate {
+            FORWARDED if frame.is_big() => self.forwarded += Segments::of(frame).count,
             FORWARDED => self.forwarded += 1,
             // A further fragment of a packet has none.
             0 => self.parts_sent += 1,
@@ -160,9 +162,39 @@ impl Counters {
         let fate = std::mem::replace(&mut frame.meta.fate, Verdict::Dropped(reason).to_fate());
         if fate == 0 {
             self.parts_lost += 1;
-        } else {
-            self.entered_otherwise += 1;
-            self.count_verdict(frame.meta.fate);
+            return;
+        }
+        let count = Segments::of(frame).count;
+        self.entered_otherwise += count;
+        self.dropped[reason as usize] += count;
+    }
+
+    /// Counts the decisions on the segments of a packet beside the frame that stands for all; `headers` are the bytes of the IP and
+    /// transport headers of each.
+    pub(crate) fn count_further_decisions(&mut self, further: u64, headers: usize, whole: &Frame) {
+        let more = Traffic { frames: further, bytes: further * headers as u64 };
+        if let Some(rule) = self.rules.get_mut(whole.meta.rule as usize) {
+            rule.add(&more);
+        }
+        if whole.meta.nat != 0 {
+            if let Some(nat) = self.nats.get_mut(usize::from(whole.meta.nat)) {
+                nat.add(&more);
+            }
+        }
+        if let Some(class) = self.classes.get_mut(usize::from(whole.meta.class).wrapping_sub(1)) {
+            class.traffic.add(&more);
+        }
+    }
+
+    /// Counts the verdicts of the segments of a packet beside the frame that stands for all: queued, or ended with `fate`.
+    pub(crate) fn count_further_verdicts(&mut self, further: u64, fate: Option<u16>) {
+        match fate.and_then(Verdict::of_fate) {
+            None => self.entered += further,
+            Some(Verdict::Delivered) => self.delivered += further,
+            Some(Verdict::Dropped(reason)) => self.dropped[reason as usize] += further,
+            Some(Verdict::Answered(reason)) => self.answered[reason as usize] += further,
+            Some(Verdict::Forwarded) => self.forwarded += further,
+            Some(Verdict::Held(_)) => self.held += further,
         }
     }
 

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use lookup::memory::MemoryError;
 use tally::{NoTally, Tally};
+use wire::segment::Segments;
 use wire::{Frame, Link, Nanos, PortId};
 
 use crate::hop::CELL_HOP;
@@ -92,6 +93,8 @@ pub struct Egress {
 pub(crate) struct EgressPort {
     /// Frames that wait where there is no tree.
     queue: VecDeque<Frame>,
+    /// Segments that wait in the queue beside the frames that stand for them: a packet of many takes their room.
+    further: usize,
     /// Most frames that wait.
     limit: usize,
     link: Link,
@@ -211,6 +214,7 @@ impl Egress {
                 if incoming == 0 { 0 } else { incoming + settings.map_or(limit, |tree| waiting(tree)) };
             Ok(EgressPort {
                 queue: VecDeque::with_capacity(if settings.is_some() { 0 } else { limit }),
+                further: 0,
                 limit,
                 link: match Links::of(share) {
                     Links::Own => interface.egress.another(),
@@ -493,6 +497,7 @@ impl Egress {
             let has_no_tree = port.tree.is_none() && before.tree.is_none() && elsewhere.is_none();
             if has_no_tree && port.limit == before.limit {
                 std::mem::swap(&mut port.queue, &mut before.queue);
+                port.further = std::mem::take(&mut before.further);
                 port.queue.iter_mut().for_each(|frame| renumber(frame, place));
                 continue;
             }
@@ -509,6 +514,9 @@ impl Egress {
                 }
                 renumber(&mut frame, place);
                 let ends = crate::stage::queue::ends_on_wire(&frame);
+                if port.tree.is_none() && elsewhere.is_none() {
+                    port.stand_for(Segments::of(&frame));
+                }
                 match (elsewhere, &mut *others) {
                     (Some(worker), Some(others)) => others.push(frame, ends, LOCAL, worker),
                     _ => port.push_in_order(frame, &ends, &mut NoTally),
@@ -602,6 +610,7 @@ impl Egress {
         for port in &mut self.ports {
             frames.extend(port.departed.drain(..).filter_map(Next::into_frame));
             frames.extend(port.queue.drain(..));
+            port.further = 0;
             frames.extend(port.tree.as_mut().map_or_else(Vec::new, |tree| tree.drain()));
         }
         for incoming in self.from.iter_mut().flatten() {
@@ -635,9 +644,19 @@ impl EgressPort {
     #[inline(always)]
     pub(crate) fn is_full(&self) -> bool {
         match &self.tree {
-            None => self.queue.len() >= self.limit,
+            None => self.queue.len() + self.further >= self.limit,
             Some(tree) => tree.is_full(),
         }
+    }
+
+    /// True if so many more fit in the queue where there is no tree.
+    pub(crate) fn has_room_for(&self, frames: u64) -> bool {
+        self.limit.saturating_sub(self.queue.len() + self.further) as u64 >= frames
+    }
+
+    /// Notes that a frame of the queue stands for so many.
+    pub(crate) fn stand_for(&mut self, segments: Segments) {
+        self.further += segments.count as usize - 1;
     }
 
     /// Lets frames depart that are due by `at`, where there is no room for one that comes then. True if there is room.
@@ -654,7 +673,7 @@ impl EgressPort {
 
     /// Number of frames that wait.
     fn len(&self) -> usize {
-        self.tree.as_ref().map_or(self.queue.len(), |tree| tree.len()) + self.departed.len()
+        self.tree.as_ref().map_or(self.queue.len() + self.further, |tree| tree.len()) + self.departed.len()
     }
 
     /// Queues a frame, which may depart from the moment of its [`received`](wire::Meta::received) on, where no tree is. The caller
@@ -684,11 +703,28 @@ impl EgressPort {
             return tree.next(&mut self.link, now, tally);
         }
         let Some(first) = self.queue.front() else { return Next::Empty };
+        if first.is_big() {
+            return self.next_whole(now);
+        }
         match self.link.take(first.meta.received, now, length(first)) {
             Ok(at) => match self.queue.pop_front() {
                 Some(frame) => Next::Frame(frame, at),
                 None => Next::Empty,
             },
+            Err(at) => Next::Wait(at),
+        }
+    }
+
+    /// [`EgressPort::next`], of a packet of many segments at the front: they take the link one after the other.
+    #[cold]
+    fn next_whole(&mut self, now: Nanos) -> Next {
+        let Some(first) = self.queue.front() else { return Next::Empty };
+        let segments = Segments::of(first);
+        match self.link.take(first.meta.received, now, self.link.length_of(segments)) {
+            Ok(at) => {
+                self.further = self.further.saturating_sub(segments.count as usize - 1);
+                self.queue.pop_front().map_or(Next::Empty, |frame| Next::Frame(frame, at))
+            }
             Err(at) => Next::Wait(at),
         }
     }

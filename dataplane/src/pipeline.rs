@@ -46,6 +46,8 @@ use crate::tables::{LOCAL, Tables};
 use crate::tunnel;
 use crate::verdict::{Reason, Verdict};
 
+mod whole;
+
 /// Stages of each side, in their order. A new one is a file and a line here (`docs/add/stage.md`).
 pub struct Stages<T>(PhantomData<T>);
 

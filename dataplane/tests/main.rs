@@ -39,3 +39,4 @@ mod stages;
 mod syn_proxy;
 mod tick;
 mod transport;
+mod whole;

@@ -135,6 +135,11 @@ impl Link {
         Link { rate, overhead, stand_in, least, units, free, users, span, remainder: 0, ahead, is_paced }
     }
 
+    /// True if frames are held back to a rate that nobody else keeps: no device's own.
+    pub fn holds_back(&self) -> bool {
+        self.rate.is_some() && self.ahead == Nanos(0)
+    }
+
     /// Length that stands for frames that are given to the link as one, for [`Link::take`]: each has its overhead.
     pub fn length_of(&self, frames: Segments) -> usize {
         (frames.bytes + frames.count.saturating_sub(1) * self.overhead.0) as usize

@@ -188,6 +188,11 @@ pub fn track(
     Ok(next(flow, direction, segment, state))
 }
 
+/// True if a segment reaches beyond the window that its receiver is known to have, which then was larger than it seemed.
+pub(crate) fn exceeds_window(flow: &Flow, direction: Direction, segment: &Segment) -> bool {
+    flow.side(direction.turned()).max_window != 0 && is_after(segment.end(), flow.side(direction).max_end)
+}
+
 /// True if an ICMP error may quote a segment with this sequence number, sent in `direction` (RFC 5927, section 4.1):
 /// sent already, and possibly not yet acknowledged. An attacker off the path has to guess such a number.
 pub fn may_be_quoted(flow: &Flow, direction: Direction, seq: u32, settings: Settings) -> bool {

@@ -187,6 +187,10 @@ fn exceed(frame: &mut Frame, hop: &Hop) -> Step {
         frame.meta.hop |= WAITING;
         return Step::Next;
     }
+    if frame.is_big() {
+        // Its segments fit, or it would have been cut before (`pipeline/whole.rs`).
+        return Step::Next;
+    }
     if frame.meta.end - frame.meta.network <= hop.told_mtu(frame.meta.family) {
         // `encap` has fragments go outside.
         return Step::Next;

@@ -191,6 +191,13 @@ fn renew<T: Tally>(
     revalidate::find(key, hash, frame, cx)
 }
 
+/// The flow of a packet as it arrives, if it has not expired and these tables have decided it.
+pub(crate) fn decided<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Option<Hit> {
+    let key = key_of(frame, cx);
+    let (_, found) = find(&key, cx);
+    found.filter(|hit| current(*hit, frame, cx).is_some())
+}
+
 /// True if a packet opens a new connection in place of the flow that it matches: the rules decide anew.
 #[inline(always)]
 fn is_another<T: Tally>(frame: &Frame, hit: Hit, cx: &mut Cx<'_, T>) -> bool {
@@ -662,7 +669,7 @@ fn expire_fragments<T: Tally>(cx: &mut Cx<'_, T>, now: wire::Nanos) {
 
 /// Returns the strictness of TCP tracking: window check and midstream pickup.
 #[inline(always)]
-pub(super) fn settings<T: Tally>(cx: &Cx<'_, T>) -> Settings {
+pub(crate) fn settings<T: Tally>(cx: &Cx<'_, T>) -> Settings {
     Settings {
         window: match cx.tables.limits.tcp_window {
             TcpWindow::Strict => WindowCheck::Strict,

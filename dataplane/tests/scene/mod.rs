@@ -26,10 +26,14 @@ use dataplane::tables::is_linux;
 use dataplane::{Delivery, Pipeline, Shard, Tables, Verdict};
 use tally::NoTally;
 use wire::ethernet::Mac;
+use wire::segment::Plan;
 use wire::{Batch, Frame, Meta, Nanos, Pool, PortId};
 
 /// Start time of every scene.
 pub const START: Nanos = Nanos::from_secs(1_700_000_000);
+
+/// Slots for packets of many segments.
+const BIG: u32 = 8;
 
 /// A gateway, its queues emptied only when it is told to.
 pub struct Gateway {
@@ -124,7 +128,7 @@ impl Gateway {
         Gateway {
             tables,
             shard,
-            pool: Pool::new(slots, 4096).expect("memory for frames"),
+            pool: Pool::new(slots, 4096).and_then(|pool| pool.with_big(BIG)).expect("memory for frames"),
             pipeline: Pipeline::default(),
             batch: Batch::new(),
             ended: Vec::with_capacity(slots as usize),
@@ -214,6 +218,28 @@ impl Gateway {
         }
     }
 
+    /// Takes a packet of many segments through whole, if the gateway does so and has a slot; else says no, and nothing has happened.
+    pub fn receive_whole(&mut self, arrival: &Arrival, size: u16) -> bool {
+        let Some(mut frame) = self.pool.take_big(size) else { return false };
+        assert!(frame.fill(&arrival.bytes));
+        frame.meta.ingress = arrival.port;
+        frame.meta.received = arrival.at;
+        frame.meta.number = arrival.number;
+        if is_linux(arrival.port) {
+            frame.meta.egress = PortId(policy::WAN);
+        }
+        let Gateway { tables, shard, pool, .. } = self;
+        let mut cx = Cx { tables, shard, pool, tally: &mut NoTally };
+        match self.pipeline.run_whole(frame, &mut self.ended, &mut cx) {
+            Ok(()) => true,
+            Err(frame) => {
+                assert_eq!(frame.bytes(), arrival.bytes, "a frame that is refused is as it was");
+                self.pool.put(frame);
+                false
+            }
+        }
+    }
+
     /// Goes on with the tables of another policy.
     pub fn reload(&mut self, text: &str, at: Nanos) -> Applied {
         self.change(tables(text), at)
@@ -295,21 +321,29 @@ impl Gateway {
         }
     }
 
-    /// Drains the output, at most `most` frames of each queue.
+    /// Drains the output, at most `most` frames of each queue, packets of many segments as these.
     pub fn out(&mut self, most: usize) -> Out {
         let mut out = Out::default();
         self.drain(most, |port, frame| {
             let (number, verdict) = (frame.meta.number, Verdict::of_fate(frame.meta.fate));
-            match port {
-                Some(port) => {
-                    out.sent.push(Sent { port: port.0, number, verdict, bytes: frame.bytes().to_vec() })
-                }
-                None => {
-                    let verdict = verdict.expect("what ended has a verdict");
-                    out.ended.push((number, verdict));
-                    if matches!(verdict, Verdict::Delivered | Verdict::Answered(_)) {
-                        let (delivery, bytes) = (Delivery::of(&frame.meta), frame.bytes().to_vec());
-                        out.local.push(Local { number, verdict, delivery, bytes });
+            let frames = match frame.segment_size() {
+                Some(size) => segments(frame.bytes(), size).expect("it has segments"),
+                None => vec![frame.bytes().to_vec()],
+            };
+            for bytes in frames {
+                match port {
+                    Some(port) => out.sent.push(Sent { port: port.0, number, verdict, bytes }),
+                    None => {
+                        let verdict = verdict.expect("what ended has a verdict");
+                        out.ended.push((number, verdict));
+                        if matches!(verdict, Verdict::Delivered | Verdict::Answered(_)) {
+                            out.local.push(Local {
+                                number,
+                                verdict,
+                                delivery: Delivery::of(&frame.meta),
+                                bytes,
+                            });
+                        }
                     }
                 }
             }
@@ -326,4 +360,10 @@ impl Gateway {
     pub fn queued(&self) -> usize {
         self.shard.egress.lengths().sum()
     }
+}
+
+/// The segments of a packet of many, as a card cuts them; `None` if it is no such packet.
+pub fn segments(packet: &[u8], size: u16) -> Option<Vec<Vec<u8>>> {
+    let plan = Plan::new(packet, size)?;
+    (0..plan.count()).map(|index| plan.segment(packet, index)).collect()
 }

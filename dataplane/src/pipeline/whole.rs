@@ -1,0 +1,155 @@
+//! Packets of many segments, taken through the stages whole.
+//!
+//! Whole, a packet has the effect that its segments would have, one after the other: the same bytes once it is cut, the same flow, the
+//! same counters. That holds for plain packets of flows that have been decided, whose stages carry out what the flow remembers; all
+//! others are refused, and the host cuts them first: the first packet of a flow, one for a neighbour that is not known, one that is metered,
+//! shaped, held back to a rate, encrypted, too big, or at the end of its time to live.
+
+use policy::model::Mode;
+use tally::Tally;
+use wire::segment::{Plan, Transport};
+use wire::tcp::{self, Flags};
+use wire::{Family, Frame, Part, PortId, ipv4, ipv6};
+
+use super::{Pipeline, Stages, keep_alive, leave, take_through};
+use crate::flag;
+use crate::flow::tcp::{Segment, exceeds_window, track};
+use crate::flow::{Flow, Hit};
+use crate::hop::{Hop, LOCAL_HOP, leaves};
+use crate::stage::parse::Parse;
+use crate::stage::track::{decided, settings};
+use crate::stage::{Cx, take};
+
+impl Pipeline {
+    /// Takes a packet of many segments ([`Frame::is_big`]) through the stages whole, to the effect of [`Pipeline::run`] on its segments,
+    /// one after the other.
+    ///
+    /// # Errors
+    /// The frame as it was: not all segments would simply follow their flow. The host cuts it ([`Plan`]), and runs the segments.
+    pub fn run_whole<T: Tally + 'static>(
+        &mut self,
+        mut frame: Frame,
+        ended: &mut Vec<Frame>,
+        cx: &mut Cx<'_, T>,
+    ) -> Result<(), Frame> {
+        let (now, number) = (frame.meta.received, frame.meta.number);
+        cx.shard.follow_sessions(cx.tables);
+        self.released(now, ended, cx);
+        // What ends first, by time, ends in the middle of the first segment's way.
+        if cx.shard.is_due(now) {
+            return Err(frame);
+        }
+        let meta = frame.meta.clone();
+        let Some(plan) = Plan::of(&frame).filter(|plan| is_plain(&mut frame, plan, cx)) else {
+            frame.meta = meta;
+            return Err(frame);
+        };
+        let segments = plan.segments();
+        cx.shard.counters.received.frames += segments.count;
+        cx.shard.counters.received.bytes += segments.bytes;
+        take_through(&cx.tables.stages.track, &mut frame, cx);
+        take_through(&cx.tables.stages.decided, &mut frame, cx);
+        let further = segments.count - 1;
+        cx.shard.counters.count_further_decisions(further, plan.headers() - plan.network(), &frame);
+        let (many, port) = (ended.len(), root(frame.meta.egress, cx));
+        leave(frame, ended, cx);
+        let fate = ended.get(many).map(|frame| frame.meta.fate);
+        if let (None, Some(port)) = (fate, port.and_then(|port| cx.shard.egress.port(port))) {
+            port.stand_for(segments);
+        }
+        cx.shard.counters.count_further_verdicts(further, fate);
+        self.released(now, ended, cx);
+        keep_alive(now, number, cx);
+        Ok(())
+    }
+}
+
+/// Port by which frames of an interface leave.
+fn root<T: Tally>(interface: PortId, cx: &Cx<'_, T>) -> Option<PortId> {
+    cx.tables.interface(interface).map(|interface| interface.root)
+}
+
+/// True if each segment of a packet would simply follow its flow. Parses the packet.
+fn is_plain<T: Tally + 'static>(frame: &mut Frame, plan: &Plan, cx: &mut Cx<'_, T>) -> bool {
+    // Each segment has a moment of its own in the bucket of a meter.
+    if cx.tables.mode != Mode::Stateful || !cx.tables.classes.meters.is_empty() || plan.count() < 2 {
+        return false;
+    }
+    take::<Parse, T>(frame, cx);
+    if !has_plain_headers(frame, plan) {
+        return false;
+    }
+    let front = cx.tables.stages.front.iter().map(|place| Stages::<T>::at(*place));
+    if front.filter(|stage| stage.about.name != "parse").any(|stage| (stage.takes)(frame)) {
+        return false;
+    }
+    let Some(hit) = decided(frame, cx) else { return false };
+    let Some(flow) = cx.shard.flows.flow(hit.id).copied() else { return false };
+    !flow.is_proxied()
+        && follows(frame, plan, hit, flow, cx)
+        && fits(frame, plan, flow.hops[hit.direction as usize], cx)
+}
+
+/// True for a whole packet without options, extension headers, or flags that are not on all segments, which lives on.
+fn has_plain_headers(frame: &Frame, plan: &Plan) -> bool {
+    const OF_ONE: u8 = Flags::SYN.0 | Flags::FIN.0 | Flags::RST.0 | Flags::URG.0 | Flags::CWR.0;
+    let meta = &frame.meta;
+    let is_own = meta.flags & flag::OWN != 0;
+    let packet = frame.bytes().get(usize::from(meta.network)..).unwrap_or_default();
+    let (header_len, ttl) = match meta.family {
+        Family::V4 => (ipv4::MIN_HEADER_LEN, ipv4::Header::of(packet).map(ipv4::Header::ttl)),
+        Family::V6 => (ipv6::HEADER_LEN, ipv6::Header::of(packet).map(ipv6::Header::hop_limit)),
+        Family::Other => return false,
+    };
+    meta.fate == 0
+        && meta.part == Part::Whole
+        && meta.flags & !(flag::DONT_FRAGMENT | flag::OWN) == 0
+        && meta.tcp_flags & OF_ONE == 0
+        && usize::from(meta.transport - meta.network) == header_len
+        && !plan.is_unsummed()
+        && plan.transport_range().end == frame.len()
+        && ttl.is_some_and(|ttl| ttl > 1 || is_own)
+}
+
+/// True if the flow lets every segment pass, and stays in its state.
+fn follows<T: Tally>(frame: &Frame, plan: &Plan, hit: Hit, mut flow: Flow, cx: &Cx<'_, T>) -> bool {
+    if plan.transport() == Transport::Udp {
+        return true;
+    }
+    let Ok(packet) = tcp::parse(frame.bytes().get(plan.transport_range()).unwrap_or_default()) else {
+        return false;
+    };
+    let whole = Segment::of(&packet);
+    let (size, before) = (plan.size() as u32, (plan.count() - 1) as u32 * plan.size() as u32);
+    let first = Segment { data: size, ..whole };
+    let last = Segment { seq: whole.seq.wrapping_add(before), data: whole.data - before, ..whole };
+    // Each such segment would widen the window once more.
+    if exceeds_window(&flow, hit.direction, &last) {
+        return false;
+    }
+    // Each begins further on than the one before, and ends further on: between two that pass, all pass.
+    let state = flow.state();
+    [first, last].iter().all(|segment| track(&mut flow, hit.direction, segment, settings(cx)) == Ok(state))
+}
+
+/// True if segments leave by a hop as they are, or are delivered.
+fn fits<T: Tally>(frame: &Frame, plan: &Plan, hop: u32, cx: &mut Cx<'_, T>) -> bool {
+    if hop == LOCAL_HOP {
+        return true;
+    }
+    let Some(&Hop { mtu, tunnel, interface, .. }) = cx.shard.hops.get(hop).filter(|_| leaves(hop)) else {
+        return false;
+    };
+    let Some(interface) = cx.tables.interface(interface) else { return false };
+    let queues = &cx.tables.queues;
+    // What a tree does depends on each segment's length, and on what is queued beside it.
+    let has_tree = queues.on(interface.root).is_some() || queues.from(queues.ingress(&frame.meta)).is_some();
+    // Each segment has a moment of its own where the policy has a rate; a device has its own.
+    let is_held_back = cx.tables.interface(interface.root).is_none_or(|port| port.egress.holds_back());
+    // Nobody cuts what is in a session or in cells.
+    let is_carried = interface.ppp.is_some() || interface.channel.is_some();
+    let has_room =
+        cx.shard.egress.port(interface.root).is_some_and(|port| port.has_room_for(plan.segments().count));
+    let is_small = plan.headers() - plan.network() + plan.size() <= usize::from(mtu);
+    tunnel == 0 && !has_tree && !is_held_back && !is_carried && has_room && is_small
+}
