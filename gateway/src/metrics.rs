@@ -246,6 +246,12 @@ impl Collected {
         port("port_received_packets", "Frames received.").counters(encoder, names().zip(received))?;
         let sent = ports.iter().map(|view| view.sent);
         port("port_sent_packets", "Frames sent.").counters(encoder, names().zip(sent))?;
+        let whole = ports.iter().map(|view| view.whole);
+        port(
+            "port_whole_packets",
+            "Packets of many segments received whole; their segments count as frames.",
+        )
+        .counters(encoder, names().zip(whole))?;
         let missed = ports.iter().map(|view| view.missed);
         port("port_missed_packets", "Frames lost by the system before they were received.")
             .counters(encoder, names().zip(missed))?;

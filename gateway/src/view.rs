@@ -204,6 +204,9 @@ pub struct PortView {
     pub received_bytes: u64,
     /// Bytes of frames sent.
     pub sent_bytes: u64,
+    /// Packets of many segments received whole, which count as these in the numbers of frames.
+    #[serde(default)]
+    pub whole: u64,
     /// Frames lost by the system before the gateway saw them, for want of room.
     pub missed: u64,
     /// Frames that could not be sent.
@@ -368,6 +371,7 @@ impl Overview {
                     port: port.clone(),
                     received: links().map(|link| link.counts.received).sum(),
                     sent: links().map(|link| link.counts.sent).sum(),
+                    whole: links().filter_map(|link| link.driver).map(|driver| driver.whole).sum(),
                     missed: links()
                         .filter_map(|link| link.driver)
                         .map(|driver| driver.lost + driver.unusable)

@@ -17,7 +17,7 @@ use dataplane::import::Refused;
 use dataplane::shard::{Setup, ShardError};
 use dataplane::state::Item;
 use dataplane::tables::Tables;
-use wire::{BATCH, LinkKind, Nanos, Pool};
+use wire::{BATCH, Frame, LinkKind, Nanos, Pool};
 
 use crate::clock::Clock;
 use crate::log::Feed;
@@ -49,7 +49,7 @@ pub use report::{LinkCounts, LinkReport, Report};
 pub(crate) use state::owner_of;
 pub use state::{Exported, Imported};
 
-use link::{Device, Links};
+use link::{Device, Group, Links, Origin};
 use log::LogFeed;
 use panic::{Backoff, message_of};
 use processing::Processing;
@@ -76,6 +76,9 @@ pub struct Worker {
 
 /// Maximum number of batches taken from other workers before the ports have their turn.
 const MOST_BATCHES: u32 = 16;
+
+/// Maximum number of batches of one port, cut from packets of many segments, before what they queue is sent.
+const MOST_WAITING: usize = 4;
 
 /// Continuation of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,27 +162,62 @@ impl Worker {
 
     /// Processes frames received by a port. Returns their number.
     fn take_received(&mut self, place: usize, now: Nanos) -> usize {
+        if self.links.has_waiting(place, Origin::Port) {
+            return self.take_waiting(place, Origin::Port, now);
+        }
         let Processing { batch, pool, .. } = &mut self.processing;
         let received = self.links.receive(place, batch, pool);
         if let Some((interface, error)) = self.links.failure(place) {
             self.tell(WorkerEvent::PortFailed { interface, error });
         }
-        if received > 0 {
-            self.processing.run_received(place, now, self.clock);
-            self.settle();
-        }
+        self.take_batch(place, Origin::Port, now);
         received
     }
 
     /// Processes frames that Linux sends by an interface. Returns their number.
     fn take_originated(&mut self, place: usize, now: Nanos) -> usize {
+        if self.links.has_waiting(place, Origin::Linux) {
+            return self.take_waiting(place, Origin::Linux, now);
+        }
         let Processing { batch, pool, .. } = &mut self.processing;
         let received = self.links.receive_punted(place, batch, pool);
-        if received > 0 {
-            self.processing.run_originated(place, now);
+        self.take_batch(place, Origin::Linux, now);
+        received
+    }
+
+    /// Processes a batch that came by an interface; packets of many segments in it one by one.
+    #[inline(always)]
+    fn take_batch(&mut self, place: usize, origin: Origin, now: Nanos) {
+        if self.processing.batch.iter().any(Frame::is_big) {
+            self.links.keep(place, origin, &mut self.processing.batch);
+            self.take_waiting(place, origin, now);
+        } else if !self.processing.batch.is_empty() {
+            self.processing.run_from(place, origin, now, self.clock);
             self.settle();
         }
-        received
+    }
+
+    /// Processes frames that were received before, or among which are packets of many segments: whole, where the pipeline takes them so,
+    /// else cut. Returns the number of batches, and one for what is left.
+    #[cold]
+    fn take_waiting(&mut self, place: usize, origin: Origin, now: Nanos) -> usize {
+        let mut batches = 0;
+        while batches < MOST_WAITING {
+            let Processing { batch, pool, .. } = &mut self.processing;
+            match self.links.next_waiting(place, origin, batch, pool) {
+                Group::Frames => self.processing.run_from(place, origin, now, self.clock),
+                Group::Whole(frame) => {
+                    if let Err(frame) = self.processing.run_whole(frame, place, origin, now, self.clock) {
+                        self.links.cut(place, origin, frame, &mut self.processing.pool);
+                        continue;
+                    }
+                }
+                Group::Nothing => break,
+            }
+            batches += 1;
+            self.settle();
+        }
+        batches + usize::from(self.links.has_waiting(place, origin))
     }
 
     /// Hands ended frames off to their owners, delivers them to Linux, or returns them to the pool.

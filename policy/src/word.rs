@@ -97,7 +97,8 @@ pub(crate) const DRIVER: Words<Driver> =
 pub(crate) const LOG_EVENT: Words<LogEvent> =
     &[("rule", LogEvent::Rule), ("connection", LogEvent::Connection), ("nat", LogEvent::Nat)];
 
-pub(crate) const OFFLOAD: Words<Offload> = &[("segment", Offload::Segment), ("refuse", Offload::Refuse)];
+pub(crate) const OFFLOAD: Words<Offload> =
+    &[("whole", Offload::Whole), ("segment", Offload::Segment), ("refuse", Offload::Refuse)];
 
 pub(crate) const ON_EXIT: Words<OnExit> = &[("closed", OnExit::Closed), ("open", OnExit::Open)];
 

@@ -3,6 +3,9 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
+#[cfg(doc)]
+use wire::Frame;
+use wire::segment::{Plan, Segments};
 use wire::{LinkKind, Pool, Port, PortError};
 
 use crate::spec::Offload;
@@ -17,6 +20,13 @@ pub trait Line: Port + Send {
     /// Counters since the line was opened.
     fn statistics(&mut self) -> Statistics;
 
+    /// True if the line takes this packet of many segments whole ([`Frame::is_big`]): the device cuts it, or nobody needs to. What a
+    /// line does not take is for the caller to cut ([`wire::segment`]). May change with the device's features, even while such a packet
+    /// waits to be sent.
+    fn takes_whole(&mut self, _packet: &Plan) -> bool {
+        false
+    }
+
     /// Gives `pool` the slots of frames that the card has sent. Sending does so too; this is for a worker that is about
     /// to sleep.
     fn reclaim(&mut self, pool: &mut Pool);
@@ -25,11 +35,11 @@ pub trait Line: Port + Send {
 /// Counters of a [`Line`] since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Frames received, after segmentation.
+    /// Frames received; a packet of many segments counts as these.
     pub received: u64,
     /// Bytes of received frames.
     pub received_bytes: u64,
-    /// Frames handed to the device.
+    /// Frames handed to the device; a packet of many segments counts as these.
     pub sent: u64,
     /// Bytes of sent frames.
     pub sent_bytes: u64,
@@ -45,15 +55,28 @@ pub struct Statistics {
     pub unsendable: u64,
     /// Packets of many segments (GSO, GRO) that were segmented into frames.
     pub segmented: u64,
+    /// Packets of many segments received whole.
+    pub whole: u64,
     /// Frames whose checksum was completed here.
     pub completed: u64,
 }
 
 impl Statistics {
-    /// Counts frames received.
+    /// Counts frames received, as segments.
     pub(crate) fn receive(&mut self, frames: &[wire::Frame]) {
-        self.received += frames.len() as u64;
-        self.received_bytes += frames.iter().map(|frame| frame.len() as u64).sum::<u64>();
+        for frame in frames {
+            let Segments { count, bytes } = Segments::of(frame);
+            self.received += count;
+            self.received_bytes += bytes;
+        }
+    }
+
+    /// Counts a frame handed to the device.
+    #[inline]
+    pub(crate) fn send(&mut self, frame: &wire::Frame) {
+        let Segments { count, bytes } = Segments::of(frame);
+        self.sent += count;
+        self.sent_bytes += bytes;
     }
 }
 

@@ -1,13 +1,13 @@
 //! Software offloads: completes checksums and segments packets that Linux left to a card.
 //!
 //! A header in front of the frame describes the remaining work ([`VnetHeader`], that of virtio): a checksum field with
-//! only the pseudo header's sum, or many segments under one header. The results are frames as on a wire. Unknown forms
-//! (a tunnel's inner segments, say) are refused, never guessed.
+//! only the pseudo header's sum, or many segments under one header. The results are frames as on a wire, or a packet of many segments
+//! that stays whole ([`wire::segment`]). Unknown forms (a tunnel's inner segments, say) are refused, never guessed.
 
 use wire::checksum::Sum;
 use wire::header::Protocol;
-use wire::tcp::Flags;
-use wire::{Frame, ethernet, ipv4, ipv6, tcp, udp};
+use wire::segment::{Plan, Transport};
+use wire::{ethernet, ipv4, ipv6};
 
 use crate::sys::packet::VnetHeader;
 
@@ -130,166 +130,53 @@ impl Bare {
     }
 }
 
-/// Plan for segmenting a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Plan {
-    transport: Transport,
-    /// Offset of the IP header, in bytes from the frame's start.
-    network: usize,
-    /// Offset of the TCP or UDP header, in bytes from the frame's start.
-    transport_at: usize,
-    /// Offset of the payload, in bytes from the frame's start.
-    payload: usize,
-    /// End of the payload, in bytes from the frame's start.
-    end: usize,
-    /// Payload bytes of each segment but the last.
-    size: usize,
-    /// UDP without checksums.
-    unsummed: bool,
+/// Plans the segmentation of `packet`, a whole frame, by `header`; `None` if the two contradict each other.
+pub(crate) fn plan(packet: &[u8], header: &VnetHeader) -> Option<Plan> {
+    let plan = Plan::new(packet, header.gso_size)?;
+    let needs_checksum = header.flags & NEEDS_CHECKSUM != 0;
+    if needs_checksum && usize::from(header.csum_start) != plan.transport_range().start {
+        // Segments of a tunnel's inner packet, or the like.
+        return None;
+    }
+    let is_said = header.gso_type & !GSO_ECN == gso_type(&plan);
+    is_said.then(|| if needs_checksum { plan.summed() } else { plan })
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Transport {
-    Tcp,
-    Udp,
+/// Form of the segments, as the header says it.
+fn gso_type(plan: &Plan) -> u8 {
+    match (plan.transport(), plan.is_v6()) {
+        (Transport::Tcp, false) => GSO_TCP4,
+        (Transport::Tcp, true) => GSO_TCP6,
+        (Transport::Udp, _) => GSO_UDP,
+    }
 }
 
-impl Plan {
-    /// Plans the segmentation of `packet`, a whole frame, by `header`; `None` if the two contradict each other.
-    pub(crate) fn new(packet: &[u8], header: &VnetHeader) -> Option<Plan> {
-        let layer = ethernet::parse(packet).ok()?;
-        let network = layer.payload_at;
-        let (family, protocol, transport_at, end) = if layer.ethertype == ethernet::EtherType::IPV4 {
-            let ip = ipv4::parse(layer.payload).ok()?;
-            if ip.header.is_fragment() {
-                return None;
-            }
-            let total = usize::from(ip.header.total_len());
-            (GSO_TCP4, ip.header.protocol(), network + ip.header.header_len(), network + total)
-        } else if layer.ethertype == ethernet::EtherType::IPV6 {
-            let ip = ipv6::parse(layer.payload).ok()?;
-            let extensions = ip.extensions;
-            // With nodes still to visit the destination that is summed is another one.
-            if extensions.fragment.is_some()
-                || extensions.routing.is_some_and(|routing| routing.segments_left > 0)
-            {
-                return None;
-            }
-            let total = ipv6::HEADER_LEN + usize::from(ip.header.payload_len());
-            (GSO_TCP6, ip.protocol(), network + ip.payload_at(), network + total)
-        } else {
-            return None;
-        };
-        let needs_checksum = header.flags & NEEDS_CHECKSUM != 0;
-        if needs_checksum && usize::from(header.csum_start) != transport_at {
-            // Segments of a tunnel's inner packet, or the like.
-            return None;
-        }
-        let rest = packet.get(transport_at..end)?;
-        let kind = header.gso_type & !GSO_ECN;
-        let (transport, payload, unsummed) = match protocol {
-            Protocol::TCP if kind == family => {
-                (Transport::Tcp, transport_at + tcp::parse(rest).ok()?.header.header_len(), false)
-            }
-            Protocol::UDP if kind == GSO_UDP => {
-                let field = *rest.get(6..)?.first_chunk::<2>()?;
-                (Transport::Udp, transport_at + 8, field == [0, 0] && !needs_checksum)
-            }
-            _ => return None,
-        };
-        let size = usize::from(header.gso_size);
-        if size == 0 || payload >= end {
-            return None;
-        }
-        Some(Plan { transport, network, transport_at, payload, end, size, unsummed })
-    }
-
-    /// Number of segments.
-    pub(crate) fn count(&self) -> usize {
-        (self.end - self.payload).div_ceil(self.size)
-    }
-
-    /// Makes `frame` segment `index` of `packet`. `false` if it does not fit.
-    #[must_use]
-    pub(crate) fn cut(&self, packet: &[u8], index: usize, frame: &mut Frame) -> bool {
-        let from = self.payload + index * self.size;
-        let to = self.end.min(from + self.size);
-        let (Some(headers), Some(payload)) = (packet.get(..self.payload), packet.get(from..to)) else {
-            return false;
-        };
-        let Some(room) = frame.prepare(headers.len() + payload.len()) else { return false };
-        let (front, back) = room.split_at_mut(headers.len());
-        front.copy_from_slice(headers);
-        back.copy_from_slice(payload);
-        self.number(room, index);
-        true
-    }
-
-    /// Sets the fields that differ from segment to segment: lengths, sequence numbers, identification, flags,
-    /// checksums.
-    fn number(&self, frame: &mut [u8], index: usize) {
-        let (head, segment) = frame.split_at_mut(self.transport_at);
-        let packet = &mut head[self.network..];
-        let length = segment.len() as u16;
-        let bytes = packet.len() as u16 + length;
-        let protocol = match self.transport {
-            Transport::Tcp => Protocol::TCP,
-            Transport::Udp => Protocol::UDP,
-        };
-        let pseudo = match packet.first().map(|first| first >> 4) {
-            Some(4) => ipv4::HeaderMut::of(packet).map(|mut header| {
-                header.set_total_len(bytes);
-                // Numbered on, as Linux does it: who puts segments together again looks for that.
-                let id = header.view().id().wrapping_add(index as u16);
-                header.set_id(id);
-                Sum::pseudo_v4(header.view().src(), header.view().dst(), protocol, length)
-            }),
-            _ => ipv6::HeaderMut::of(packet).map(|mut header| {
-                header.set_payload_len(bytes - ipv6::HEADER_LEN as u16);
-                Sum::pseudo_v6(header.view().src(), header.view().dst(), protocol, length.into())
-            }),
-        };
-        let Some(pseudo) = pseudo else { return };
-        if packet[0] >> 4 == 4 {
-            ipv4::fill_checksum(packet);
-        }
-        match self.transport {
-            Transport::Tcp => self.number_tcp(segment, pseudo, index),
-            Transport::Udp => self.number_udp(segment, pseudo, length),
-        }
-    }
-
-    fn number_tcp(&self, segment: &mut [u8], pseudo: Sum, index: usize) {
-        let Some(mut header) = tcp::HeaderMut::of(segment) else { return };
-        header.set_seq(header.view().seq().wrapping_add((index * self.size) as u32));
-        let mut flags = header.view().flags();
-        if index > 0 {
-            // Said once (RFC 3168, section 6.1.2).
-            flags = flags.without(Flags::CWR);
-        }
-        if index + 1 < self.count() {
-            flags = flags.without(Flags::FIN.and(Flags::PSH));
-        }
-        header.set_flags(flags);
-        header.set_checksum(0);
-        let checksum = pseudo.and(segment).checksum();
-        if let Some(mut header) = tcp::HeaderMut::of(segment) {
-            header.set_checksum(checksum);
-        }
-    }
-
-    fn number_udp(&self, segment: &mut [u8], pseudo: Sum, length: u16) {
-        let Some(mut header) = udp::HeaderMut::of(segment) else { return };
-        header.set_length(length);
-        header.set_checksum(0);
-        if self.unsummed {
-            return;
-        }
-        let checksum = pseudo.and(segment).udp_checksum();
-        if let Some(mut header) = udp::HeaderMut::of(segment) {
-            header.set_checksum(checksum);
-        }
-    }
+/// Prepares a packet of many segments for a device that cuts it: leaves in the field of its checksum the sum of the pseudo header, and
+/// returns the header that tells the device of its work. Whatever the field held is of no use to the segments.
+pub(crate) fn describe(packet: &mut [u8], plan: &Plan) -> Option<VnetHeader> {
+    let range = plan.transport_range();
+    let (protocol, offset) = match plan.transport() {
+        Transport::Tcp => (Protocol::TCP, 16),
+        Transport::Udp => (Protocol::UDP, 6),
+    };
+    let network = packet.get(plan.network()..)?;
+    let pseudo = if plan.is_v6() {
+        let ip = ipv6::Header::of(network)?;
+        Sum::pseudo_v6(ip.src(), ip.dst(), protocol, range.len() as u32)
+    } else {
+        let ip = ipv4::Header::of(network)?;
+        Sum::pseudo_v4(ip.src(), ip.dst(), protocol, range.len() as u16)
+    };
+    let field = range.start + offset;
+    packet.get_mut(field..field + 2)?.copy_from_slice(&pseudo.fold().to_be_bytes());
+    Some(VnetHeader {
+        flags: NEEDS_CHECKSUM,
+        gso_type: gso_type(plan),
+        hdr_len: plan.headers() as u16,
+        gso_size: plan.size() as u16,
+        csum_start: range.start as u16,
+        csum_offset: offset as u16,
+    })
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@
 //! only while the small one is full (PACKET_FANOUT_FLAG_ROLLOVER).
 //!
 //! A header in front of each frame describes the offloads that the card or a virtual device left undone; they are done
-//! here ([`crate::offload`]). Packets longer than a ring slot (many segments) are queued by Linux beside the ring.
+//! here ([`crate::offload`]). Packets longer than a ring slot (many segments) are queued by Linux beside the ring. They stay whole where
+//! the pool has slots for them, and are sent whole by a socket that puts such a header in front, if the device cuts them.
 //!
 //! Packets of an interface without a link-layer header get a stand-in header on receipt ([`wire::link_kind`]). They are
 //! sent by a socket of another type: a socket for frames would take their first bytes for a device header where the
@@ -19,13 +20,16 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use wire::ethernet::EtherType;
 use wire::link_kind::{self, STAND_IN};
+use wire::segment::{Plan, Transport};
 use wire::vlan::Tag;
 use wire::{Batch, LinkKind, Nanos, Pool, Port, PortError, Received};
 
 use crate::line::{Identity, Line, Statistics, Target, is_busy};
-use crate::pending::{Begun, Pending, finish};
+use crate::offload;
+use crate::pending::{Begun, Pending, Undone, finish};
 use crate::program;
 use crate::refusal::Cause;
+use crate::sys::interface::Asker;
 use crate::sys::packet::{Ring, Slot, VnetHeader};
 use crate::sys::{clock, packet, socket};
 
@@ -47,6 +51,15 @@ pub(crate) struct PacketLine {
 /// Socket that packets are sent by.
 struct Outlet {
     socket: OwnedFd,
+    /// Socket for packets of many segments, whose messages begin with a description of the work left; past the queueing discipline as the
+    /// other one, so that no packet overtakes another. None where the device cuts none.
+    whole: Option<OwnedFd>,
+    /// Packets of many segments that the device cuts.
+    cuts: Cuts,
+    /// Number of times in a row that such a packet was refused.
+    refusals: u32,
+    /// Number of such packets that the device is not offered.
+    paused: u32,
     kind: LinkKind,
     /// Destination address of packets without a link-layer header, by IP version.
     to: [libc::sockaddr_ll; 2],
@@ -68,6 +81,10 @@ const USUAL: usize = 1024;
 /// that it takes a ring for nearly full.
 const RESERVE: usize = 4;
 const RESERVE_BYTES: usize = 32 << 20;
+/// Number of refusals in a row after which a packet of many segments is not offered whole again, and number of such packets until then:
+/// Linux says the same of a device that is busy and of one that cannot cut this packet (behind a VLAN tag, say).
+const REFUSALS: u32 = 3;
+const PAUSE: u32 = 256;
 /// Number of calls that find nothing before the socket is asked for an error.
 const PATIENCE: u32 = 32;
 
@@ -103,12 +120,13 @@ impl PacketLine {
         let inlets = inlets.collect::<Result<_, Cause>>()?;
 
         let outlet = Outlet::new(target).map_err(step("open a packet socket"))?;
-        let fd = outlet.socket.as_fd();
-        socket::set(fd, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1)
-            .map_err(step("send past the queueing discipline"))?;
-        socket::set(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, SOCKET_BYTES)
-            .map_err(step("set the size of the socket's queue"))?;
-        packet::bind(fd, ifindex, 0).map_err(step("bind the packet socket"))?;
+        for fd in [Some(&outlet.socket), outlet.whole.as_ref()].into_iter().flatten().map(AsFd::as_fd) {
+            socket::set(fd, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1)
+                .map_err(step("send past the queueing discipline"))?;
+            socket::set(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, SOCKET_BYTES)
+                .map_err(step("set the size of the socket's queue"))?;
+            packet::bind(fd, ifindex, 0).map_err(step("bind the packet socket"))?;
+        }
 
         let identity = target.identity.clone();
         let (pending, idle, statistics) = (Pending::new(target.offload), 0, Statistics::default());
@@ -124,19 +142,19 @@ impl PacketLine {
     }
 
     /// Puts the slot's frame into `frame`, or begins to segment it; `None` if unusable, already counted.
-    fn take(&mut self, place: usize, slot: &Slot, frame: &mut wire::Frame) -> Option<Begun> {
+    fn take(&mut self, place: usize, slot: &Slot, frame: &mut wire::Frame, pool: &mut Pool) -> Option<Begun> {
         let header = slot.header;
         let tag = tag_of(&header);
         let length = header.tp_len as usize;
         if header.tp_status & libc::TP_STATUS_COPY != 0 {
-            return self.take_queued(place, length, tag, frame);
+            return self.take_queued(place, length, tag, frame, pool);
         }
         if header.tp_snaplen < header.tp_len {
             // Too long for a slot, and no room beside the ring either.
             self.statistics.lost += 1;
             return None;
         }
-        let taken = self.take_slot(place, slot, length, tag, frame);
+        let taken = self.take_slot(place, slot, tag, frame, pool);
         if taken.is_none() {
             self.statistics.unusable += 1;
         }
@@ -147,10 +165,11 @@ impl PacketLine {
         &mut self,
         place: usize,
         slot: &Slot,
-        length: usize,
         tag: Option<Tag>,
         frame: &mut wire::Frame,
+        pool: &mut Pool,
     ) -> Option<Begun> {
+        let length = slot.header.tp_len as usize;
         let ring = &self.inlets.get(place)?.ring;
         let before = self.outlet.before();
         let undone = ring.vnet_header(slot)?.behind(before);
@@ -166,7 +185,13 @@ impl PacketLine {
         if !ring.copy_to(slot, at, buffer.get_mut(before..)?) || !stand_in(buffer, before) {
             return None;
         }
-        self.pending.begin(before + length, &undone, tag, frame, &mut self.statistics)
+        self.pending.begin(
+            before + length,
+            &Undone { header: undone, tag },
+            frame,
+            pool,
+            &mut self.statistics,
+        )
     }
 
     /// Takes a packet too long for its slot from the socket's queue.
@@ -176,22 +201,41 @@ impl PacketLine {
         length: usize,
         tag: Option<Tag>,
         frame: &mut wire::Frame,
+        pool: &mut Pool,
     ) -> Option<Begun> {
         let mut undone = [0; VnetHeader::LEN];
         let before = self.outlet.before();
+        // Where it is to stay, so that it is not copied once more.
+        let mut big = self.pending.take_big(before + length, pool);
         let socket = self.inlets.get(place)?.socket.as_fd();
+        let bytes = match &mut big {
+            Some(frame) => frame.bytes_mut(),
+            None => self.pending.buffer(),
+        };
         let read = loop {
-            match socket::receive(socket, &mut undone, &mut self.pending.buffer()[before..]) {
+            match socket::receive(socket, &mut undone, bytes.get_mut(before..).unwrap_or_default()) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 other => break other,
             }
         };
-        let taken = match read {
-            Ok(read) if read == VnetHeader::LEN + length && stand_in(self.pending.buffer(), before) => {
-                let header = VnetHeader::from_bytes(undone).behind(before);
-                self.pending.begin(before + length, &header, tag, frame, &mut self.statistics)
+        let is_usable = read.is_ok_and(|read| read == VnetHeader::LEN + length) && stand_in(bytes, before);
+        let undone = Undone { header: VnetHeader::from_bytes(undone).behind(before), tag };
+        let taken = match big {
+            Some(big) if is_usable => match self.pending.keep(big, &undone, &mut self.statistics) {
+                Ok(begun) => Some(begun),
+                Err(big) => {
+                    self.pending.fill(big.bytes());
+                    pool.put(big);
+                    self.pending.begin(before + length, &undone, frame, pool, &mut self.statistics)
+                }
+            },
+            None if is_usable => {
+                self.pending.begin(before + length, &undone, frame, pool, &mut self.statistics)
             }
-            _ => None,
+            unusable => {
+                unusable.into_iter().for_each(|big| pool.put(big));
+                None
+            }
         };
         if taken.is_none() {
             self.statistics.unusable += 1;
@@ -230,7 +274,16 @@ impl Outlet {
         };
         let to =
             [EtherType::IPV4, EtherType::IPV6].map(|kind| packet::address(target.identity.ifindex, kind.0));
-        Ok(Outlet { socket, kind: target.kind, to })
+        let cuts = match target.kind {
+            LinkKind::Ethernet => Cuts::of(&target.identity.name),
+            // What is sent without a link-layer header has no description in front either.
+            LinkKind::Ip => Cuts::NONE,
+        };
+        let whole = if cuts == Cuts::NONE { None } else { Some(packet::new()?) };
+        if let Some(whole) = &whole {
+            socket::set(whole.as_fd(), libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
+        }
+        Ok(Outlet { socket, whole, cuts, refusals: 0, paused: 0, kind: target.kind, to })
     }
 
     /// Bytes of the stand-in header in front of the bytes that the link carries.
@@ -243,10 +296,16 @@ impl Outlet {
     }
 
     /// Sends the first frames of a batch: returns their number, at least one, or the error of the first.
-    fn send(&self, batch: &Batch) -> io::Result<usize> {
+    fn send(&self, batch: &mut Batch) -> io::Result<usize> {
         let socket = self.socket.as_fd();
         match self.kind {
-            LinkKind::Ethernet => socket::send_many(socket, batch.iter().map(wire::Frame::bytes)),
+            LinkKind::Ethernet => {
+                if let Some(big) = batch.first_mut().filter(|frame| frame.is_big()) {
+                    return self.send_whole(big).map(|()| 1);
+                }
+                let frames = batch.iter().take_while(|frame| !frame.is_big());
+                socket::send_many(socket, frames.map(wire::Frame::bytes))
+            }
             LinkKind::Ip => {
                 let bare = batch.iter().map_while(|frame| link_kind::bare(frame.bytes()));
                 let mut bare = bare
@@ -261,6 +320,62 @@ impl Outlet {
                 }
                 socket::send_many_to(socket, bare)
             }
+        }
+    }
+}
+
+impl Outlet {
+    /// Notes that a packet of many segments was refused. Past the queueing discipline, Linux cuts nothing itself: it refuses what the device
+    /// cannot cut, or cannot any more.
+    #[cold]
+    fn refuse_whole(&mut self, interface: &str) {
+        if self.refusals == 0 {
+            self.cuts = Cuts::of(interface);
+        }
+        self.refusals += 1;
+        if self.refusals == REFUSALS {
+            (self.refusals, self.paused) = (0, PAUSE);
+        }
+    }
+
+    /// Sends a packet of many segments whole.
+    fn send_whole(&self, frame: &mut wire::Frame) -> io::Result<()> {
+        let unsendable = || io::Error::from_raw_os_error(libc::EINVAL);
+        let plan = Plan::of(frame).ok_or_else(unsendable)?;
+        let header = offload::describe(frame.bytes_mut(), &plan).ok_or_else(unsendable)?;
+        let whole = self.whole.as_ref().ok_or_else(unsendable)?;
+        socket::send_parts(whole.as_fd(), [&header.to_bytes(), frame.bytes()])
+    }
+}
+
+/// Packets of many segments that a device cuts into frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Cuts {
+    /// TCP over IPv4.
+    tcp4: bool,
+    /// TCP over IPv6.
+    tcp6: bool,
+    /// UDP.
+    udp: bool,
+}
+
+impl Cuts {
+    const NONE: Cuts = Cuts { tcp4: false, tcp6: false, udp: false };
+
+    /// Asks for the features of an interface.
+    fn of(interface: &str) -> Cuts {
+        let names = ["tx-tcp-segmentation", "tx-tcp6-segmentation", "tx-udp-segmentation"];
+        let active = Asker::new().and_then(|asker| asker.active(interface, names.into_iter()));
+        let active = active.unwrap_or_default();
+        let [tcp4, tcp6, udp] = names.map(|name| active.contains(&name));
+        Cuts { tcp4, tcp6, udp }
+    }
+
+    fn includes(self, packet: &Plan) -> bool {
+        match (packet.transport(), packet.is_v6()) {
+            (Transport::Tcp, false) => self.tcp4,
+            (Transport::Tcp, true) => self.tcp6,
+            (Transport::Udp, _) => self.udp,
         }
     }
 }
@@ -310,10 +425,15 @@ impl Port for PacketLine {
             let Some(mut frame) = pool.take() else { break };
             self.arrived = arrival(&slot.header, now, wall);
             frame.meta.received = self.arrived;
-            let taken = self.take(place, &slot, &mut frame);
+            let taken = self.take(place, &slot, &mut frame, pool);
             self.release(place);
             let back = match taken {
                 Some(Begun::Frame) => batch.push(frame).err(),
+                Some(Begun::Whole(mut whole)) => {
+                    whole.meta.received = self.arrived;
+                    pool.put(frame);
+                    batch.push(whole).err()
+                }
                 Some(Begun::Segments) | None => Some(frame),
             };
             if let Some(frame) = back {
@@ -331,15 +451,20 @@ impl Port for PacketLine {
         while !batch.is_empty() {
             match self.outlet.send(batch) {
                 Ok(sent) => {
-                    self.statistics.sent += sent as u64;
                     for frame in batch.drain_front(sent) {
-                        self.statistics.sent_bytes += frame.len() as u64;
+                        self.statistics.send(&frame);
+                        if frame.is_big() {
+                            self.outlet.refusals = 0;
+                        }
                         pool.put(frame);
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if is_busy(&error) => {
                     self.statistics.refused += 1;
+                    if batch.first().is_some_and(wire::Frame::is_big) {
+                        self.outlet.refuse_whole(&self.identity.name);
+                    }
                     break;
                 }
                 Err(error) if matches!(error.raw_os_error(), Some(libc::EMSGSIZE | libc::EINVAL)) => {
@@ -368,6 +493,14 @@ impl Line for PacketLine {
             }
         }
         self.statistics
+    }
+
+    fn takes_whole(&mut self, packet: &Plan) -> bool {
+        if self.outlet.paused > 0 {
+            self.outlet.paused -= 1;
+            return false;
+        }
+        self.outlet.cuts.includes(packet)
     }
 
     fn reclaim(&mut self, _: &mut Pool) {}

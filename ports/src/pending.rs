@@ -1,10 +1,11 @@
-//! A packet of many segments in the middle of its segmentation, which may take more than one batch.
+//! Packets of many segments: kept whole where the pool has slots for them; else segmented, which may take more than one batch.
 
+use wire::segment::Plan;
 use wire::vlan::{TAG_LEN, Tag};
 use wire::{Batch, Frame, Nanos, Pool};
 
 use crate::line::Statistics;
-use crate::offload::{self, Left, Plan};
+use crate::offload::{self, Left};
 use crate::spec::Offload;
 use crate::sys::packet::VnetHeader;
 
@@ -13,6 +14,15 @@ pub(crate) struct Pending {
     buffer: Box<[u8]>,
     cutting: Option<Cutting>,
     offload: Offload,
+}
+
+/// Offload work that Linux has left in a packet, and the VLAN tag that it took out.
+#[derive(Clone, Copy)]
+pub(crate) struct Undone {
+    /// Offload work.
+    pub(crate) header: VnetHeader,
+    /// VLAN tag to be put back.
+    pub(crate) tag: Option<Tag>,
 }
 
 /// A packet that is being segmented.
@@ -38,27 +48,83 @@ impl Pending {
         self.cutting.is_none()
     }
 
+    /// Puts a packet into the buffer, before [`Pending::begin`].
+    pub(crate) fn fill(&mut self, packet: &[u8]) {
+        if let Some(buffer) = self.buffer.get_mut(..packet.len()) {
+            buffer.copy_from_slice(packet);
+        }
+    }
+
     /// Buffer for the next packet, before [`Pending::begin`]. Only while no segments are left.
     pub(crate) fn buffer(&mut self) -> &mut [u8] {
         &mut self.buffer
     }
 
-    /// Begins to segment the packet in the buffer, or puts it into `frame` if it is a single one. `None` if unusable or
-    /// refused.
+    /// Takes a frame for a packet of `length` bytes that may be one of many segments, for [`Pending::keep`]; `None` where there is none.
+    pub(crate) fn take_big(&self, length: usize, pool: &mut Pool) -> Option<Frame> {
+        if self.offload != Offload::Whole {
+            return None;
+        }
+        let mut frame = pool.take_big(0)?;
+        if frame.prepare(length).is_none() {
+            pool.put(frame);
+            return None;
+        }
+        Some(frame)
+    }
+
+    /// Keeps the packet in a frame of [`Pending::take_big`] whole.
+    ///
+    /// # Errors
+    /// The frame, as the packet is no whole one of many segments.
+    pub(crate) fn keep(
+        &self,
+        mut frame: Frame,
+        undone: &Undone,
+        statistics: &mut Statistics,
+    ) -> Result<Begun, Frame> {
+        let Undone { header, tag } = undone;
+        let plan = match Left::of(header) {
+            Left::Segments => offload::plan(frame.bytes(), header),
+            _ => None,
+        };
+        // Bytes behind the IP packet would become data where the device cuts it.
+        let is_whole = plan.is_some_and(|plan| {
+            plan.count() > 1 && !plan.is_unsummed() && plan.transport_range().end == frame.len()
+        });
+        if !is_whole || !tag.is_none_or(|tag| insert(&mut frame, tag)) {
+            return Err(frame);
+        }
+        frame.set_segment_size(header.gso_size);
+        statistics.whole += 1;
+        Ok(Begun::Whole(frame))
+    }
+
+    /// Begins on the packet in the buffer: keeps one of many segments whole, in a frame of its own, or begins to segment it; puts a
+    /// single one into `frame`. `None` if unusable or refused.
     pub(crate) fn begin(
         &mut self,
         length: usize,
-        header: &VnetHeader,
-        tag: Option<Tag>,
+        undone: &Undone,
         frame: &mut Frame,
+        pool: &mut Pool,
         statistics: &mut Statistics,
     ) -> Option<Begun> {
+        let Undone { header, tag } = *undone;
+        let header = &header;
         let packet = self.buffer.get(..length)?;
         if Left::of(header) == Left::Segments {
             if self.offload == Offload::Refuse {
                 return None;
             }
-            let plan = Plan::new(packet, header)?;
+            if let Some(mut big) = self.take_big(length, pool) {
+                big.bytes_mut().copy_from_slice(packet);
+                match self.keep(big, undone, statistics) {
+                    Ok(begun) => return Some(begun),
+                    Err(big) => pool.put(big),
+                }
+            }
+            let plan = offload::plan(packet, header)?;
             self.cutting = Some(Cutting { plan, length, tag, next: 0 });
             statistics.segmented += 1;
             return Some(Begun::Segments);
@@ -93,11 +159,13 @@ impl Pending {
     }
 }
 
-/// Outcome for a packet in the buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Outcome for a packet.
+#[derive(Debug)]
 pub(crate) enum Begun {
     /// Copied to the frame.
     Frame,
+    /// A packet of many segments, in a frame of its own.
+    Whole(Frame),
     /// Segmentation begun.
     Segments,
 }

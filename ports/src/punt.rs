@@ -55,7 +55,7 @@ impl Punt {
             &name,
             Change { mtu, mac: None, kind, stack: Stack::Bypassed },
             workers,
-            Offload::Segment,
+            Offload::Whole,
         )?;
         let deliver = bpf::attach(Hook::TcxIngress, tap, &program::deliver(mark, ifindex))
             .map_err(Cause::step("attach the program that delivers to Linux"))?;

@@ -98,6 +98,8 @@ pub enum Tagged {
 /// (GSO). With AF_XDP there are none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Offload {
+    /// Kept whole where the pool has slots for them ([`Pool::with_big`](wire::Pool::with_big)), else segmented.
+    Whole,
     /// Segmented.
     #[default]
     Segment,

@@ -8,6 +8,7 @@ use libc::c_int;
 
 pub(crate) mod bpf;
 pub(crate) mod clock;
+mod feature;
 pub(crate) mod interface;
 pub(crate) mod link;
 pub(crate) mod lock;

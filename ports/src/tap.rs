@@ -10,11 +10,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use wire::ethernet::{self, Mac};
 use wire::link_kind::{self, STAND_IN};
+use wire::segment::Plan;
 use wire::vlan::TAG_LEN;
 use wire::{Batch, Frame, HEADROOM, LinkKind, Pool, Port, PortError, Received};
 
 use crate::line::{Identity, Line, Statistics, is_busy};
-use crate::pending::{Begun, Pending, finish};
+use crate::offload;
+use crate::pending::{Begun, Pending, Undone, finish};
 use crate::program::{self, FORWARDED_BARE};
 use crate::refusal::{Cause, OpenError};
 use crate::spec::Offload;
@@ -70,8 +72,8 @@ impl Tap {
     }
 
     fn used(name: &str, change: Change, workers: usize) -> Result<Tap, OpenError> {
-        // What Linux sends is cut, whatever else may come large: it would not send smaller ones instead.
-        let opened = Tap::make(name, change, workers, Offload::Segment).and_then(|tap| {
+        // What Linux sends is taken, whatever else may come large: it would not send smaller ones instead.
+        let opened = Tap::make(name, change, workers, Offload::Whole).and_then(|tap| {
             match bpf::attach(Hook::TcxEgress, tap.ifindex, &program::mark(change.kind)) {
                 Ok(link) => Ok(Tap { held: Some(TapHeld { _link: link }), ..tap }),
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(tap),
@@ -142,9 +144,9 @@ impl std::fmt::Debug for TapLine {
 
 impl TapLine {
     /// Reads one frame into `frame`, or begins to segment it; `Ok(None)` if unusable, already counted.
-    fn read(&mut self, frame: &mut Frame, slot_bytes: usize) -> io::Result<Option<Begun>> {
+    fn read(&mut self, frame: &mut Frame, pool: &mut Pool) -> io::Result<Option<Begun>> {
         let mut header = [0; VnetHeader::LEN];
-        let room = slot_bytes - HEADROOM;
+        let room = pool.slot_bytes() - HEADROOM;
         let bytes = frame.prepare(room).unwrap_or_default();
         let buffer = self.pending.buffer();
         // What does not fit the frame goes to where it is wanted in the buffer.
@@ -178,7 +180,7 @@ impl TapLine {
         } else {
             frame.truncate(length);
             buffer[..frame.len()].copy_from_slice(frame.bytes());
-            self.pending.begin(length, &header, None, frame, &mut self.statistics)
+            self.pending.begin(length, &Undone { header, tag: None }, frame, pool, &mut self.statistics)
         };
         if begun.is_none() {
             self.statistics.unusable += 1;
@@ -195,7 +197,6 @@ impl Port for TapLine {
     fn receive(&mut self, batch: &mut Batch, pool: &mut Pool) -> Result<Received, PortError> {
         let now = clock::now();
         let before = batch.len();
-        let slot_bytes = pool.slot_bytes();
         let result = loop {
             self.pending.cut(batch, pool, now, &mut self.statistics);
             if batch.is_full() || !self.pending.is_empty() {
@@ -203,8 +204,13 @@ impl Port for TapLine {
             }
             let Some(mut frame) = pool.take() else { break Ok(()) };
             frame.meta.received = now;
-            let back = match self.read(&mut frame, slot_bytes) {
+            let back = match self.read(&mut frame, pool) {
                 Ok(Some(Begun::Frame)) => batch.push(frame).err(),
+                Ok(Some(Begun::Whole(mut whole))) => {
+                    whole.meta.received = now;
+                    pool.put(frame);
+                    batch.push(whole).err()
+                }
                 Ok(Some(Begun::Segments) | None) => Some(frame),
                 Err(error) => {
                     pool.put(frame);
@@ -230,12 +236,14 @@ impl Port for TapLine {
     fn transmit(&mut self, batch: &mut Batch, pool: &mut Pool) -> Result<(), PortError> {
         let mut done = 0;
         let mut result = Ok(());
-        while let Some(frame) = batch.get(done) {
-            if frame.len() > self.longest {
+        while let Some(frame) = batch.get_mut(done) {
+            let description = if frame.is_big() { self.describe(frame) } else { Some(VnetHeader::default()) };
+            let is_too_long = frame.len() > self.longest && !frame.is_big();
+            let Some(description) = description.filter(|_| !is_too_long) else {
                 self.statistics.unsendable += 1;
                 done += 1;
                 continue;
-            }
+            };
             let bytes = match self.kind {
                 LinkKind::Ethernet => Some(frame.bytes()),
                 LinkKind::Ip => link_kind::bare(frame.bytes()).map(|bare| bare.packet),
@@ -245,10 +253,9 @@ impl Port for TapLine {
                 done += 1;
                 continue;
             };
-            match tun::write(self.fd.as_fd(), [&[0; VnetHeader::LEN], bytes]) {
+            match tun::write(self.fd.as_fd(), [&description.to_bytes(), bytes]) {
                 Ok(_) => {
-                    self.statistics.sent += 1;
-                    self.statistics.sent_bytes += frame.len() as u64;
+                    self.statistics.send(frame);
                     done += 1;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -276,6 +283,18 @@ impl Port for TapLine {
     }
 }
 
+impl TapLine {
+    /// Prepares a packet of many segments for Linux: where its link-layer header is a stand-in, offsets are those of the bare packet.
+    fn describe(&self, frame: &mut Frame) -> Option<VnetHeader> {
+        let plan = Plan::of(frame)?;
+        let header = offload::describe(frame.bytes_mut(), &plan)?;
+        Some(match self.kind {
+            LinkKind::Ethernet => header,
+            LinkKind::Ip => header.without(plan.network()),
+        })
+    }
+}
+
 impl Line for TapLine {
     fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
@@ -284,6 +303,11 @@ impl Line for TapLine {
     fn statistics(&mut self) -> Statistics {
         let lost = self.device.and_then(|device| link::lost(device).ok());
         Statistics { lost: lost.unwrap_or(0), ..self.statistics }
+    }
+
+    fn takes_whole(&mut self, _: &Plan) -> bool {
+        // Linux's stack needs none of them cut, and what it forwards it cuts itself.
+        true
     }
 
     fn reclaim(&mut self, _: &mut Pool) {}

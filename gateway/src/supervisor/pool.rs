@@ -17,6 +17,10 @@ pub(super) fn slots(tables: &Tables, workers: usize) -> u32 {
     rings + queues + tables.limits.fragments.held + SPARE_FRAMES + handed as u32
 }
 
+/// Slots of a worker for packets of many segments, beside those of its frames: 4.25 MiB. Such a packet goes in and out within a turn, or is cut
+/// where a slot is missing.
+pub(super) const BIG_SLOTS: u32 = 64;
+
 /// Frames that a port's rings can hold.
 const RING_FRAMES: u32 = 8_192;
 

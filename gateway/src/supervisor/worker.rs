@@ -23,7 +23,7 @@ use wire::esp::Direction;
 use wire::{Pool, PoolMemory};
 
 use super::memory;
-use super::pool::{slot_bytes, slots};
+use super::pool::{BIG_SLOTS, slot_bytes, slots};
 use super::start_error::{StartError, system};
 use crate::clock::Clock;
 use crate::event::Event;
@@ -90,7 +90,8 @@ impl Workers {
         for ((number, (sender, commands)), exchange) in
             channels.into_iter().enumerate().zip(Exchange::between(&wake_ups))
         {
-            let mut pool = Pool::new(slots(tables, count), slot_bytes(tables)).map_err(StartError::Pool)?;
+            let pool = Pool::new(slots(tables, count), slot_bytes(tables));
+            let mut pool = pool.and_then(|pool| pool.with_big(BIG_SLOTS)).map_err(StartError::Pool)?;
             pool.prefault();
             let memory = pool.memory();
             let events = events.clone();

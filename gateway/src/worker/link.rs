@@ -11,14 +11,18 @@ use dataplane::stage::proxy::announcement;
 use dataplane::tables::{Address, LOCAL, Tables, is_linux};
 use dataplane::verdict::Verdict;
 use ports::Line;
+use wire::segment::{Plan, Segments};
 use wire::vlan::Tags;
 use wire::{Batch, Frame, Nanos, Pool, PortError, PortId, Received};
 
 use super::capture::Captures;
 use super::report::{LinkCounts, LinkReport};
 
+mod segment;
 mod vlan;
 
+pub(super) use segment::Group;
+use segment::{Intake, Offering, Progress, frames};
 use vlan::Vlans;
 
 /// Open ends of an interface, for one worker.
@@ -39,13 +43,26 @@ struct Link {
     ends: Attachment,
     /// Frames that the port did not take yet: a short queue behind the egress, which offers no more until this is empty.
     out: Batch,
+    /// Frames in front of those that the egress offers, where a packet of many segments is cut.
+    offering: Offering,
     /// True if the device has not taken all frames offered.
     is_blocked: bool,
+    /// Frames of the port, and of Linux, that are processed next.
+    intakes: [Intake; 2],
     /// Frames that Linux did not take yet.
     in_: Batch,
     counts: LinkCounts,
     vlans: Vlans,
     failed: Option<PortError>,
+}
+
+/// Origin of frames of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// Its port.
+    Port = 0,
+    /// Linux's own stack.
+    Linux = 1,
 }
 
 /// Result of opportunities to send.
@@ -92,6 +109,7 @@ impl Links {
         self.carry(tables);
         for link in &mut links {
             link.attach(Attachment::default(), pool);
+            link.intakes.iter_mut().for_each(|intake| intake.discard(pool));
         }
     }
 
@@ -117,6 +135,39 @@ impl Links {
     /// Receives from the port at `place`.
     pub(super) fn receive(&mut self, place: usize, batch: &mut Batch, pool: &mut Pool) -> usize {
         self.0[place].receive(batch, pool)
+    }
+
+    /// Frames of an interface that are processed next.
+    #[inline(always)]
+    fn intake(&mut self, place: usize, origin: Origin) -> &mut Intake {
+        &mut self.0[place].intakes[origin as usize]
+    }
+
+    /// True if frames of the interface at `place` have been received that are not processed yet.
+    #[inline(always)]
+    pub(super) fn has_waiting(&self, place: usize, origin: Origin) -> bool {
+        !self.0[place].intakes[origin as usize].is_empty()
+    }
+
+    /// Keeps what was received for [`Links::next_waiting`], where packets of many segments are among it.
+    pub(super) fn keep(&mut self, place: usize, origin: Origin, batch: &mut Batch) {
+        self.intake(place, origin).fill(batch);
+    }
+
+    /// Takes the frames of an interface that are processed next.
+    pub(super) fn next_waiting(
+        &mut self,
+        place: usize,
+        origin: Origin,
+        batch: &mut Batch,
+        pool: &mut Pool,
+    ) -> Group {
+        self.intake(place, origin).next(batch, pool)
+    }
+
+    /// Has a packet of many segments cut that [`Links::next_waiting`] has given: its segments are processed next.
+    pub(super) fn cut(&mut self, place: usize, origin: Origin, frame: Frame, pool: &mut Pool) {
+        self.intake(place, origin).cut(frame, pool);
     }
 
     /// Takes the error of the port at `place` since the last call, if any, with the name of its interface.
@@ -234,7 +285,9 @@ impl Link {
             name: name.to_owned(),
             ends: Attachment::default(),
             out: Batch::new(),
+            offering: Offering::default(),
             is_blocked: false,
+            intakes: Default::default(),
             in_: Batch::new(),
             counts: LinkCounts::default(),
             vlans: Vlans::default(),
@@ -257,7 +310,7 @@ impl Link {
         let Some(line) = &mut self.ends.line else { return 0 };
         match line.receive(batch, pool) {
             Ok(Received::Frames(count)) => {
-                self.counts.received += count as u64;
+                self.counts.received += frames(batch);
                 if !self.vlans.is_empty() {
                     self.vlans.receive(batch);
                 }
@@ -276,7 +329,7 @@ impl Link {
         let Some(punt) = &mut self.ends.punt else { return 0 };
         match punt.receive(batch, pool) {
             Ok(Received::Frames(count)) => {
-                self.counts.originated += count as u64;
+                self.counts.originated += frames(batch);
                 count
             }
             Ok(Received::Nothing | Received::End) => 0,
@@ -295,15 +348,16 @@ impl Link {
             frame.bytes_mut().copy_within(..12, extra);
             frame.pull_front(extra);
         }
+        let count = Segments::of(&frame).count;
         if self.ends.punt.is_none() {
-            self.counts.undelivered += 1;
+            self.counts.undelivered += count;
             return pool.put(frame);
         }
         if self.in_.is_full() {
             self.flush(pool);
         }
         if let Err(frame) = self.in_.push(frame) {
-            self.counts.undelivered += 1;
+            self.counts.undelivered += count;
             pool.put(frame);
         }
     }
@@ -340,6 +394,7 @@ impl Link {
         let mut offered = Offered::NOTHING;
         let is_captured = !captures.is_empty();
         if self.is_blocked {
+            self.take_back(pool);
             offered.sent = self.transmit(pool);
         }
         if self.is_blocked {
@@ -349,6 +404,14 @@ impl Link {
             let mut is_over = false;
             let has_port = self.ends.line.is_some();
             while !self.out.is_full() && !is_over {
+                if !self.offering.is_empty() && self.fill_out(pool) == Progress::More {
+                    // There is no room in the batch, or no slot: those of frames that are sent now come back.
+                    if self.out.is_empty() {
+                        offered.until = Some(now);
+                    }
+                    is_over = !self.out.is_full();
+                    continue;
+                }
                 // Without a port nothing departs: what waits for it is lost, and is not to count as forwarded.
                 let next = if has_port { shard.next(port, now) } else { shard.next_in_vain(port, now) };
                 match next {
@@ -356,7 +419,9 @@ impl Link {
                         if is_captured {
                             captures.departed(&frame, shard);
                         }
-                        if let Err(frame) = self.out.push(frame) {
+                        if frame.is_big() {
+                            self.offer_whole(frame, pool);
+                        } else if let Err(frame) = self.out.push(frame) {
                             pool.put(frame);
                         }
                     }
@@ -375,22 +440,52 @@ impl Link {
             }
             offered.sent += self.transmit(pool);
             if is_over || self.is_blocked {
+                if !self.offering.is_empty() && !self.is_blocked {
+                    offered.until = Some(now);
+                }
                 return offered;
             }
         }
+    }
+
+    /// Offers the port a packet of many segments.
+    #[cold]
+    fn offer_whole(&mut self, frame: Frame, pool: &mut Pool) {
+        let line = &mut self.ends.line;
+        let mut takes = |plan: &Plan| line.as_mut().is_some_and(|line| line.takes_whole(plan));
+        self.offering.offer(frame, &mut self.out, &mut takes, pool);
+    }
+
+    /// Fills the short queue with segments of a packet that is cut, and what is behind it.
+    #[cold]
+    fn fill_out(&mut self, pool: &mut Pool) -> Progress {
+        let line = &mut self.ends.line;
+        let mut takes = |plan: &Plan| line.as_mut().is_some_and(|line| line.takes_whole(plan));
+        self.offering.fill(&mut self.out, &mut takes, pool)
+    }
+
+    /// Has the packet at the front of the short queue cut, if the port takes it whole no more.
+    fn take_back(&mut self, pool: &mut Pool) {
+        if !self.out.first().is_some_and(Frame::is_big) {
+            return;
+        }
+        let line = &mut self.ends.line;
+        let mut takes = |plan: &Plan| line.as_mut().is_some_and(|line| line.takes_whole(plan));
+        self.offering.take_back(&mut self.out, &mut takes, pool);
+        let _ = self.fill_out(pool);
     }
 
     /// Sends frames left over from before, and delivers frames to Linux. Returns the number of frames moved.
     fn flush(&mut self, pool: &mut Pool) -> usize {
         let mut moved = self.transmit(pool);
         if let Some(punt) = self.ends.punt.as_mut().filter(|_| !self.in_.is_empty()) {
-            let waiting = self.in_.len();
+            let waiting = frames(&self.in_);
             let _ = punt.transmit(&mut self.in_, pool);
-            let taken = waiting - self.in_.len();
-            self.counts.delivered += taken as u64;
-            moved += taken;
+            let left = frames(&self.in_);
+            self.counts.delivered += waiting - left;
+            moved += (waiting - left) as usize;
             // Linux's queue is full: what it cannot take now it would have dropped as well.
-            self.counts.undelivered += self.in_.len() as u64;
+            self.counts.undelivered += left;
         }
         while let Some(frame) = self.in_.pop() {
             pool.put(frame);
@@ -402,7 +497,7 @@ impl Link {
         if self.out.is_empty() {
             return 0;
         }
-        let waiting = self.out.len();
+        let (waiting, all) = (self.out.len(), frames(&self.out));
         if !self.vlans.is_empty() {
             self.vlans.note(&self.out);
         }
@@ -414,7 +509,7 @@ impl Link {
             }
         };
         let sent = waiting - self.out.len();
-        self.counts.sent += sent as u64;
+        self.counts.sent += all - frames(&self.out);
         self.is_blocked = !self.out.is_empty();
         self.counts.backpressure += u64::from(self.is_blocked);
         self.vlans.send(sent);
@@ -448,7 +543,7 @@ impl Link {
     }
 
     fn discard(&mut self, pool: &mut Pool) {
-        self.counts.unsent += self.out.len() as u64;
+        self.counts.unsent += frames(&self.out) + self.offering.discard(pool);
         self.is_blocked = false;
         while let Some(frame) = self.out.pop() {
             pool.put(frame);

@@ -13,6 +13,7 @@ use wire::{Batch, Frame, Nanos, Pool, PortId};
 
 use super::capture::Captures;
 use super::handoff::{Exchange, Intake};
+use super::link::Origin;
 use crate::clock::Clock;
 
 /// State of processing.
@@ -51,27 +52,73 @@ impl Processing {
         })
     }
 
-    /// Runs a batch that the port at `place` received.
-    pub(super) fn run_received(&mut self, place: usize, now: Nanos, clock: Clock) {
-        for frame in self.batch.iter_mut() {
-            frame.meta.ingress = PortId(place as u16);
-            self.latest = clock.of_port(frame.meta.received).min(now).max(self.latest);
-            frame.meta.received = self.latest;
+    /// Runs a batch that came by the interface at `place`.
+    pub(super) fn run_from(&mut self, place: usize, origin: Origin, now: Nanos, clock: Clock) {
+        match origin {
+            Origin::Port => {
+                for frame in self.batch.iter_mut() {
+                    frame.meta.ingress = PortId(place as u16);
+                    self.latest = clock.of_port(frame.meta.received).min(now).max(self.latest);
+                    frame.meta.received = self.latest;
+                }
+            }
+            Origin::Linux => {
+                let number = self.number(place);
+                for frame in self.batch.iter_mut() {
+                    frame.meta.ingress = if unmark(frame) { OTHER } else { LOCAL };
+                    // By which it is found again, after other frames, in other tables, by other workers.
+                    frame.meta.number = number;
+                    frame.meta.received = now;
+                }
+                self.latest = now;
+            }
         }
         self.run();
     }
 
-    /// Runs a batch that Linux sends by the interface at `place`.
-    pub(super) fn run_originated(&mut self, place: usize, now: Nanos) {
-        let number = self.tables.interfaces.get(place).map_or(NO_NUMBER, |interface| interface.number);
-        for frame in self.batch.iter_mut() {
-            frame.meta.ingress = if unmark(frame) { OTHER } else { LOCAL };
-            // By which it is found again, after other frames, in other tables, by other workers.
-            frame.meta.number = number;
-            frame.meta.received = now;
+    /// Runs a packet of many segments that came by the interface at `place` whole.
+    ///
+    /// # Errors
+    /// The frame as it was: it must be cut.
+    pub(super) fn run_whole(
+        &mut self,
+        mut frame: Frame,
+        place: usize,
+        origin: Origin,
+        now: Nanos,
+        clock: Clock,
+    ) -> Result<(), Frame> {
+        if !self.captures.is_empty() {
+            // What is captured is as on a wire.
+            return Err(frame);
         }
-        self.latest = now;
-        self.run();
+        let came = frame.meta.clone();
+        let mut is_marked = false;
+        match origin {
+            Origin::Port => {
+                self.latest = clock.of_port(frame.meta.received).min(now).max(self.latest);
+                (frame.meta.ingress, frame.meta.received) = (PortId(place as u16), self.latest);
+            }
+            Origin::Linux => {
+                self.latest = now;
+                is_marked = unmark(&mut frame);
+                frame.meta.ingress = if is_marked { OTHER } else { LOCAL };
+                (frame.meta.number, frame.meta.received) = (self.number(place), now);
+            }
+        }
+        let Processing { tables, shard, pool, pipeline, ended, .. } = self;
+        let mut cx = Cx { tables, shard, pool, tally: &mut NoTally };
+        pipeline.run_whole(frame, ended, &mut cx).map_err(|mut frame| {
+            frame.meta = came;
+            if is_marked {
+                mark(&mut frame);
+            }
+            frame
+        })
+    }
+
+    fn number(&self, place: usize) -> u32 {
+        self.tables.interfaces.get(place).map_or(NO_NUMBER, |interface| interface.number)
     }
 
     /// Takes what other workers handed off: packets are queued, other frames fill the batch. Returns their number.
@@ -133,6 +180,13 @@ impl Processing {
         let mut watch = captures.watch(tables);
         self.pipeline.step_watched(batch, ended, &mut cx, &mut watch);
         captures.finish(ended, shard, tables);
+    }
+}
+
+/// Sets the mark that [`unmark`] clears.
+fn mark(frame: &mut Frame) {
+    if let Some(byte) = frame.bytes_mut().get_mut(6) {
+        *byte |= 1;
     }
 }
 

@@ -63,8 +63,10 @@ pub enum Driver {
 /// Treatment of frames larger than the link carries: merged by Linux or a card (GRO), or left for a card to segment (GSO).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Offload {
-    /// Such frames are segmented.
+    /// Such frames go through whole where their segments would go through alike, and are segmented otherwise.
     #[default]
+    Whole,
+    /// Such frames are segmented on receipt.
     Segment,
     /// Merging is switched off, and oversized frames are dropped.
     Refuse,

@@ -3,10 +3,11 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use proptest::collection::vec;
 use proptest::prelude::{Just, Strategy, any, prop_assert, prop_assert_eq, prop_assume, proptest};
 use proptest::{option, prop_oneof};
-use wire::Pool;
 use wire::build::{self, Packet, Tcp};
 use wire::ethernet::{EtherType, Mac};
+use wire::tcp::Flags;
 use wire::vlan::Tag;
+use wire::{Pool, tcp, udp};
 
 use super::*;
 
@@ -205,15 +206,15 @@ proptest! {
         let mut packet = whole.clone();
         let field = sent.checksum_at();
         packet[field..field + 2].copy_from_slice(&bare(&whole, &sent));
-        let plan = Plan::new(&packet, &sent.header()).unwrap();
+        let cut = plan(&packet, &sent.header()).unwrap();
         let (headers, size) = (sent.headers(), usize::from(sent.size));
-        prop_assert_eq!(plan.count(), sent.payload.len().div_ceil(size));
+        prop_assert_eq!(cut.count(), sent.payload.len().div_ceil(size));
 
         let mut pool = Pool::new(1, 2048).unwrap();
         let mut frame = pool.take().unwrap();
         let mut payload = Vec::new();
-        for index in 0..plan.count() {
-            prop_assert!(plan.cut(&packet, index, &mut frame));
+        for index in 0..cut.count() {
+            prop_assert!(cut.cut(&packet, index, &mut frame));
             let bytes = frame.bytes();
             prop_assert!(bytes.len() <= headers + size);
             prop_assert_eq!(plain_sum(&summed(bytes, &sent)), 0xffff);
@@ -232,7 +233,7 @@ proptest! {
             };
             if let Some((_, flags)) = &sent.tcp {
                 let header = tcp::Header::of(transport).unwrap();
-                let (first, last) = (index == 0, index + 1 == plan.count());
+                let (first, last) = (index == 0, index + 1 == cut.count());
                 let allowed = 0x76 | if first { 0x80 } else { 0 } | if last { 0x09 } else { 0 };
                 prop_assert_eq!(header.flags().0, flags & allowed);
                 prop_assert_eq!(header.seq(), sent.seq.wrapping_add(payload.len() as u32));
@@ -278,7 +279,7 @@ proptest! {
         let header = if likely { sent.header() } else { VnetHeader::from_bytes(header) };
         let mut pool = Pool::new(1, 2048).unwrap();
         let mut frame = pool.take().unwrap();
-        if let Some(plan) = Plan::new(&packet, &header) {
+        if let Some(plan) = plan(&packet, &header) {
             let mut bytes = 0;
             for index in 0..plan.count().min(50) {
                 let fits = plan.cut(&packet, index, &mut frame);
@@ -310,7 +311,7 @@ fn what_does_not_fit_is_refused() {
     };
     let packet = sent.frame();
     let right = sent.header();
-    assert_eq!(Plan::new(&packet, &right).unwrap().count(), 3);
+    assert_eq!(plan(&packet, &right).unwrap().count(), 3);
     let wrong = [
         VnetHeader { csum_start: right.csum_start + 40, ..right },
         VnetHeader { gso_type: GSO_TCP6, ..right },
@@ -319,17 +320,17 @@ fn what_does_not_fit_is_refused() {
         VnetHeader { gso_size: 0, ..right },
     ];
     for header in wrong {
-        assert_eq!(Plan::new(&packet, &header), None, "{header:?}");
+        assert_eq!(plan(&packet, &header), None, "{header:?}");
     }
     let mut fragment = packet.clone();
     fragment[14 + 6] = 0x20;
     ipv4::fill_checksum(&mut fragment[14..]);
-    assert_eq!(Plan::new(&fragment, &right), None);
+    assert_eq!(plan(&fragment, &right), None);
     // A segment that is larger than the slot is not cut to fit.
-    let plan = Plan::new(&packet, &VnetHeader { gso_size: 2000, ..right }).unwrap();
+    let large = plan(&packet, &VnetHeader { gso_size: 2000, ..right }).unwrap();
     let mut pool = Pool::new(1, 2048).unwrap();
     let mut frame = pool.take().unwrap();
-    assert!(!plan.cut(&packet, 0, &mut frame));
+    assert!(!large.cut(&packet, 0, &mut frame));
     pool.put(frame);
 }
 

@@ -27,7 +27,15 @@ fn line_of(kind: LinkKind) -> (PacketLine, Mapping) {
         inlets: vec![Inlet { socket: file(), ring: Ring::over(map, SLOTS, SLOT) }],
         pending: Pending::new(Offload::Segment),
         arrived: Nanos(0),
-        outlet: Outlet { socket: file(), kind, to: [packet::address(0, 0); 2] },
+        outlet: Outlet {
+            socket: file(),
+            whole: None,
+            cuts: Cuts::NONE,
+            refusals: 0,
+            paused: 0,
+            kind,
+            to: [packet::address(0, 0); 2],
+        },
         idle: 0,
         statistics: Statistics::default(),
     };

@@ -127,7 +127,7 @@ impl Asker {
         self.ethtool(name, &mut Flags { command: ETHTOOL_SFLAGS, flags })
     }
 
-    fn ethtool<T: Plain>(&self, name: &str, data: &mut T) -> io::Result<()> {
+    pub(super) fn ethtool<T: Plain>(&self, name: &str, data: &mut T) -> io::Result<()> {
         let mut request = request(name)?;
         request.ifr_ifru.ifru_data = (&raw mut *data).cast();
         self.ask(libc::SIOCETHTOOL as _, &mut request)

@@ -40,8 +40,24 @@ impl VnetHeader {
         VnetHeader { hdr_len: further(self.hdr_len), csum_start: further(self.csum_start), ..self }
     }
 
+    /// The header for the same packet with `bytes` fewer in front.
+    pub(crate) fn without(self, bytes: usize) -> VnetHeader {
+        let nearer = |at: u16| at.saturating_sub(bytes as u16);
+        VnetHeader { hdr_len: nearer(self.hdr_len), csum_start: nearer(self.csum_start), ..self }
+    }
+
     /// Bytes of the header in its exchange with the kernel.
     pub(crate) const LEN: usize = size_of::<VnetHeader>();
+
+    /// The bytes that the kernel reads.
+    pub(crate) fn to_bytes(self) -> [u8; Self::LEN] {
+        let mut bytes = [self.flags, self.gso_type, 0, 0, 0, 0, 0, 0, 0, 0];
+        let words = [self.hdr_len, self.gso_size, self.csum_start, self.csum_offset];
+        for (to, word) in bytes[2..].chunks_mut(2).zip(words) {
+            to.copy_from_slice(&word.to_ne_bytes());
+        }
+        bytes
+    }
 
     /// Reads the header from the bytes that the kernel wrote.
     pub(crate) fn from_bytes(bytes: [u8; Self::LEN]) -> VnetHeader {

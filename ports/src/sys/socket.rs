@@ -121,6 +121,19 @@ pub(crate) fn send(socket: BorrowedFd<'_>, message: &[u8]) -> io::Result<()> {
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Sends one message made of parts, one after the other. Does not block.
+pub(crate) fn send_parts(socket: BorrowedFd<'_>, parts: [&[u8]; 2]) -> io::Result<()> {
+    let mut parts =
+        parts.map(|part| libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() });
+    // SAFETY: all zeros is a message header without parts, address or control data.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = parts.as_mut_ptr();
+    message.msg_iovlen = parts.len() as _;
+    // SAFETY: the kernel only reads the parts, which are live and of these lengths.
+    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_DONTWAIT) };
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// Receives one message into `head` and its rest into `body`, without blocking. Returns its length, which exceeds both
 /// if the message was truncated.
 pub(crate) fn receive(socket: BorrowedFd<'_>, head: &mut [u8], body: &mut [u8]) -> io::Result<usize> {

@@ -47,6 +47,7 @@ impl Opener<'_> {
     /// Opens ports of the policy in force for these workers.
     pub(super) fn new<'a>(reload: &'a Reload, linux: &'a State, workers: &Workers) -> Opener<'a> {
         let offload = match reload.policy.gateway.offload {
+            Offload::Whole => ports::Offload::Whole,
             Offload::Segment => ports::Offload::Segment,
             Offload::Refuse => ports::Offload::Refuse,
         };

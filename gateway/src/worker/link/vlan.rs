@@ -2,6 +2,7 @@
 
 use dataplane::stage::parse::vlan;
 use dataplane::tables::{LOCAL, Tables};
+use wire::segment::Segments;
 use wire::{BATCH, Frame, PortId, ethernet};
 
 use crate::worker::report::LinkCounts;
@@ -12,8 +13,8 @@ pub(super) struct Vlans {
     /// Outer and inner identifier, and the place in `counts`.
     ids: Vec<(u16, u16, PortId)>,
     counts: Vec<(String, LinkCounts)>,
-    /// Places in `counts` and bytes of the frames that are being sent.
-    sending: Vec<(Option<usize>, usize)>,
+    /// Places in `counts`, numbers and bytes of the frames that are being sent.
+    sending: Vec<(Option<usize>, Segments)>,
 }
 
 impl Vlans {
@@ -54,7 +55,7 @@ impl Vlans {
     pub(super) fn note(&mut self, frames: &[Frame]) {
         self.sending.clear();
         for frame in frames {
-            let noted = (self.of(frame), frame.len());
+            let noted = (self.of(frame), Segments::of(frame));
             self.sending.push(noted);
         }
     }
@@ -63,18 +64,19 @@ impl Vlans {
     pub(super) fn receive(&mut self, frames: &[Frame]) {
         for frame in frames {
             if let Some((_, counts)) = self.of(frame).and_then(|place| self.counts.get_mut(place)) {
-                counts.received += 1;
-                counts.received_bytes += frame.len() as u64;
+                let Segments { count, bytes } = Segments::of(frame);
+                counts.received += count;
+                counts.received_bytes += bytes;
             }
         }
     }
 
     /// Counts the first `sent` of the frames that were noted.
     pub(super) fn send(&mut self, sent: usize) {
-        for (place, bytes) in self.sending.drain(..).take(sent) {
+        for (place, Segments { count, bytes }) in self.sending.drain(..).take(sent) {
             if let Some((_, counts)) = place.and_then(|place| self.counts.get_mut(place)) {
-                counts.sent += 1;
-                counts.sent_bytes += bytes as u64;
+                counts.sent += count;
+                counts.sent_bytes += bytes;
             }
         }
     }

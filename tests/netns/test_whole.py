@@ -1,0 +1,132 @@
+"""Packets of many segments (GRO, GSO) go through whole, and arrive as if each segment had gone by itself."""
+
+import contextlib
+import json
+import shlex
+import socket
+
+import gateway
+import host
+import packet
+import pcapng
+import pytest
+import wait
+from topology import GATEWAY, OUTSIDE, REMOTE, REMOTE6, SERVER6
+from transfer import transfer
+
+pytestmark = pytest.mark.without("nftables", "wirerate-xdp", why="AF_PACKET and TAP take them")
+
+MANY = 20_000_000
+FRAME = 1_514
+SEGMENT = 1_448
+SOL_UDP, UDP_SEGMENT = 17, 103
+
+
+def port(net, interface):
+    ports = json.loads(net.office.ask("ports", "--json").stdout)
+    return next(port for port in ports if port["interface"] == interface)
+
+
+@contextlib.contextmanager
+def offloads(net, interface, *states):
+    """Offloads of an interface of the gateway are in that state, and on again afterwards."""
+    net.gateway.run("ethtool", "-K", interface, *states)
+    try:
+        yield
+    finally:
+        names = states[::2]
+        net.gateway.run("ethtool", "-K", interface, *[word for name in names for word in (name, "on")])
+
+
+@contextlib.contextmanager
+def meanwhile(net, *commands):
+    """Runs commands on the gateway, over and over; a process does so, as threads beside those of a test would both fork."""
+    process = net.gateway.start("sh", "-c", f"while :; do {'; '.join(commands)}; done", log="meanwhile")
+    try:
+        yield
+    finally:
+        host.stop(process)
+
+
+@pytest.mark.parametrize("to", [REMOTE, REMOTE6])
+def test_streams_go_whole_and_count_as_segments(net, to):
+    before = [port(net, interface) for interface in ("lan", "wan")]
+    transfer(net.client, net.remote, to, 80, upload=MANY, download=MANY)
+    after = [port(net, interface) for interface in ("lan", "wan")]
+    for was, now in zip(before, after, strict=True):
+        assert now["whole"] - was["whole"] > MANY // 65_536 // 2, (was, now)
+        for packets, count in [("received", "received_bytes"), ("sent", "sent_bytes")]:
+            segments, sizes = now[packets] - was[packets], now[count] - was[count]
+            assert segments >= MANY // SEGMENT, "each segment counts"
+            assert MANY + 66 * (MANY // SEGMENT) <= sizes, "with its headers"
+        assert now["missed"] == was["missed"]
+
+
+def test_forwarded_ports_and_the_gateway_itself(net):
+    transfer(net.remote, net.server, OUTSIDE, 443, upload=MANY, download=MANY)
+    transfer(net.remote, net.server, SERVER6, 443, upload=MANY, download=MANY)
+    before = port(net, "lan")["delivered"]
+    transfer(net.client, net.gateway, GATEWAY, 22, upload=MANY, download=MANY)
+    assert port(net, "lan")["delivered"] - before >= MANY // SEGMENT
+
+
+def test_a_device_that_cuts_nothing_gets_segments(net):
+    """Before, meanwhile, and after: frames on the wire are no longer than its MTU while it is so."""
+    transfer(net.client, net.remote, REMOTE, 80, upload=MANY)
+    with offloads(net, "wan", "tso", "off", "tx-udp-segmentation", "off"):
+        # Linux refuses the first packet of each kind, which is cut and sent.
+        with net.router.sniff("wan", room=1 << 26) as sniffer:
+            transfer(net.client, net.remote, REMOTE, 80, upload=MANY // 10)
+            transfer(net.client, net.remote, REMOTE6, 80, upload=MANY // 10)
+            lengths = [len(frame) for frame in packet.drain(sniffer) if frame[6:12] == packet.mac(net.gateway.mac("wan"))]
+            assert len(lengths) > MANY // 10 // SEGMENT and max(lengths) <= FRAME
+    with meanwhile(net, "ethtool -K wan tso off", "ethtool -K wan tso on"):
+        for _ in range(5):
+            transfer(net.client, net.remote, REMOTE, 80, upload=MANY, download=MANY)
+    net.gateway.run("ethtool", "-K", "wan", "tso", "on")
+    transfer(net.client, net.remote, REMOTE, 80, upload=MANY)
+
+
+def test_datagrams_in_one_piece(net):
+    """UDP's own segmentation: QUIC servers send so."""
+    size, count = 1_200, 40
+    with net.remote.udp(port=5001) as server, net.client.udp(port=5002) as client:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 24)
+        client.sendto(b"first", (REMOTE, 5001))
+        data, back = server.recvfrom(100)
+        server.sendto(b"answer", back)
+        assert client.recv(100) == b"answer"
+        client.setsockopt(SOL_UDP, UDP_SEGMENT, size)
+        before = port(net, "lan")["whole"]
+        for number in range(20):
+            client.sendto(b"".join(bytes([number, part]) * (size // 2) for part in range(count)), (REMOTE, 5001))
+            for part in range(count):
+                assert server.recv(2_000) == bytes([number, part]) * (size // 2), (number, part)
+        assert port(net, "lan")["whole"] > before
+
+
+def test_reloads_and_captures_meanwhile(net, tmp_path):
+    """New tables, and captures, have all flows' packets cut for a moment; none is lost, and what is captured is as on a wire."""
+    captured, begun = tmp_path / "some.pcapng", port(net, "lan")["whole"]
+    apply = [gateway.binary(), "apply", net.office.policy, "--socket", net.office.socket]
+    with meanwhile(net, shlex.join(map(str, apply)), "sleep 0.2"):
+        transfer(net.client, net.remote, REMOTE, 80, upload=MANY, download=MANY)
+        capture = ["capture", "--seconds", 1, "--protocol", "tcp", "--out", captured]
+        process = net.gateway.start(gateway.binary(), *capture, "--socket", net.office.socket, log="capture")
+        while process.poll() is None:
+            transfer(net.client, net.remote, REMOTE, 80, upload=MANY // 10, download=MANY // 10)
+        transfer(net.client, net.remote, REMOTE, 80, upload=MANY, download=MANY)
+    assert port(net, "lan")["whole"] > begun
+    lengths = [seen.length for seen in pcapng.Capture(captured).packets]
+    assert lengths and max(lengths) <= FRAME
+
+
+def test_they_can_be_cut_on_receipt(net):
+    net.office.apply("segmented")
+    try:
+        wait.until(lambda: net.client.ping(GATEWAY), "the ports are open again")
+        before = port(net, "lan")["whole"]
+        transfer(net.client, net.remote, REMOTE, 80, upload=MANY)
+        assert port(net, "lan")["whole"] == before
+    finally:
+        net.office.apply()
