@@ -1,5 +1,8 @@
 //! Captures in: which come in by which interface, merged by time.
 //!
+//! A TCP packet that is larger than its link carries was coalesced before it was captured (GRO, GSO): it comes in as the segments that were
+//! on the wire, as far as that can be known, of the size that the interface's MTU allows.
+//!
 //! Streams: of each file one packet is in memory at a time. Time never goes back: where a file's does, the
 //! packet gets the time of the one before it, and is counted.
 
@@ -12,7 +15,8 @@ use dataplane::replay::{Readdressed, Witness};
 use dataplane::{Replay, Tables};
 use wire::capture::link::{LinkType, to_ethernet};
 use wire::capture::{CaptureError, CutShort, Reader, Record};
-use wire::ethernet::{Header, HeaderMut, Mac};
+use wire::ethernet::{HEADER_LEN, Header, HeaderMut, Mac};
+use wire::segment::{Plan, Transport};
 use wire::{Nanos, PortId};
 
 use crate::failure::{Failure, UsageError};
@@ -88,6 +92,14 @@ pub(crate) struct Packet<'a> {
     pub(crate) original_len: u32,
 }
 
+/// A packet that was coalesced, and its segments.
+struct Coalesced {
+    packet: Vec<u8>,
+    plan: Plan,
+    /// Index of the segment in the head.
+    index: usize,
+}
+
 impl<'a> Packet<'a> {
     /// Returns the packet as captured, before readdressing.
     pub(crate) fn came(&self) -> Came<'a> {
@@ -145,6 +157,8 @@ pub(crate) struct Source {
     pub(crate) answers: u64,
     /// Error that ended the reading of the file.
     pub(crate) problem: Option<CaptureError>,
+    /// Packets that were coalesced before they were captured, and come in as segments.
+    pub(crate) coalesced: u64,
     /// Packets that could not be read.
     pub(crate) unreadable: u64,
     /// Size of the file, in bytes, and the approximate number of bytes read.
@@ -163,6 +177,8 @@ struct Head {
     bytes: Vec<u8>,
     /// The bytes with another destination; empty if there is no need.
     readdressed: Vec<u8>,
+    /// The packet as captured, where the bytes are a segment of it.
+    coalesced: Option<Coalesced>,
     present: Presence,
 }
 
@@ -216,6 +232,7 @@ impl Captures {
                 readdressed: 0,
                 answers: 0,
                 problem: None,
+                coalesced: 0,
                 unreadable: 0,
                 size,
                 read: 0,
@@ -237,6 +254,7 @@ impl Captures {
         self.taken = Some(place);
         let source = &mut self.sources[place];
         let (ingress, how) = source.ingress(&mut self.homes, tables);
+        source.segment(ingress, tables);
         *source.entered.entry((how, ingress)).or_default() += 1;
         source.receive(ingress, how, self.readdress, tables);
         let head = &source.head;
@@ -303,9 +321,19 @@ impl Source {
         self.reader.cut_short()
     }
 
-    /// Fetches the next packet.
+    /// Fetches the next packet, or the next segment of the one at hand.
     fn advance(&mut self) {
         let Source { reader, head, scratch, .. } = self;
+        if let Some(Coalesced { packet, plan, index }) = &mut head.coalesced {
+            *index += 1;
+            if let Some(segment) = plan.segment(packet, *index) {
+                head.bytes = segment;
+                head.original_len = head.bytes.len() as u32;
+                head.readdressed.clear();
+                return;
+            }
+            head.coalesced = None;
+        }
         let before = head.at;
         head.present = Presence::Ended;
         head.readdressed.clear();
@@ -339,6 +367,31 @@ impl Source {
                 }
             }
         }
+    }
+
+    /// Puts the first segment of a packet into its place that is larger than the link carries, if it is one of TCP.
+    fn segment(&mut self, ingress: PortId, tables: &Tables) {
+        let head = &mut self.head;
+        let Some(interface) = tables.interface(ingress).filter(|_| head.coalesced.is_none()) else { return };
+        if head.bytes.len() <= usize::from(interface.mtu) + HEADER_LEN {
+            return;
+        }
+        // No size of segments is in a capture: it is the largest that the link carries.
+        let plan = |size: usize| Plan::new(&head.bytes, u16::try_from(size).ok()?);
+        let Some(plan) = plan(1).and_then(|packet| {
+            let headers = packet.headers() - packet.network();
+            plan(usize::from(interface.mtu).checked_sub(headers)?)
+        }) else {
+            return;
+        };
+        if plan.transport() != Transport::Tcp || plan.count() < 2 {
+            return;
+        }
+        let Some(first) = plan.segment(&head.bytes, 0) else { return };
+        head.original_len = first.len() as u32;
+        let packet = std::mem::replace(&mut head.bytes, first);
+        head.coalesced = Some(Coalesced { packet, plan, index: 0 });
+        self.coalesced += 1;
     }
 
     /// The interface that the packet comes in by, and how that is known.

@@ -174,6 +174,13 @@ impl Summary {
                 "{file}: {packets} not captured whole; what needs the missing bytes fails the length checks"
             ));
         }
+        if source.coalesced > 0 {
+            let packets = count(source.coalesced, "TCP packet was", "TCP packets were");
+            self.notes.push(format!(
+                "{file}: {packets} larger than the link carries, as an offload had coalesced (GRO, TSO), and came in as \
+                 segments of the link's MTU"
+            ));
+        }
         if source.backwards > 0 {
             let packets = count(source.backwards, "packet has", "packets have");
             self.notes.push(format!(

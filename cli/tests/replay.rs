@@ -12,9 +12,10 @@ use run::{Room, home_office, wirerate};
 use serde_json::Value;
 use wire::capture::link::LinkType;
 use wire::capture::{PcapngWriter, Reader, Record};
-use wire::ethernet::Mac;
-use wire::tcp::Flags;
-use wire::{Nanos, build};
+use wire::ethernet::{self, Mac};
+use wire::header::Protocol;
+use wire::tcp::{self, Flags};
+use wire::{Nanos, build, ipv4};
 
 /// Two networks behind a gateway of unknown link-layer address.
 const POLICY: &str = r#"
@@ -183,7 +184,7 @@ fn every_interface_has_a_file_of_its_own() {
     for (file, tags) in files.iter().zip([&[20][..], &[100, 20], &[21], &[22], &[23]]) {
         let left = records(&room.path(&format!("out/{file}.pcapng")));
         let [(_, bytes, _)] = &left[..] else { panic!("{} frames left by {file}", left.len()) };
-        let layer = wire::ethernet::parse(bytes).unwrap();
+        let layer = ethernet::parse(bytes).unwrap();
         let ids: Vec<u16> = layer.tags.as_slice().iter().map(|tag| tag.id()).collect();
         assert_eq!(ids, tags, "{file}");
     }
@@ -303,6 +304,38 @@ fn captures_are_merged_by_time_and_time_does_not_go_back() {
     assert_eq!(count_of(&json, "/frames/forwarded"), 2);
     assert!(json["notes"].to_string().contains("1 packet has a time before"), "{json:#}");
     assert_eq!(records(&room.path("out/dropped.pcapng"))[0].0, Nanos::from_millis(5));
+}
+
+/// GRO and TSO leave packets in captures that were never on a wire.
+#[test]
+fn a_coalesced_packet_comes_in_as_segments() {
+    let room = Room::new("coalesced");
+    let data = |bytes: usize, flags| {
+        let header =
+            build::Tcp { sport: 5000, dport: 443, seq: 1, flags, window: 60_000, ..Default::default() };
+        let frame = build::ethernet(Mac([2, 0, 0, 0, 0, 9]), Mac([2, 0, 0, 0, 0, 8]));
+        let frame = frame.ipv4([10, 0, 0, 5].into(), [198, 51, 100, 7].into()).tcp(header);
+        frame.payload(&(0..bytes).map(|byte| byte as u8).collect::<Vec<_>>()).to_vec()
+    };
+    let policy =
+        room.write("policy.toml", format!("{POLICY}\n[limit]\npickup = \"accept\"\ntcp-window = \"off\"\n"));
+    let all = Flags::ACK.and(Flags::PSH);
+    // A whole frame, one of two segments and a bit, and one of forty; the size of segments is that of the link's MTU.
+    let frames = [data(1_460, all), data(2_921, all), data(58_400, all)];
+    let input = capture(&room, "lan.pcapng", "lan", &frames);
+    let out = room.path("out");
+    let json = wirerate(&["replay", "--json", "--out", &out, &policy, &input]).exits(0).json();
+    assert_eq!(count_of(&json, "/frames/forwarded"), 1 + 3 + 40, "{json:#}");
+    assert_conserved(&json);
+    let notes = json["notes"].to_string();
+    assert!(notes.contains("2 TCP packets were larger than the link carries"), "{notes}");
+    let sent = records(&format!("{out}/wan.pcapng"));
+    assert!(sent.iter().all(|(_, frame, _)| frame.len() <= 1_514));
+    let payload: Vec<u8> = sent[1..4].iter().flat_map(|(_, frame, _)| frame[54..].to_vec()).collect();
+    assert_eq!(payload, frames[1][54..]);
+    // One of them is explained by the number of the packet in the capture.
+    let said = wirerate(&["explain", &policy, &format!("{input}:2")]).exits(0).out;
+    assert!(said.contains("forwarded"), "{said}");
 }
 
 #[test]
@@ -459,6 +492,22 @@ fn faults(capture: &str) -> Vec<String> {
     String::from_utf8_lossy(&run.stdout).lines().map(str::to_owned).collect()
 }
 
+/// Number of frames that a captured packet was on a link of 1,500 bytes: of one of TCP that is larger, its segments.
+fn segments(record: &Record<'_>) -> u64 {
+    let mtu = 1_500;
+    let Ok(layer) = ethernet::parse(record.bytes) else { return 1 };
+    let Ok(ip) = ipv4::parse(layer.payload) else { return 1 };
+    let total = usize::from(ip.header.total_len());
+    let is_whole = total <= layer.payload.len() && !ip.header.is_fragment();
+    if record.link != LinkType::ETHERNET || !is_whole || ip.header.protocol() != Protocol::TCP || total <= mtu
+    {
+        return 1;
+    }
+    let Ok(segment) = tcp::parse(ip.payload) else { return 1 };
+    let headers = total - segment.payload.len();
+    segment.payload.len().div_ceil(mtu - headers) as u64
+}
+
 #[test]
 fn real_captures_go_through_and_are_conserved() {
     let data =
@@ -485,8 +534,8 @@ fn real_captures_go_through_and_are_conserved() {
         let packets = {
             let mut reader = Reader::open(&path).expect("a capture");
             let mut packets = 0;
-            while reader.next().expect("a record").is_some() {
-                packets += 1;
+            while let Some(record) = reader.next().expect("a record") {
+                packets += segments(&record);
             }
             packets
         };
