@@ -210,9 +210,18 @@ pub fn cell_of_mut(frame: &mut [u8]) -> Option<&mut [u8; CELL_LEN]> {
 
 /// Returns the cell behind a stand-in; `None` for other frames.
 pub fn cell_of(frame: &[u8]) -> Option<&[u8; CELL_LEN]> {
-    let (header, cell) = frame.split_first_chunk::<STAND_IN>()?;
-    let is_cell = header[12..] == EtherType::CELL.0.to_be_bytes();
-    if is_cell { cell.try_into().ok() } else { None }
+    content_of(frame)?.try_into().ok()
+}
+
+/// True for a frame with the stand-in of cells, whatever the length of its content.
+pub fn claims_cell(frame: &[u8]) -> bool {
+    content_of(frame).is_some()
+}
+
+/// Returns what is behind a stand-in of cells; `None` for other frames.
+fn content_of(frame: &[u8]) -> Option<&[u8]> {
+    let (header, content) = frame.split_first_chunk::<STAND_IN>()?;
+    (header[12..] == EtherType::CELL.0.to_be_bytes()).then_some(content)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! Each cell is a frame, and has its verdict: the cells before the last one are dropped as [`Reason::Aal5Reassembly`], their bytes being kept;
 //! a PDU that is not whole is dropped with its last cell, for the reason that it has. A cell of a cross-connection is forwarded as a cell, with
 //! the header of the other end (ITU-T I.361); an OAM loopback is answered (ITU-T I.610). Frames of a link without cells, and captured PDUs,
-//! pass `parse` and never come here.
+//! pass `parse` and are not taken here.
 
 use tally::{Offload, Op, Region, Tally};
 use wire::atm::{self, CELL_LEN, Cell, PAYLOAD_LEN, PayloadType, Vc};
@@ -43,10 +43,11 @@ impl Stage for Reassemble {
         if has_cells { Packets::Every } else { Packets::None }
     }
 
-    /// Frames that `parse` lets through are IP, but for cells.
+    /// Frames that `parse` lets through are IP, but for cells and those of PPP sessions. A session's frames that came in whole, out of a
+    /// capture or from a driver of Linux, go on to `terminate`.
     #[inline(always)]
     fn takes(frame: &Frame) -> bool {
-        frame.meta.family == Family::Other && frame.meta.fate == 0
+        frame.meta.family == Family::Other && frame.meta.fate == 0 && atm::claims_cell(frame.bytes())
     }
 
     #[inline(never)]
