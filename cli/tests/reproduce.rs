@@ -84,6 +84,8 @@ fn what_follows_from_the_study_of_the_adapter_is_not_blind() {
 
 #[test]
 fn a_claim_with_nothing_to_test_says_why() {
+    let run = wirerate(&["reproduce", "F10"]).exits(0);
+    assert!(run.out.contains("F10: Connections are set up by code on the control processor"), "{}", run.out);
     let run = wirerate(&["reproduce", "C14"]).exits(0);
     assert!(run.out.contains("C14: How the study measured"), "{}", run.out);
     assert_eq!(wirerate(&["reproduce", "C14", "--json"]).exits(0).json(), Value::Array(Vec::new()));
@@ -122,7 +124,7 @@ fn the_page_on_fidelity_has_every_claim_and_those_that_take_no_time_as_printed()
     }
     let untested = [7, 8, 10, 27];
     let adapter = (1..=27).filter(|claim| !untested.contains(claim)).map(|claim| format!("| R{claim} |"));
-    let firewall = (1..=14).map(|claim| format!("| F{claim} |"));
+    let firewall = (1..=14).filter(|claim| *claim != 10).map(|claim| format!("| F{claim} |"));
     for id in adapter.chain(firewall).chain((1..=13).map(|claim| format!("| C{claim} |"))) {
         assert!(page.contains(&id), "docs/fidelity.md has no {id}");
     }

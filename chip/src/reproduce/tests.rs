@@ -2,7 +2,6 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
-use super::firewall::is_up_to_twice;
 use super::known::Known;
 use super::{Model, Outcome, Score, Study, Summary, TOLERANCE, Value, Verdict, claims, reproduce};
 
@@ -100,12 +99,6 @@ fn claims_have_identifiers_of_their_own_and_outcomes_bear_them() {
     assert_eq!(found, fast.iter().map(|claim| claim.id).collect());
     // Inputs of the model can not be predicted blind.
     assert!(outcomes.iter().all(|outcome| !outcome.blind));
-}
-
-#[test]
-fn up_to_twice_is_more_than_once_and_not_much_more_than_twice() {
-    let held = [0.9, 1.0, 1.01, 1.5, 2.3, 2.31, 360.0, f64::NAN].map(is_up_to_twice);
-    assert_eq!(held, [false, false, true, true, true, false, false, false]);
 }
 
 #[test]
