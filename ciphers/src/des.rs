@@ -1,45 +1,50 @@
 //! DES (FIPS 46-3), with the S-boxes packed, two entries to a byte: 256 bytes, as in Yin, Tan et al., table 1.
 //!
 //! Tables that merge the S-boxes with the permutation P would take 2 KiB; with 256 bytes P is left to the code. It
-//! moves the bits that travel equally far together, by one rotation and mask for each of the distances.
+//! moves the bits that travel equally far together, by one rotation and mask for each of the distances. A textbook's DES, [`TEXTBOOK`],
+//! moves them one by one, and has its S-boxes packed at every step of optimisation.
 
 use tally::Region;
 
 use crate::block::{BlockCipher, key_words};
-use crate::machine::{Entries, Machine, Pick, Table};
+use crate::machine::{Entries, Layout, Machine, Pick, Table};
 use crate::word::Word;
 use crate::{About, Cipher, KeyLength, Kind, Published, Scope, TableAbout};
 
 /// Registry entry of DES.
-pub static CIPHER: Cipher = Cipher {
-    about: About {
-        name: "des",
-        kind: Kind::Block,
-        block_bits: Some(64),
-        rounds: Some(16),
-        key_bytes: 8,
-        tables: &[
-            TableAbout {
-                name: "s-boxes",
-                region: Region::CipherTable,
-                scope: Scope::Constant,
-                at: 0,
-                bytes: 256,
-                aligned_bytes: 2048,
-                published: Published::Counted,
-            },
-            TableAbout {
-                name: "subkeys",
-                region: Region::CipherKey,
-                scope: Scope::Flow,
-                at: 0,
-                bytes: 128,
-                aligned_bytes: 128,
-                published: Published::LeftOut,
-            },
-        ],
-    },
-    run: crate::measure::block::<2, Des>,
+pub static CIPHER: Cipher =
+    Cipher { about: about("des", &[s_boxes(2048), SUBKEYS]), run: crate::measure::block::<2, Des> };
+
+/// DES as a textbook has it.
+pub static TEXTBOOK: Cipher = Cipher {
+    about: about("des-textbook", &[s_boxes(256), SUBKEYS]),
+    run: crate::measure::block::<2, Textbook>,
+};
+
+const fn about(name: &'static str, tables: &'static [TableAbout]) -> About {
+    About { name, kind: Kind::Block, block_bits: Some(64), rounds: Some(16), key_bytes: 8, tables }
+}
+
+const fn s_boxes(aligned_bytes: usize) -> TableAbout {
+    TableAbout {
+        name: "s-boxes",
+        region: Region::CipherTable,
+        scope: Scope::Constant,
+        at: 0,
+        bytes: 256,
+        aligned_bytes,
+        published: Published::Counted,
+    }
+}
+
+const SUBKEYS: TableAbout = TableAbout {
+    name: "subkeys",
+    region: Region::CipherKey,
+    scope: Scope::Flow,
+    at: 0,
+    bytes: 128,
+    aligned_bytes: 128,
+    published: Published::LeftOut,
 };
 
 /// An expanded key.
@@ -48,6 +53,40 @@ pub struct Des {
     /// Two words a round: the subkey's six bits for S1, S3, S5, S7, then those for S2, S4, S6, S8, each group 2 bits
     /// above a byte's low end, the first in the highest byte.
     subkeys: [u32; 32],
+}
+
+/// An expanded key of a textbook's DES.
+#[derive(Clone)]
+pub struct Textbook(Des);
+
+/// Code of the round's function.
+#[derive(Clone, Copy)]
+enum Code {
+    /// P by distances, S-boxes as planned.
+    Grouped,
+    /// P bit by bit, S-boxes packed.
+    Textbook,
+}
+
+impl BlockCipher<2> for Textbook {
+    fn new(key: &[u8]) -> Result<Textbook, KeyLength> {
+        Ok(Textbook(Des::new(key)?))
+    }
+
+    fn encrypt_block<M: Machine>(&self, machine: M, block: [M::Word; 2]) -> [M::Word; 2] {
+        crypt(machine, &self.0.subkeys, block, Code::Textbook)
+    }
+
+    fn decrypt_block<M: Machine>(&self, machine: M, block: [M::Word; 2]) -> [M::Word; 2] {
+        crypt(machine, &self.0.backwards(), block, Code::Textbook)
+    }
+}
+
+impl Des {
+    /// Returns the subkeys in the order of decryption.
+    fn backwards(&self) -> [u32; 32] {
+        std::array::from_fn(|word| self.subkeys[30 - word / 2 * 2 + word % 2])
+    }
 }
 
 impl BlockCipher<2> for Des {
@@ -70,29 +109,32 @@ impl BlockCipher<2> for Des {
     }
 
     fn encrypt_block<M: Machine>(&self, machine: M, block: [M::Word; 2]) -> [M::Word; 2] {
-        crypt(machine, &self.subkeys, block)
+        crypt(machine, &self.subkeys, block, Code::Grouped)
     }
 
     fn decrypt_block<M: Machine>(&self, machine: M, block: [M::Word; 2]) -> [M::Word; 2] {
-        let backwards = std::array::from_fn(|word| self.subkeys[30 - word / 2 * 2 + word % 2]);
-        crypt(machine, &backwards, block)
+        crypt(machine, &self.backwards(), block, Code::Grouped)
     }
 }
 
-fn crypt<M: Machine>(machine: M, subkeys: &[u32; 32], block: [M::Word; 2]) -> [M::Word; 2] {
+fn crypt<M: Machine>(machine: M, subkeys: &[u32; 32], block: [M::Word; 2], code: Code) -> [M::Word; 2] {
     let keys = Table { region: Region::CipherKey, at: 0, words: subkeys };
     let [mut left, mut right] = initial(machine, block);
     for round in machine.rounds(0..16) {
         let subkey = machine.read::<2>(keys, 2 * round);
-        let changed = left ^ f(machine, right, subkey);
+        let changed = left ^ f(machine, right, subkey, code);
         [left, right] = machine.rename([right, changed]);
     }
     last(machine, [right, left])
 }
 
 /// The round's function: expansion, S-boxes, P.
-fn f<M: Machine>(machine: M, right: M::Word, [odd, even]: [M::Word; 2]) -> M::Word {
-    let boxes = Entries { region: Region::CipherTable, bits: 4, entries: &S };
+fn f<M: Machine>(machine: M, right: M::Word, [odd, even]: [M::Word; 2], code: Code) -> M::Word {
+    let layout = match code {
+        Code::Grouped => Layout::Planned,
+        Code::Textbook => Layout::Packed,
+    };
+    let boxes = Entries { region: Region::CipherTable, bits: 4, entries: &S, layout };
     // Rotated so, the six bits for S1 (or S2) are on top, and those for the next but one follow 8 bits below.
     let odd = right.rotl(31) ^ odd;
     let even = right.rotl(3) ^ even;
@@ -107,9 +149,13 @@ fn f<M: Machine>(machine: M, right: M::Word, [odd, even]: [M::Word; 2]) -> M::Wo
     for number in machine.written_out(0..7) {
         joined = joined.or_shifted(nibbles[number], 28 - 4 * number as u32);
     }
-    let mut moved = joined.turned(P_MOVES[0].left, P_MOVES[0].mask);
-    for number in machine.written_out(1..P_MOVES.len()) {
-        moved = moved | joined.turned(P_MOVES[number].left, P_MOVES[number].mask);
+    let moves: &[Moved] = match code {
+        Code::Grouped => &P_MOVES,
+        Code::Textbook => &P_BITS,
+    };
+    let mut moved = joined.turned(moves[0].left, moves[0].mask);
+    for number in machine.written_out(1..moves.len()) {
+        moved = moved | joined.turned(moves[number].left, moves[number].mask);
     }
     moved
 }
@@ -150,6 +196,23 @@ struct Moved {
     mask: u32,
 }
 
+/// P bit by bit.
+static P_BITS: [Moved; 32] = {
+    let mut moves = [Moved { left: 0, mask: 0 }; 32];
+    let mut bit = 0;
+    while bit < 32 {
+        moves[bit] = Moved { left: distance(bit) as u32, mask: 1 << (31 - bit) };
+        bit += 1;
+    }
+    moves
+};
+
+/// Distance to the left of the bit that P moves to this place: bits are numbered from 1, the most significant first, and a bit goes left by
+/// how much its number falls.
+const fn distance(place: usize) -> usize {
+    (P[place] as usize + 32 - (place + 1)) % 32
+}
+
 const P_DISTANCES: usize = distances().1;
 static P_MOVES: [Moved; P_DISTANCES] = {
     let (all, _) = distances();
@@ -170,8 +233,7 @@ const fn distances() -> ([u32; 32], usize) {
     let mut masks = [0; 32];
     let (mut bit, mut count) = (0, 0);
     while bit < 32 {
-        // Bits are numbered from 1, the most significant first: a bit goes left by how much its number falls.
-        let left = (P[bit] as usize + 32 - (bit + 1)) % 32;
+        let left = distance(bit);
         if masks[left] == 0 {
             count += 1;
         }

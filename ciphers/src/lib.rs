@@ -50,6 +50,9 @@ pub static ALL: [&Cipher; 10] = [
     &sha1::CIPHER,
 ];
 
+/// Other code for ciphers of [`ALL`], to be measured beside them.
+pub static VARIANTS: [&Cipher; 1] = [&des::TEXTBOOK];
+
 /// A cipher or digest that can be measured.
 #[derive(Debug)]
 pub struct Cipher {

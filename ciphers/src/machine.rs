@@ -90,6 +90,17 @@ pub struct Entries<'t> {
     pub bits: u32,
     /// Contents, a byte for each entry.
     pub entries: &'t [u8],
+    /// Layout in memory.
+    pub layout: Layout,
+}
+
+/// Layout of entries narrower than a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// That of the step of optimisation ([`Plan::entries`](crate::plan::Plan::entries)).
+    Planned,
+    /// Packed at every step.
+    Packed,
 }
 
 /// An index: `bits` bits of a word, `shift` bits from its low end.

@@ -3,7 +3,7 @@
 
 use tally::Region;
 
-use crate::machine::{Entries, Machine, Pick};
+use crate::machine::{Entries, Layout, Machine, Pick};
 use crate::stream::{StreamCipher, UNIT, UNIT_WORDS, Units};
 use crate::word::Word;
 use crate::{About, Cipher, KeyLength, Kind, Published, Scope, TableAbout};
@@ -85,7 +85,8 @@ impl StreamCipher for Rc4 {
 
 impl Rc4 {
     fn entries(&self) -> Entries<'_> {
-        Entries { region: Region::CipherTable, bits: 8, entries: &self.permutation }
+        let layout = Layout::Planned;
+        Entries { region: Region::CipherTable, bits: 8, entries: &self.permutation, layout }
     }
 
     #[track_caller]

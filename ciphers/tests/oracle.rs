@@ -54,6 +54,7 @@ proptest! {
     #[test]
     fn des(key in vec(any::<u8>(), 8), text in vec(any::<u8>(), 0..100)) {
         agree::<2, ciphers::des::Des, des::Des>(&ciphers::des::CIPHER, &key, &text);
+        agree::<2, ciphers::des::Textbook, des::Des>(&ciphers::des::TEXTBOOK, &key, &text);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::panic::Location;
 use tally::{Access, Address, Branch, Reference, Region, Ticket};
 
 use super::{Caller, Counted, Ledger};
-use crate::machine::{Entries, Machine, Pick, Table, Written, word_of};
+use crate::machine::{Entries, Layout, Machine, Pick, Table, Written, word_of};
 use crate::plan::{self, Rounds, Waits};
 use crate::word::Cost;
 
@@ -46,9 +46,17 @@ impl<'a> Counting<'a> {
         self.word(table.words[index], from)
     }
 
+    /// Layout of a table's entries at this step of optimisation.
+    fn entries(self, table: Entries<'_>) -> plan::Entries {
+        match table.layout {
+            Layout::Planned => self.ledger.plan.entries,
+            Layout::Packed => plan::Entries::Packed,
+        }
+    }
+
     /// Offset of the word that holds an entry, in bytes, and cost of computing it.
     fn locate(self, table: Entries<'_>, index: usize, mask: u32) -> Located {
-        match self.ledger.plan.entries {
+        match self.entries(table) {
             plan::Entries::Aligned => Located {
                 at: 4 * index,
                 cost: Cost::SHIFT.and(self.ledger.constant(mask << 2, Cost::constant(mask << 2))),
@@ -112,7 +120,7 @@ impl<'a> Machine for Counting<'a> {
         pick.word.used();
         ledger.execute(caller, 0, cost);
         let from = self.refer(caller, 1, read(table.region, at, 4, Address::Computed));
-        if ledger.plan.entries == plan::Entries::Packed {
+        if self.entries(table) == plan::Entries::Packed {
             // How far to shift is computed while the word comes.
             ledger.execute(caller, 2, Cost::SHIFT);
             ledger.wait(from);
@@ -129,7 +137,7 @@ impl<'a> Machine for Counting<'a> {
         let Located { at, .. } = self.locate(table, index, pick.mask());
         pick.word.used();
         value.used();
-        if ledger.plan.entries == plan::Entries::Packed {
+        if self.entries(table) == plan::Entries::Packed {
             let from = self.refer(caller, 0, read(table.region, at, 4, Address::Computed));
             ledger.wait(from);
             // A mask is shifted to the entry's place, the entry cleared, and the new one shifted in.

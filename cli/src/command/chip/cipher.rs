@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use chip::cipher::{By, CipherReport, CipherRun};
 use chip::description::Chip;
-use ciphers::{ALL, Cipher, Optimisation};
+use ciphers::{ALL, Cipher, Optimisation, VARIANTS};
 use clap::{Args, ValueEnum};
 
 use crate::failure::{ChipError, Exit, Failure, UsageError};
@@ -29,7 +29,7 @@ Examples:
   engines memories        how busy each was
   simulated_instructions wall_seconds"))]
 pub(super) struct Arguments {
-    /// des, aes, idea, rc5, rc6, blowfish, rc4, seal, md5 or sha1; or all
+    /// des, aes, idea, rc5, rc6, blowfish, rc4, seal, md5 or sha1; or all; or des-textbook, DES with its bits moved one by one
     name: String,
 
     /// The chip: one of `wirerate chip list`, or a file (TOML)
@@ -87,10 +87,13 @@ impl From<Step> for Optimisation {
 
 impl Arguments {
     pub(super) fn run(self) -> Result<Exit, Failure> {
-        let ciphers: Vec<&'static Cipher> =
-            ALL.into_iter().filter(|of| self.name == "all" || of.about.name == self.name).collect();
+        let named = || ALL.into_iter().chain(VARIANTS);
+        let ciphers: Vec<&'static Cipher> = match &self.name[..] {
+            "all" => ALL.to_vec(),
+            name => named().filter(|of| of.about.name == name).collect(),
+        };
         if ciphers.is_empty() {
-            let known = ALL.into_iter().map(|cipher| cipher.about.name).chain(["all"]).collect();
+            let known = named().map(|cipher| cipher.about.name).chain(["all"]).collect();
             return Err(UsageError::NotKnown { what: "cipher", name: self.name, known }.into());
         }
         let chip = builtin::take_chip(&self.chip)?;
