@@ -5,6 +5,7 @@ use rayon::prelude::{IntoParallelRefIterator, ParallelIterator};
 
 use super::adapter::{self, SHAPED};
 use super::diffserv::{self, RULES};
+use super::protocol::{self, Case, Over};
 use super::shaper::Tick;
 use super::{Model, ReproduceError, crypto, firewall};
 use crate::cipher::CipherReport;
@@ -16,6 +17,8 @@ pub struct Figures {
     pub shaped: Vec<Shaped>,
     /// The DiffServ router's aggregate throughput in Mbit/s, over rules (Lin et al., section 5).
     pub aggregate: Vec<(u32, f64)>,
+    /// PRO3's throughput over lengths and mixes of packets (Papaefstathiou et al., figures 2, 4, 5 and 6).
+    pub mixes: Vec<MixCurve>,
     /// The firewall's throughput over rules (Vlaeminck et al., figures 5 and 6), a curve for each implementation.
     pub throughput: Vec<Curve>,
     /// Ciphers by step of optimisation, one thread (Yin, Tan et al., figures 2 to 4).
@@ -39,6 +42,70 @@ pub struct Shaped {
 
 /// The ends of the DiffServ router's published range, with the fewest rules and with the most, in Mbit/s.
 pub const AGGREGATE: [f64; 2] = [290.0, 180.0];
+
+/// PRO3's throughput over lengths and mixes of packets.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MixCurve {
+    /// The figure.
+    pub of: Mix,
+    /// True if TCP is translated, false if it is let pass.
+    pub translated: bool,
+    /// Bytes or per cent, and Gbit/s.
+    pub points: Vec<(u32, f64)>,
+}
+
+/// A figure of PRO3's study.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mix {
+    /// Figure 2: mean length of packets, in bytes.
+    Length,
+    /// Figure 4: per cent of small packets, average case.
+    Small,
+    /// Figure 5: per cent of large packets, worst case.
+    Large,
+    /// Figure 6: per cent of UDP.
+    Udp,
+}
+
+impl Mix {
+    /// Every figure, in the order of the study.
+    pub const ALL: [Mix; 4] = [Mix::Length, Mix::Small, Mix::Large, Mix::Udp];
+
+    /// Place from which the study reaches 2.5 Gbit/s, or up to which (P8, P10 to P12).
+    pub const fn published(self) -> u32 {
+        match self {
+            Mix::Length => 128,
+            Mix::Small => 90,
+            Mix::Large => 50,
+            Mix::Udp => 20,
+        }
+    }
+
+    const fn over(self) -> Over {
+        match self {
+            Mix::Length => Over::Length,
+            Mix::Small => Over::Small,
+            Mix::Large => Over::Large,
+            Mix::Udp => Over::Udp,
+        }
+    }
+
+    const fn places(self) -> &'static [u32] {
+        match self {
+            Mix::Length => &[40, 55, 70, 82, 100, 128, 160, 200],
+            Mix::Small | Mix::Large => &[0, 25, 50, 75, 90, 100],
+            Mix::Udp => &[0, 10, 20, 30, 40, 50],
+        }
+    }
+
+    /// The cases that the figure has: the worst one is translated.
+    const fn cases(self) -> &'static [Case] {
+        match self {
+            Mix::Large => &[Case::Translated],
+            Mix::Length | Mix::Small | Mix::Udp => &[Case::Passed, Case::Translated],
+        }
+    }
+}
 
 /// Throughput over rules.
 #[derive(Clone, Debug, PartialEq)]
@@ -141,7 +208,12 @@ pub const COUNTS: [u32; 4] = [1, 2, 4, 8];
 /// Returns the number of runs to the figures, which is the number of calls of `done`.
 pub fn runs() -> usize {
     let points: usize = Implementation::ALL.iter().map(|of| of.rules().len()).sum();
-    SHAPED.len() + RULES.len() + points + ALL.len() * (Optimisation::ALL.len() + COUNTS.len() * COUNTS.len())
+    let mixes: usize = Mix::ALL.iter().map(|of| of.places().len() * of.cases().len()).sum();
+    SHAPED.len()
+        + RULES.len()
+        + mixes
+        + points
+        + ALL.len() * (Optimisation::ALL.len() + COUNTS.len() * COUNTS.len())
 }
 
 /// Measures the figures on all cores; runs that claims have already made on the model are not made again.
@@ -211,5 +283,19 @@ pub fn figures(model: &Model, done: &(dyn Fn() + Sync)) -> Result<Figures, Repro
             Ok((*rules, mbps?))
         })
         .collect::<Result<_, ReproduceError>>()?;
-    Ok(Figures { shaped, aggregate, throughput, steps, scaling })
+    let wanted: Vec<(Mix, Case)> =
+        Mix::ALL.into_iter().flat_map(|of| of.cases().iter().map(move |case| (of, *case))).collect();
+    let mixes = wanted
+        .par_iter()
+        .map(|(of, case)| {
+            let point = |at: &u32| {
+                let gbps = protocol::throughput(model, of.over(), *case, *at);
+                done();
+                Ok((*at, gbps?))
+            };
+            let points = of.places().par_iter().map(point).collect::<Result<_, ReproduceError>>()?;
+            Ok(MixCurve { of: *of, translated: *case == Case::Translated, points })
+        })
+        .collect::<Result<_, ReproduceError>>()?;
+    Ok(Figures { shaped, aggregate, mixes, throughput, steps, scaling })
 }

@@ -1,8 +1,8 @@
 //! The claims and the studies' figures, drawn anew, as one HTML file that needs nothing else.
 
 use chip::cipher::CipherReport;
-use chip::reproduce::figure::{Figures, Implementation, Steps};
-use chip::reproduce::{Claim, Outcome, Study, Verdict, Weight};
+use chip::reproduce::figure::{Figures, Implementation, Mix, Steps};
+use chip::reproduce::{Claim, Outcome, SETTLED, Study, Verdict, Weight};
 
 use super::plot::{self, PUBLISHED};
 use super::{LISTED, about_weights, cells, error, notes, of_study, range, sentences, untested};
@@ -48,18 +48,32 @@ pub(super) fn of(
             table(&mut page, study, claims, &its);
         }
         match study {
-            Study::Base | Study::Protocol | Study::SmartNic => {}
+            Study::Base | Study::SmartNic => {}
+            Study::Protocol => protocol(&mut page, figures)?,
             Study::Adapter => adapter(&mut page, figures)?,
             Study::DiffServ => router(&mut page, figures)?,
             Study::Firewall => firewall(&mut page, figures)?,
             Study::Crypto => crypto(&mut page, figures)?,
         }
     }
+    settled(&mut page);
     if !weights.is_empty() {
         assumptions(&mut page, weights);
     }
     page.push_str("</main></body></html>\n");
     Ok(page)
+}
+
+/// Parameters that were settled by published numbers.
+fn settled(page: &mut String) {
+    page.push_str(
+        "<h2>What was settled by what</h2><p class=\"about\">Numbers that settled a parameter are not blind, nor is what follows from them \
+         alone.</p><table class=\"claims\"><tr><th>parameter</th><th>settled by</th></tr>",
+    );
+    for (parameter, by) in SETTLED {
+        page.push_str(&format!("<tr><td>{}</td><td>{}</td></tr>", escape(parameter), escape(by)));
+    }
+    page.push_str("</table>");
 }
 
 /// The assumptions that move predictions most.
@@ -78,9 +92,10 @@ fn assumptions(page: &mut String, weights: &[Weight]) {
 
 fn table(page: &mut String, study: Study, claims: &[Claim], outcomes: &[&Outcome]) {
     page.push_str(&format!(
-        "<h2>{}</h2><table class=\"claims\"><tr><th></th><th></th><th>published</th><th>predicted</th><th>range</th><th></th>\
-         <th>error</th><th>verdict</th></tr>",
-        escape(study.title())
+        "<h2>{}</h2><p class=\"about\">{}</p><table class=\"claims\"><tr><th></th><th></th><th>published</th><th>predicted</th>\
+         <th>range</th><th></th><th>error</th><th>verdict</th></tr>",
+        escape(study.title()),
+        escape(study.built())
     ));
     for outcome in outcomes {
         let (class, word) = match outcome.verdict {
@@ -140,6 +155,38 @@ fn router(page: &mut String, figures: &Figures) -> Result<(), String> {
     let about = "Frames of 64 bytes by all ports at their rate. Dashed: the published range, whose numbers of rules the text does not have.";
     figure(page, "Aggregate throughput over rules", about, &[("range matching", BLUE)]);
     page.push_str(&plot::aggregate(&figures.aggregate)?);
+    Ok(())
+}
+
+fn protocol(page: &mut String, figures: &Figures) -> Result<(), String> {
+    let mut key = plot::CASES.to_vec();
+    key.push((PUBLISHED, INK));
+    for of in Mix::ALL {
+        let (heading, about, unit) = match of {
+            Mix::Length => (
+                "Figure 2: throughput over the mean length",
+                "Two cores and TCP of open connections. Dashed: what the line brings.",
+                "bytes of a packet, on average",
+            ),
+            Mix::Small => (
+                "Figure 4: over the share of small packets, average case",
+                "TCP connections from handshake to close, small packets about 70 bytes, large ones about 170.",
+                "% of packets that are small",
+            ),
+            Mix::Large => (
+                "Figure 5: over the share of large packets, worst case",
+                "All of TCP that is translated.",
+                "% of packets that are large",
+            ),
+            Mix::Udp => (
+                "Figure 6: over the share of UDP",
+                "Packets of 69 bytes on average, TCP of the average case.",
+                "% of packets that are UDP",
+            ),
+        };
+        figure(page, heading, about, &key);
+        page.push_str(&plot::mixed(of, unit, &figures.mixes)?);
+    }
     Ok(())
 }
 

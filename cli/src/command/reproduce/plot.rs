@@ -1,6 +1,8 @@
 //! Curves and columns of the figures, as SVG.
 
-use chip::reproduce::figure::{AGGREGATE, COUNTS, Curve, Implementation, Scaling, Shaped, Steps};
+use chip::reproduce::figure::{
+    AGGREGATE, COUNTS, Curve, Implementation, Mix, MixCurve, Scaling, Shaped, Steps,
+};
 use plotters::chart::ChartContext;
 use plotters::coord::ranged1d::ValueFormatter;
 use plotters::coord::types::RangedCoordf64;
@@ -120,6 +122,44 @@ pub(super) fn aggregate(points: &[(u32, f64)]) -> Result<String, String> {
         Ok(())
     })
 }
+
+/// Cases of PRO3's packets.
+pub(super) const CASES: [(&str, Colour); 2] = [("let pass", TEAL), ("translated", BLUE)];
+
+/// Throughput of PRO3 in Gbit/s over lengths or mixes of packets; dashed, what the line brings.
+pub(super) fn mixed(of: Mix, unit: &str, curves: &[MixCurve]) -> Result<String, String> {
+    let its = || curves.iter().filter(|curve| curve.of == of);
+    let places = || its().flat_map(|curve| curve.points.iter().map(|(at, _)| f64::from(*at)));
+    let (first, last) = (places().fold(f64::MAX, f64::min), places().fold(0.0, f64::max));
+    svg((960, 260), |backend| {
+        let root = backend.into_drawing_area();
+        let mut chart = ChartBuilder::on(&root)
+            .margin(12)
+            .x_label_area_size(44)
+            .y_label_area_size(56)
+            .build_cartesian_2d(first..last, 0.0..2.8)?;
+        style(&mut chart.configure_mesh(), FONT)
+            .x_desc(unit)
+            .y_desc("Gbit/s")
+            .x_label_formatter(&|at| format!("{at:.0}"))
+            .y_label_formatter(&|gbps| format!("{gbps:.1}"))
+            .draw()?;
+        let line = [(first, LINE), (last, LINE)];
+        chart.draw_series(DashedLineSeries::new(line, 7, 5, RGBColor::from(INK).mix(0.5).stroke_width(1)))?;
+        for curve in its() {
+            let colour = RGBColor::from(CASES[usize::from(curve.translated)].1);
+            let points = || curve.points.iter().map(|(at, gbps)| (f64::from(*at), *gbps));
+            chart.draw_series(LineSeries::new(points(), colour.stroke_width(2)))?;
+            chart.draw_series(points().map(|point| Circle::new(point, 3, colour.filled())))?;
+        }
+        diamond(&root, chart.backend_coord(&(f64::from(of.published()), LINE)), BLUE)?;
+        root.present()?;
+        Ok(())
+    })
+}
+
+/// Gbit/s of PRO3's line.
+const LINE: f64 = 2.5;
 
 /// Axes for throughput in % over rules, whatever the scale of the rules.
 fn share_by_rules<X: Ranged<ValueType = f64> + ValueFormatter<f64>>(
