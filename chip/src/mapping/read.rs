@@ -37,6 +37,10 @@ pub(super) fn read(text: &str, file: &str, chip: &Chip) -> Checked {
     let mut lines = Lines { source: Some(Arc::clone(&source)), ..Lines::default() };
     let mapping = config::document(&source, &sink, |top| mapping(&sink, top, chip, &mut lines));
     let mut diagnostics = sink.into_diagnostics();
+    // What else is wrong with a mapping for another chip follows from that.
+    if diagnostics.iter().any(|found| found.code == Code::OtherChip) {
+        diagnostics.retain(|found| found.code == Code::OtherChip);
+    }
     Any::sort(&mut diagnostics);
     let wrong = diagnostics.iter().any(Any::is_error);
     Checked { mapping: mapping.filter(|_| !wrong), diagnostics, lines }
