@@ -435,6 +435,7 @@ fn programs_too_long_for_one_engine_are_spread_over_several() {
         let flat: Vec<&str> = run.err.split_whitespace().filter(|word| *word != "│").collect();
         assert!(flat.join(" ").contains(part), "no `{part}` in {}", run.err);
     }
+    assert!(!run.err.contains("terminate"), "a stage without a program: {}", run.err);
     // What tracks nothing, and has no rules, runs to completion.
     let room = Room::new("chip-plain");
     let plain = "mode = \"stateless\"\n[default]\n\"any > any\" = \"accept\"\n\

@@ -240,8 +240,10 @@ impl Fit<'_> {
                     });
                     let hint = split(&parts, store);
                     parts.sort_by_key(|(_, length)| std::cmp::Reverse(*length));
+                    // Stages that the policy has no use for have no program.
+                    let programs = parts.iter().filter(|(_, length)| *length > 0);
                     let list: Vec<String> =
-                        parts.iter().map(|(name, length)| format!("{name} {length}")).collect();
+                        programs.map(|(name, length)| format!("{name} {length}")).collect();
                     let message = format!(
                         "the store of engine {number} holds {store} instructions, but its programs have {total}: {}",
                         list.join(", ")

@@ -146,10 +146,10 @@ impl<'a> Ways<'a> {
         if missing.is_empty() {
             return;
         }
-        let kind = if missing.len() == 1 { "stage" } else { "stages" };
+        let (kind, them) = if missing.len() == 1 { ("stage", "it") } else { ("stages", "them") };
         let complaint =
             Complaint::new(Code::UnmappedStage, format!("nobody does the {kind} {}", missing.join(", ")));
-        let hint = format!("give it to a pool, in the order of the pipeline: {}", self.stages.join(", "));
+        let hint = format!("give {them} to a pool, in the order of the pipeline: {}", self.stages.join(", "));
         self.sink.report(complaint.hint(hint), 0..0);
     }
 
