@@ -65,7 +65,7 @@ pub enum EstimateError {
         speed: f64,
     },
     /// A fitted line that falls as rules are added.
-    #[error("the fitted time falls by {} with each rule", -.slope)]
+    #[error("the fitted time, at a speed of 1, falls by {:.4} us with each rule", -.slope)]
     Falling {
         /// Slope of the line.
         slope: f64,

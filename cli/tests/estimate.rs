@@ -74,7 +74,7 @@ fn points_that_fit_no_equation_are_refused_with_what_to_do() {
             "the same number of rules, 64",
             "two numbers of rules",
         ),
-        ("falling", point(0, 3.0) + &point(64, 2.0) + &point(128, 1.0), "falls by 0.015625", "residuals"),
+        ("falling", point(0, 3.0) + &point(64, 2.0) + &point(128, 1.0), "falls by 0.0156 us", "residuals"),
         (
             "steep",
             point(10, 1.0) + &point(20, 11.0) + &point(30, 21.0),
