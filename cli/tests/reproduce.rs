@@ -152,6 +152,8 @@ fn ciphers_are_measured_by_step() {
 
 #[test]
 fn what_a_chip_does_not_have_is_refused() {
+    let run = wirerate(&["chip", "cipher", "aes", "--chip", "rena"]).exits(1);
+    assert!(run.err.contains("no memory `dram`") && run.err.contains("as the ixp2800"), "{}", run.err);
     assert!(wirerate(&["chip", "cipher", "aess"]).exits(2).err.contains("did you mean aes?"));
     assert!(wirerate(&["chip", "cipher", "aes", "--engines", "17"]).exits(2).err.contains("16 engines"));
     wirerate(&["chip", "cipher", "aes", "--threads", "0"]).exits(2);

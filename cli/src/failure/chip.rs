@@ -160,6 +160,9 @@ impl ChipError {
                 "let another pool empty the ring, or give it more entries than there are threads that fill it".to_owned()
             }
             ChipError::Run(RunError::Source(SourceError::Traffic(error))) => return error.hint(),
+            ChipError::Cipher(CipherError::NoMemory(_)) => {
+                "take a chip with memories called scratch, sram and dram, as the ixp2800, or with one memory alone, as the pc1".to_owned()
+            }
             ChipError::Run(_)
             | ChipError::Cipher(_)
             | ChipError::Reproduce(_)
