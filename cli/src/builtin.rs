@@ -136,10 +136,13 @@ impl Texts {
     }
 }
 
-/// The message of the first error.
+/// The message of the first error, with what to do.
 pub(crate) fn first_error<C: Kind>(diagnostics: &[Diagnostic<C>]) -> String {
-    let first = diagnostics.iter().find(|found| found.is_error());
-    first.map_or_else(String::new, |found| found.message.clone())
+    let Some(first) = diagnostics.iter().find(|found| found.is_error()) else { return String::new() };
+    match &first.hint {
+        Some(hint) => format!("{}: {hint}", first.message),
+        None => first.message.clone(),
+    }
 }
 
 /// Reads a chip by its name or file. What is wrong is shown.

@@ -220,6 +220,9 @@ fn what_is_wrong_is_told_with_its_exit_code() {
     exits(2, "sweep", &[STREAM, "--vary", "size=1"], "`size`");
     exits(2, "sweep", &[STREAM, "--vary", "rules=1", "--vary", "rules=2"], "twice");
     exits(1, "sweep", &[STREAM, "--vary", "memory.sram.latency=-1,-2"], "none of 2 combinations");
+    let rows = chip("sweep", &[STREAM, "--vary", "memory.sram.latency=-1,90", "--json"]).exits(0).json();
+    let error = rows[0]["error"].as_str().unwrap();
+    assert!(error.contains("-1 is out of range: from 0 to "), "{error}");
     exits(3, "sweep", &[STREAM, "--vary", "rules=1", "--csv", "no/such/file.csv"], "no/such/file.csv");
     for runs in ["0", "1001", "many"] {
         exits(2, "sweep", &[STREAM, "--vary", "rules=1", "--repeat", runs], "--repeat");
