@@ -409,6 +409,12 @@ fn what_is_wrong_is_told_with_its_exit_code() {
     // Tables that no memory of the chip holds.
     let large = room.write("large.toml", POLICY.replace("flows = 10000", "flows = 4000000"));
     exits(1, &[&on(&[])[..], &[&large, stream]].concat(), "flow-table");
+    // All frames are left out.
+    exits(
+        2,
+        &[&on(&["--warm", "10"])[..], &[&policy, stream]].concat(),
+        "more frames than --warm leaves out",
+    );
 }
 
 /// The IXP1200's stores hold no more than 1,024 instructions.

@@ -223,6 +223,9 @@ fn what_is_wrong_is_told_with_its_exit_code() {
     let rows = chip("sweep", &[STREAM, "--vary", "memory.sram.latency=-1,90", "--json"]).exits(0).json();
     let error = rows[0]["error"].as_str().unwrap();
     assert!(error.contains("-1 is out of range: from 0 to "), "{error}");
+    let words = ["lan>wan,frames=9", "--warm", "9", "--vary", "rules=1", "--json"];
+    let rows = chip("sweep", &words).exits(1).json();
+    assert_eq!(rows[0]["error"], "the traffic has no frame that would count");
     exits(3, "sweep", &[STREAM, "--vary", "rules=1", "--csv", "no/such/file.csv"], "no/such/file.csv");
     for runs in ["0", "1001", "many"] {
         exits(2, "sweep", &[STREAM, "--vary", "rules=1", "--repeat", runs], "--repeat");

@@ -250,9 +250,12 @@ impl Machine<'_> {
         let last = Box::new(self.shot());
         let end = self.seen.end.take().unwrap_or(last);
         let begin = self.seen.begin.take().unwrap_or_else(|| {
-            let mut nothing = Shot::clone(&end);
-            nothing.clear();
-            Box::new(nothing)
+            let mut begin = Shot::clone(&end);
+            // Where no more frames came than are to be left out, nothing is left to count.
+            if self.seen.warm == 0 {
+                begin.clear();
+            }
+            Box::new(begin)
         });
         let difference = |later: &[Ticks], earlier: &[Ticks]| -> Vec<Ticks> {
             later.iter().zip(earlier).map(|(later, earlier)| later.since(*earlier)).collect()

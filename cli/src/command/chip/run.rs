@@ -129,6 +129,10 @@ impl Arguments {
         };
         let mut report = setup.run(Ideal::Nothing, &mut onlooker).map_err(ChipError::Run)?;
         onlooker.progress.finish();
+        if self.warm > 0 && report.seconds == 0.0 {
+            tell_problems(&problems);
+            return Err(ChipError::NothingOffered.into());
+        }
         if let Some(outputs) = onlooker.outputs.0 {
             outputs.finish()?;
         }

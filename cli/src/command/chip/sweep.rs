@@ -186,7 +186,9 @@ fn figures(
         let source = || plan.source(Variant { repeat, ..Variant::WHOLE }, problems);
         let (chip, mapping, warm) = (&described.chip, &described.mapping, arguments.warm);
         let setup = Setup { chip, mapping, source: &source, warm };
-        setup.run(Ideal::Nothing, &mut ()).map_err(|error| error.to_string())
+        let report = setup.run(Ideal::Nothing, &mut ()).map_err(|error| error.to_string())?;
+        let counts = warm == 0 || report.seconds > 0.0;
+        counts.then_some(report).ok_or_else(|| ChipError::NothingOffered.to_string())
     })
 }
 
