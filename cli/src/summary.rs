@@ -225,8 +225,11 @@ impl Summary {
             self.notes.push(count(counters.held, one, "fragments wait for the first of their datagrams"));
         }
         if counters.parts_sent > 0 {
-            let parts = count(counters.parts_sent, "further fragment", "further fragments");
-            self.notes.push(format!("packets too large for their way out were cut: {parts} sent"));
+            let frames = count(counters.parts_sent, "frame was", "frames were");
+            self.notes.push(format!(
+                "{frames} sent beyond those that came in: further fragments of packets too large for their way out, or what the gateway sends by \
+                 itself"
+            ));
         }
         if counters.parts_lost > 0 {
             let parts = count(counters.parts_lost, "further fragment was", "further fragments were");

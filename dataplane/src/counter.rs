@@ -69,7 +69,8 @@ pub struct Counters {
     pub nats: Vec<Traffic>,
     /// Packets of each traffic class.
     pub classes: Vec<ClassTraffic>,
-    /// Frames sent beyond those received: further fragments of packets, segments of proxied handshakes, keepalives of tunnels.
+    /// Frames sent beyond those received: further fragments of packets, segments of proxied handshakes, keepalives of tunnels, control
+    /// packets of PPP sessions.
     pub parts_sent: u64,
     /// Such frames that found the queue full.
     pub parts_lost: u64,
