@@ -357,10 +357,12 @@ fn run(
     Ok(play(&workload)?)
 }
 
+/// TCP segments of one length, of connections that are open.
+const OPEN: [Share; 1] = [Share(1.0, EVEN, Kind::Open)];
+
 /// A run of more packets than the cores have time for.
 fn overloaded(model: &Model, case: Case) -> Result<Report, ReproduceError> {
-    let shares = [Share(1.0, EVEN, Kind::Open)];
-    model.protocol.overloaded.get(case, || run(model, case, &shares, |workload| workload.explain()))
+    model.protocol.overloaded.get(case, || run(model, case, &OPEN, |workload| workload.run(Ideal::Nothing)))
 }
 
 /// Gbit/s of packets of that mean length, in bytes, of as many as the cores have time for, and no more than the line brings. The lengths are those of
@@ -418,7 +420,7 @@ pub(super) fn throughput(model: &Model, over: Over, case: Case, at: u32) -> Resu
 }
 
 fn bottleneck(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
-    let report = overloaded(model, Case::Translated)?;
+    let report = run(model, Case::Translated, &OPEN, |workload| workload.explain())?;
     let name = report.bottleneck.and_then(|found| found.name).unwrap_or_default();
     let holds = name == "engines of process";
     let row = Outcome::quality("P4", "what limits it is the core", "the core", name, holds);
