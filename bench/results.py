@@ -18,6 +18,8 @@ RESULTS = os.path.join(ROOT, "bench", "RESULTS.md")
 HUGE_PAGES = "/proc/sys/vm/nr_hugepages"
 HUGE_PAGES_NEEDED = 1024
 
+VPP = os.path.join(ROOT, "..", "shared", "peers", "vpp", "vppbench.sh")
+
 # Packets over which instructions are counted.
 PACKETS = 131_072
 
@@ -34,6 +36,26 @@ def output(*command, **options):
     except (OSError, subprocess.CalledProcessError):
         return None
     return done.stdout.strip()
+
+
+def vpp_is_there():
+    """Whether VPP can be measured here; says so where it cannot."""
+    is_there = os.access(VPP, os.X_OK) and os.getuid() == 0
+    if not is_there:
+        say(f"SKIPPED: VPP (needs root, and {os.path.relpath(VPP, ROOT)})")
+    return is_there
+
+
+def vpp(core, *words):
+    """Millions of packets a second of VPP's, by time of the processor, or None."""
+    words = [str(word) for word in words]
+    done = subprocess.run([VPP, *words], env={**os.environ, "CORE": str(core), "JSON": "1"}, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode or not rows:
+        say(f"SKIPPED: VPP, {' '.join(words)}: {(done.stderr or done.stdout).strip()[-300:]}")
+        return None
+    return rows[0]["mpps_cpu"]
 
 
 def cargo(*arguments, root=ROOT, target=None, flags=None, variables=None):
