@@ -26,7 +26,15 @@ impl Traffic {
         self.bytes += bytes as u64;
     }
 
+    /// One frame, with the bytes of its IP packet.
+    #[inline(always)]
+    fn of_packet(frame: &Frame) -> Traffic {
+        // What is dropped while it is parsed may have no end yet.
+        Traffic { frames: 1, bytes: frame.meta.end.saturating_sub(frame.meta.network).into() }
+    }
+
     /// Adds what others have counted.
+    #[inline]
     pub fn add(&mut self, other: &Traffic) {
         self.frames += other.frames;
         self.bytes += other.bytes;
@@ -174,17 +182,8 @@ impl Counters {
     /// transport headers of each.
     pub(crate) fn count_further_decisions(&mut self, further: u64, headers: usize, whole: &Frame) {
         let more = Traffic { frames: further, bytes: further * headers as u64 };
-        if let Some(rule) = self.rules.get_mut(whole.meta.rule as usize) {
-            rule.add(&more);
-        }
-        if whole.meta.nat != 0 {
-            if let Some(nat) = self.nats.get_mut(usize::from(whole.meta.nat)) {
-                nat.add(&more);
-            }
-        }
-        if let Some(class) = self.classes.get_mut(usize::from(whole.meta.class).wrapping_sub(1)) {
-            class.traffic.add(&more);
-        }
+        self.add_decision(whole, &more);
+        self.add_class(whole, &more);
     }
 
     /// Counts the verdicts of the segments of a packet beside the frame that stands for all: queued, or ended with `fate`.
@@ -260,14 +259,18 @@ impl Counters {
 
     #[inline(always)]
     fn count_decision(&mut self, frame: &Frame) {
-        // What is dropped while it is parsed may have no end yet.
-        let bytes = usize::from(frame.meta.end.saturating_sub(frame.meta.network));
+        self.add_decision(frame, &Traffic::of_packet(frame));
+    }
+
+    /// Adds traffic to the rule and the translations of a frame.
+    #[inline(always)]
+    fn add_decision(&mut self, frame: &Frame, traffic: &Traffic) {
         if let Some(rule) = self.rules.get_mut(frame.meta.rule as usize) {
-            rule.count(bytes);
+            rule.add(traffic);
         }
         if frame.meta.nat != 0 {
             if let Some(nat) = self.nats.get_mut(usize::from(frame.meta.nat)) {
-                nat.count(bytes);
+                nat.add(traffic);
             }
         }
     }
@@ -275,9 +278,14 @@ impl Counters {
     /// Counts a packet that was given a class, 0 for none.
     #[inline(always)]
     pub(crate) fn count_class(&mut self, frame: &Frame) {
-        let bytes = usize::from(frame.meta.end.saturating_sub(frame.meta.network));
+        self.add_class(frame, &Traffic::of_packet(frame));
+    }
+
+    /// Adds traffic to the class of a frame, 0 for none.
+    #[inline(always)]
+    fn add_class(&mut self, frame: &Frame, traffic: &Traffic) {
         if let Some(class) = self.classes.get_mut(usize::from(frame.meta.class).wrapping_sub(1)) {
-            class.traffic.count(bytes);
+            class.traffic.add(traffic);
         }
     }
 
