@@ -7,6 +7,9 @@
 //! guard passes only the packets that [`Alone`] allows. Its links are pinned in a BPF file system, so that the guard
 //! outlives the process, until it is [released](Guard::release) or the next process takes it over without a gap. A
 //! removed interface takes its guard with it.
+//!
+//! With a [fast path](GuardSet::with_fast_path), the program at ingress also forwards packets of published flows, which the
+//! filter of the port has left to it, and the one at egress lets them out. Both go with the process.
 
 use std::fmt;
 use std::fs::{self, DirBuilder};
@@ -16,6 +19,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::fast_path::FastPath;
 use crate::link_kind::link_kind;
 use crate::program;
 use crate::program::alone::{self, Alone};
@@ -35,6 +39,7 @@ pub struct GuardSet {
     answers: Option<OwnedFd>,
     /// Programs that drop everything at ingress and egress, loaded beforehand, so that a new interface is shut at once.
     shutters: Option<[OwnedFd; 2]>,
+    fast_path: Option<Arc<FastPath>>,
 }
 
 /// An interface that is shut until its guard is [put](GuardSet::put) on, or this value is dropped.
@@ -97,6 +102,8 @@ pub struct Guard {
     ingress: Side,
     egress: Side,
     lock: Option<GuardLock>,
+    /// Mark of packets that leave on the fast path, if there is one.
+    fast_mark: Option<u32>,
 }
 
 /// One of the two programs of a guard.
@@ -121,14 +128,23 @@ impl GuardSet {
         let answers = bpf::recent_map(alone::ANSWER_KEY, ANSWERS).ok();
         let [ingress, egress] = SIDES.map(|(hook, _)| bpf::load(hook, &program::nothing()).ok());
         let shutters = ingress.zip(egress).map(|(ingress, egress)| [ingress, egress]);
+        let fast_path = None;
         match own_directory(directory) {
-            Ok([own, locks]) => {
-                (GuardSet { directory: Some(own), locks: Some(locks), mark, answers, shutters }, None)
-            }
-            Err(unpinned) => {
-                (GuardSet { directory: None, locks: None, mark, answers, shutters }, Some(unpinned))
-            }
+            Ok([own, locks]) => (
+                GuardSet { directory: Some(own), locks: Some(locks), mark, answers, shutters, fast_path },
+                None,
+            ),
+            Err(unpinned) => (
+                GuardSet { directory: None, locks: None, mark, answers, shutters, fast_path },
+                Some(unpinned),
+            ),
         }
+    }
+
+    /// The set with a fast path: guards put from now on carry its packets, in and out.
+    #[must_use]
+    pub fn with_fast_path(self, fast_path: Arc<FastPath>) -> GuardSet {
+        GuardSet { fast_path: Some(fast_path), ..self }
     }
 
     /// Directories for pins and for locks of this network namespace, created if missing.
@@ -234,7 +250,7 @@ impl GuardSet {
         };
         let ingress = self.side(ifindex, SIDES[0], alone, first)?;
         let egress = self.side(ifindex, SIDES[1], alone, second)?;
-        Ok(Guard { ifindex, ingress, egress, lock })
+        Ok(Guard { ifindex, ingress, egress, lock, fast_mark: self.fast_mark() })
     }
 
     /// Replaces the rules of a guard for the time after this process.
@@ -279,6 +295,10 @@ impl GuardSet {
         program.ok_or_else(|| step("assemble a guard")(io::ErrorKind::InvalidInput.into()))
     }
 
+    fn fast_mark(&self) -> Option<u32> {
+        self.fast_path.as_ref().map(|fast_path| fast_path.fast_mark())
+    }
+
     fn side(
         &self,
         ifindex: u32,
@@ -287,11 +307,17 @@ impl GuardSet {
         shut: Option<OwnedFd>,
     ) -> Result<Side, GuardError> {
         let array = bpf::program_array().map_err(step("make an array of programs"))?;
-        let alive = match hook {
-            Hook::TcxIngress => program::only_marked(self.mark),
-            Hook::TcxEgress | Hook::Xdp => program::nothing(),
-        };
-        bpf::enter_program(array.as_fd(), hook, &alive).map_err(step("load what a guard lets through"))?;
+        match (hook, &self.fast_path) {
+            (Hook::TcxIngress, Some(fast_path)) => bpf::enter_loaded(array.as_fd(), fast_path.action()),
+            (Hook::TcxIngress, None) => {
+                bpf::enter_program(array.as_fd(), hook, &program::only_marked(self.mark))
+            }
+            (Hook::TcxEgress | Hook::Xdp, _) => {
+                let closed = outward(self.fast_mark(), program::nothing());
+                bpf::enter_program(array.as_fd(), hook, &closed)
+            }
+        }
+        .map_err(step("load what a guard lets through"))?;
         let program = self.program(hook, array.as_fd(), alone)?;
         let pin = self.directory.as_ref().map(|directory| directory.join(format!("{ifindex}-{name}")));
         if let Some(link) = pin.as_ref().and_then(|pin| bpf::pinned(pin).ok()) {
@@ -368,15 +394,16 @@ impl Guard {
                 link_kind(&name, &asker).map_err(|cause| io::Error::other(cause.to_string()))
             })
             .map_err(step("ask what kind of interface it is"))?;
-        self.egress.enter(&program::divert(punt, kind)).map_err(step("divert what Linux sends"))
+        let divert = outward(self.fast_mark, program::divert(punt, kind));
+        self.egress.enter(&divert).map_err(step("divert what Linux sends"))
     }
 
-    /// Drops all packets that Linux sends by the interface.
+    /// Drops all packets that Linux sends by the interface. Those of the fast path pass.
     ///
     /// # Errors
     /// The kernel refuses. Packets that Linux sends then go to a punt that no longer exists, and are lost there.
     pub fn close(&self) -> Result<(), GuardError> {
-        self.egress.enter(&program::nothing()).map_err(step("close a guard"))
+        self.egress.enter(&outward(self.fast_mark, program::nothing())).map_err(step("close a guard"))
     }
 
     /// Gives up control: from now on the guard passes only what it passes when no process lives.
@@ -403,6 +430,14 @@ impl Side {
             Some(array) => bpf::enter_program(array.as_fd(), self.hook, program),
             None => Ok(()),
         }
+    }
+}
+
+/// Program of a guard at egress: packets on the fast path pass, and `program` decides about the rest.
+fn outward(fast_mark: Option<u32>, program: Vec<program::Instruction>) -> Vec<program::Instruction> {
+    match fast_mark {
+        Some(mark) => program::unless_fast(mark, &program),
+        None => program,
     }
 }
 

@@ -4,11 +4,14 @@
 //! path to Linux's own stack behind a port, [`Tap`] an interface of Linux whose other end is wirerate. Any thread may
 //! open a port; a line is for the thread that has the pool whose memory it was opened with.
 //!
+//! A [`FastPath`] has the kernel carry the packets of established flows.
+//!
 //! A [`Guard`] keeps an interface shut wherever no open port answers for it, and alone stays in the kernel when the
 //! process ends, however it ends: other programs are held by open links, devices by open queues. An interface that is
 //! down or removed shows as an error of its own ([`Gone`]).
 
 mod cell;
+mod fast_path;
 mod guard;
 mod line;
 mod link_kind;
@@ -25,6 +28,7 @@ mod tap;
 mod xdp;
 
 pub use cell::{CellLine, CellSocket, CellSpec, CellsIn, MOST_CELLS};
+pub use fast_path::{Account, Bypass, Entry, FallThrough, FastPath, FastPathError, Place, Tuple, Window};
 pub use guard::{Guard, GuardError, GuardLock, GuardSet, Shut, Unpinned};
 pub use line::{Gone, Line, Statistics};
 pub use link_kind::kind_of;

@@ -30,6 +30,13 @@ pub trait Line: Port + Send {
     /// Gives `pool` the slots of frames that the card has sent. Sending does so too; this is for a worker that is about
     /// to sleep.
     fn reclaim(&mut self, pool: &mut Pool);
+
+    /// Marks the frames received so far, for [`Line::settled`].
+    fn mark(&mut self) {}
+
+    /// Tells the [fast path](crate::FastPath) that all frames received before the last [`Line::mark`] have been sent on or dropped, those too that
+    /// another worker was to handle: the next packets of their flows may go by without overtaking them.
+    fn settled(&mut self) {}
 }
 
 /// Counters of a [`Line`] since it was opened.

@@ -7,6 +7,7 @@ use wire::ethernet;
 use wire::vlan::TAG_LEN;
 use wire::{HEADROOM, LinkKind, PoolMemory};
 
+use crate::fast_path::Bypass;
 use crate::line::{Identity, Line, Target};
 use crate::link_kind::link_kind;
 use crate::packet::PacketLine;
@@ -31,6 +32,8 @@ pub struct Opened {
     pub lines: Vec<Box<dyn Line>>,
     /// Faster drivers, with the reasons why they did not work.
     pub refused: Vec<Refusal>,
+    /// Packets that go by the lines.
+    pub bypass: Bypass,
     /// Changes of the port to the interface, undone on drop. Keep it as long as the lines.
     pub held: Held,
 }
@@ -44,6 +47,7 @@ impl fmt::Debug for Opened {
             .field("ifindex", &self.ifindex)
             .field("lines", &self.lines.len())
             .field("refused", &self.refused)
+            .field("bypass", &self.bypass)
             .finish_non_exhaustive()
     }
 }
@@ -125,9 +129,9 @@ fn open_as(driver: Driver, spec: &Spec, memories: &[PoolMemory]) -> Result<Opene
     let target = Target { identity, kind, longest, depth, offload: spec.offload };
     if driver == Driver::Packet {
         let offloads = Offloads::off(&asker, &spec.name, offload::LRO, spec.offload);
-        let lines = PacketLine::open(&target, spec.mark, memories.len())?;
+        let (lines, bypass) = PacketLine::open(&target, spec.mark, memories.len(), spec.fast_path.as_ref())?;
         let held = Held { _links: Vec::new(), _offloads: offloads };
-        return Ok(opened(driver, ifindex, boxed(lines), held));
+        return Ok(Opened { bypass, ..opened(driver, ifindex, boxed(lines), held) });
     }
     let offloads = Offloads::off(&asker, &spec.name, offload::LRO | offload::VLAN_RECEIVE, spec.offload);
     let Xdp { lines, links, zero_copy, tagged } = Xdp::open(&target, spec.tagged, &asker, memories)?;
@@ -138,7 +142,7 @@ fn open_as(driver: Driver, spec: &Spec, memories: &[PoolMemory]) -> Result<Opene
 
 fn opened(driver: Driver, ifindex: u32, lines: Vec<Box<dyn Line>>, held: Held) -> Opened {
     let (copying, tagged) = (Copying::Copy, Tagged::Yes);
-    Opened { driver, copying, tagged, ifindex, lines, refused: Vec::new(), held }
+    Opened { driver, copying, tagged, ifindex, lines, refused: Vec::new(), bypass: Bypass::Off, held }
 }
 
 fn boxed<L: Line + 'static>(lines: Vec<L>) -> Vec<Box<dyn Line>> {

@@ -17,6 +17,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use wire::ethernet::EtherType;
 use wire::link_kind::{self, STAND_IN};
@@ -24,6 +25,7 @@ use wire::segment::{Plan, Transport};
 use wire::vlan::Tag;
 use wire::{Batch, LinkKind, Nanos, Pool, Port, PortError, Received};
 
+use crate::fast_path::{Bypass, FastLine, FastPath, FastPathError, Settled};
 use crate::line::{Identity, Line, Statistics, Target, is_busy};
 use crate::offload;
 use crate::pending::{Begun, Pending, Undone, finish};
@@ -46,6 +48,8 @@ pub(crate) struct PacketLine {
     /// Number of calls that found nothing since the socket was last asked for an error.
     idle: u32,
     statistics: Statistics,
+    /// The line on the fast path, if it is on it.
+    fast: Option<FastLine>,
 }
 
 /// Socket that packets are sent by.
@@ -89,8 +93,14 @@ const PAUSE: u32 = 256;
 const PATIENCE: u32 = 32;
 
 impl PacketLine {
-    /// Opens one line for each of `workers` on an interface. Packets with the mark are not received.
-    pub(crate) fn open(target: &Target, mark: u32, workers: usize) -> Result<Vec<PacketLine>, Cause> {
+    /// Opens one line for each of `workers` on an interface. Packets with the mark are not received, nor those that go by
+    /// on the fast path.
+    pub(crate) fn open(
+        target: &Target,
+        mark: u32,
+        workers: usize,
+        fast_path: Option<&Arc<FastPath>>,
+    ) -> Result<(Vec<PacketLine>, Bypass), Cause> {
         let mut lines = Vec::with_capacity(workers);
         for _ in 0..workers {
             lines.push(PacketLine::open_one(target, workers)?);
@@ -99,12 +109,47 @@ impl PacketLine {
         let sockets = || lines.iter().flat_map(|line| &line.inlets).map(|inlet| inlet.socket.as_fd());
         let mode = if workers == 1 { SPARE_THE_REST } else { libc::PACKET_FANOUT_HASH };
         group(sockets(), mode).map_err(Cause::step("spread frames over sockets"))?;
-        for socket in sockets() {
-            // Only now, so that no frame came to two of them before they were a group.
-            socket::filter(socket, &mut program::keep_unmarked(mark))
-                .map_err(Cause::step("set the socket's filter"))?;
+        // Filters only now, so that no frame came to two of them before they were a group.
+        let bypass = match fast_path.filter(|_| target.kind == LinkKind::Ethernet) {
+            None => Bypass::Off,
+            Some(path) => match lines.iter_mut().try_for_each(|line| line.bypass(path)) {
+                Ok(()) => return Ok((lines, Bypass::On)),
+                Err(error) => Bypass::Refused(error),
+            },
+        };
+        for line in &mut lines {
+            for inlet in &line.inlets {
+                socket::filter(inlet.socket.as_fd(), &mut program::keep_unmarked(mark))
+                    .map_err(Cause::step("set the socket's filter"))?;
+            }
+            line.fast = None;
         }
-        Ok(lines)
+        Ok((lines, bypass))
+    }
+
+    /// Puts the line on the fast path.
+    fn bypass(&mut self, path: &Arc<FastPath>) -> Result<(), FastPathError> {
+        let slots = self.inlets.iter().map(|inlet| inlet.ring.slots()).sum();
+        let fast = FastLine::new(path, slots)?;
+        for inlet in &self.inlets {
+            fast.filter(inlet.socket.as_fd())?;
+        }
+        self.fast = Some(fast);
+        Ok(())
+    }
+
+    /// Counts frames that Linux dropped since it was last asked.
+    fn count_lost(&mut self) {
+        // The kernel begins to count anew each time it is asked.
+        for inlet in &self.inlets {
+            let (level, name) = (libc::SOL_PACKET, libc::PACKET_STATISTICS);
+            if let Ok(counted) = socket::get::<libc::tpacket_stats>(inlet.socket.as_fd(), level, name) {
+                self.statistics.lost += u64::from(counted.tp_drops);
+                if let Some(fast) = &mut self.fast {
+                    fast.count(counted.tp_drops.into());
+                }
+            }
+        }
     }
 
     fn open_one(target: &Target, workers: usize) -> Result<PacketLine, Cause> {
@@ -130,7 +175,8 @@ impl PacketLine {
 
         let identity = target.identity.clone();
         let (pending, idle, statistics) = (Pending::new(target.offload), 0, Statistics::default());
-        Ok(PacketLine { identity, inlets, pending, arrived: Nanos(0), outlet, idle, statistics })
+        let arrived = Nanos(0);
+        Ok(PacketLine { identity, inlets, pending, arrived, outlet, idle, statistics, fast: None })
     }
 
     /// The index of the inlet whose front frame arrived first, and that frame.
@@ -248,6 +294,9 @@ impl PacketLine {
     fn release(&mut self, place: usize) {
         let Some(inlet) = self.inlets.get_mut(place) else { return };
         inlet.ring.release();
+        if let Some(fast) = &mut self.fast {
+            fast.count(1);
+        }
         if place > 0 && inlet.ring.front().is_none() {
             // Linux takes a ring for full, once it was, until somebody asks for what is in it.
             let _ = socket::is_readable(inlet.socket.as_fd());
@@ -485,13 +534,7 @@ impl Line for PacketLine {
     }
 
     fn statistics(&mut self) -> Statistics {
-        // The kernel begins to count anew each time it is asked.
-        for inlet in &self.inlets {
-            let (level, name) = (libc::SOL_PACKET, libc::PACKET_STATISTICS);
-            if let Ok(counted) = socket::get::<libc::tpacket_stats>(inlet.socket.as_fd(), level, name) {
-                self.statistics.lost += u64::from(counted.tp_drops);
-            }
-        }
+        self.count_lost();
         self.statistics
     }
 
@@ -504,6 +547,21 @@ impl Line for PacketLine {
     }
 
     fn reclaim(&mut self, _: &mut Pool) {}
+
+    fn mark(&mut self) {
+        // Of a packet that is being segmented, some have yet to be received.
+        if let Some(fast) = self.fast.as_mut().filter(|_| self.pending.is_empty()) {
+            fast.mark();
+        }
+    }
+
+    fn settled(&mut self) {
+        let Some(fast) = self.fast.as_mut() else { return };
+        if fast.settle() == Settled::Short {
+            // What the rings have dropped is nobody's to send on.
+            self.count_lost();
+        }
+    }
 }
 
 /// `TPACKET_V2`
@@ -523,8 +581,12 @@ const LONGEST: Nanos = Nanos::from_secs(1);
 /// full.
 const SPARE_THE_REST: u32 = libc::PACKET_FANOUT_CBPF | libc::PACKET_FANOUT_FLAG_ROLLOVER;
 
-/// Joins sockets to a fanout group, in which each frame goes to one of them.
+/// `PACKET_FANOUT_FLAG_IGNORE_OUTGOING`: what a socket ignores by itself, its group does not.
+const IGNORE_OUTGOING: u32 = 0x4000;
+
+/// Joins sockets to a fanout group, in which each received frame goes to one of them.
 fn group<'a>(sockets: impl Iterator<Item = BorrowedFd<'a>>, mode: u32) -> io::Result<()> {
+    let mode = mode | IGNORE_OUTGOING;
     let mut group = None;
     for socket in sockets {
         let wanted = match group {

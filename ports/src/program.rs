@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 pub(crate) mod alone;
 mod assembler;
+pub(crate) mod fast;
 
 use assembler::{Assembler, If, Width};
 use wire::LinkKind;
@@ -23,16 +24,27 @@ pub(crate) struct Instruction {
 /// TCX ingress of a guarded interface, its port open or not: passes to Linux only packets that the punt marked, with
 /// the mark cleared.
 pub(crate) fn only_marked(mark: u32) -> Vec<Instruction> {
-    vec![
+    let mut program = pass_marked(mark).to_vec();
+    program.extend([set(R0, TCX_DROP), exit()]);
+    program
+}
+
+/// Passes packets that have the mark, with the mark cleared. Others go on, and the packet stays in R1.
+fn pass_marked(mark: u32) -> [Instruction; 6] {
+    [
         load_word(R2, R1, SKB_MARK),
         jump_unless_equal(R2, mark, 4),
         set(R2, 0),
         store_word(R1, SKB_MARK, R2),
         set(R0, TCX_NEXT),
         exit(),
-        set(R0, TCX_DROP),
-        exit(),
     ]
+}
+
+/// TCX egress of an interface that packets leave by on the fast path, which have that mark: they pass, and `otherwise` decides about
+/// the rest.
+pub(crate) fn unless_fast(mark: u32, otherwise: &[Instruction]) -> Vec<Instruction> {
+    [&pass_marked(mark), otherwise].concat()
 }
 
 /// TCX ingress of the punt: marks packets and redirects them to the interface, as if received by it.

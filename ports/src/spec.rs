@@ -1,8 +1,11 @@
 //! Specification of a port: interface, driver, and treatment of its frames.
 
 use std::fmt;
+use std::sync::Arc;
 
 use wire::ethernet::Mac;
+
+use crate::fast_path::FastPath;
 
 /// Specification of a port to open.
 #[derive(Clone, Debug)]
@@ -25,10 +28,14 @@ pub struct Spec {
     pub offload: Offload,
     /// Hardware address of a TAP device; without it Linux draws one. Other interfaces have their own.
     pub mac: Option<Mac>,
+    /// Fast path for packets of published flows, with AF_PACKET on Ethernet. The interface's guard must be of a
+    /// [`GuardSet`](crate::GuardSet) with the same fast path: else packets that go by are dropped there, and without a guard
+    /// reach Linux's own stack.
+    pub fast_path: Option<Arc<FastPath>>,
 }
 
 impl Default for Spec {
-    /// No name, an MTU of 1500, any driver, no tags, 4096 frames, large frames segmented, and the mark [`MARK`].
+    /// No name, an MTU of 1500, any driver, no tags, 4096 frames, large frames segmented, no fast path, and the mark [`MARK`].
     fn default() -> Spec {
         Spec {
             name: String::new(),
@@ -39,6 +46,7 @@ impl Default for Spec {
             depth: 4096,
             offload: Offload::Segment,
             mac: None,
+            fast_path: None,
         }
     }
 }

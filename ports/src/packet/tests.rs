@@ -38,6 +38,7 @@ fn line_of(kind: LinkKind) -> (PacketLine, Mapping) {
         },
         idle: 0,
         statistics: Statistics::default(),
+        fast: None,
     };
     (line, kernel)
 }

@@ -132,7 +132,11 @@ pub(crate) fn program_array() -> io::Result<OwnedFd> {
 
 /// Puts a program into an array of programs, replacing the one before.
 pub(crate) fn enter_program(array: BorrowedFd<'_>, hook: Hook, program: &[Instruction]) -> io::Result<()> {
-    let program = load(hook, program)?;
+    enter_loaded(array, load(hook, program)?.as_fd())
+}
+
+/// Puts a loaded program into an array of programs.
+pub(crate) fn enter_loaded(array: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
     enter(array, 0, program.as_raw_fd())
 }
 
@@ -141,16 +145,26 @@ pub(crate) fn recent_map(key: u32, entries: u32) -> io::Result<OwnedFd> {
     map(BPF_MAP_TYPE_LRU_HASH, key, 8, entries)
 }
 
+/// Memory of so many bytes, all zero, that programs and this process share.
+pub(crate) fn shared_map(bytes: u32) -> io::Result<OwnedFd> {
+    /// `BPF_F_MMAPABLE`
+    const MAPPABLE: u32 = 1 << 10;
+    flagged_map(BPF_MAP_TYPE_ARRAY, 4, bytes, 1, MAPPABLE)
+}
+
 /// Loads a program, to be attached later.
 pub(crate) fn load(hook: Hook, program: &[Instruction]) -> io::Result<OwnedFd> {
-    const LICENCE: &CStr = c"Apache-2.0";
-    let mut attributes = Attributes::default();
-    attributes.word(0, hook.program_type());
-    attributes.word(4, program.len() as u32);
-    attributes.long(8, program.as_ptr() as u64);
-    attributes.long(16, LICENCE.as_ptr() as u64);
-    attributes.bytes(48, b"wirerate");
-    attributes.word(68, hook.attach_type());
+    load_as(hook.program_type(), hook.attach_type(), program)
+}
+
+/// Loads the filter of a socket.
+pub(crate) fn load_filter(program: &[Instruction]) -> io::Result<OwnedFd> {
+    const SOCKET_FILTER: u32 = 1;
+    load_as(SOCKET_FILTER, 0, program)
+}
+
+fn load_as(kind: u32, attach_type: u32, program: &[Instruction]) -> io::Result<OwnedFd> {
+    let attributes = load_attributes(kind, attach_type, program);
     let mut tries = 0;
     loop {
         // SAFETY: the pointers are those of a live slice of instructions, of the length given, and of a string that ends
@@ -163,6 +177,19 @@ pub(crate) fn load(hook: Hook, program: &[Instruction]) -> io::Result<OwnedFd> {
     }
 }
 
+/// Attributes of the command that loads a program. They point at it.
+fn load_attributes(kind: u32, attach_type: u32, program: &[Instruction]) -> Attributes {
+    const LICENCE: &CStr = c"Apache-2.0";
+    let mut attributes = Attributes::default();
+    attributes.word(0, kind);
+    attributes.word(4, program.len() as u32);
+    attributes.long(8, program.as_ptr() as u64);
+    attributes.long(16, LICENCE.as_ptr() as u64);
+    attributes.bytes(48, b"wirerate");
+    attributes.word(68, attach_type);
+    attributes
+}
+
 /// Most retries of loading a program whose verification a signal interrupted.
 const MOST_TRIES: u32 = 10;
 
@@ -172,8 +199,12 @@ pub(crate) fn socket_map(entries: u32) -> io::Result<OwnedFd> {
 }
 
 fn map(kind: u32, key: u32, value: u32, entries: u32) -> io::Result<OwnedFd> {
+    flagged_map(kind, key, value, entries, 0)
+}
+
+fn flagged_map(kind: u32, key: u32, value: u32, entries: u32, flags: u32) -> io::Result<OwnedFd> {
     let mut attributes = Attributes::default();
-    for (at, value) in [(0, kind), (4, key), (8, value), (12, entries)] {
+    for (at, value) in [(0, kind), (4, key), (8, value), (12, entries), (16, flags)] {
         attributes.word(at, value);
     }
     attributes.bytes(28, b"wirerate");
@@ -206,6 +237,7 @@ const BPF_OBJ_GET_INFO_BY_FD: libc::c_int = 15;
 const BPF_LINK_CREATE: libc::c_int = 28;
 const BPF_LINK_UPDATE: libc::c_int = 29;
 const BPF_LINK_DETACH: libc::c_int = 34;
+const BPF_MAP_TYPE_ARRAY: u32 = 2;
 const BPF_MAP_TYPE_PROG_ARRAY: u32 = 3;
 const BPF_MAP_TYPE_LRU_HASH: u32 = 9;
 const BPF_MAP_TYPE_XSKMAP: u32 = 17;
@@ -266,25 +298,84 @@ pub(crate) mod tests {
         mark: u32,
     ) -> io::Result<(i32, u32)> {
         let program = load(hook, program)?;
-        // struct __sk_buff, as far as its mark; XDP's context is left as it is.
-        let (mut context, mut out) = ([0u8; 12], [0u8; 192]);
-        context[8..].copy_from_slice(&mark.to_ne_bytes());
+        let context = (hook != Hook::Xdp).then(|| Context { mark, ..Context::default() });
+        run_loaded(program.as_fd(), frame, context).map(|run| (run.value, run.mark))
+    }
+
+    /// Fields of a packet, beside its bytes, in a test run.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub(crate) struct Context {
+        pub(crate) mark: u32,
+        pub(crate) gso_size: u32,
+    }
+
+    /// Outcome of a test run.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub(crate) struct Run {
+        pub(crate) value: i32,
+        pub(crate) mark: u32,
+        pub(crate) frame: Vec<u8>,
+    }
+
+    /// Test run of a loaded program, of XDP without a context. The packet comes in by the loopback interface.
+    pub(crate) fn run_loaded(
+        program: BorrowedFd<'_>,
+        frame: &[u8],
+        context: Option<Context>,
+    ) -> io::Result<Run> {
+        // struct __sk_buff, with the mark and the GSO fields.
+        let (mut input, mut out) = ([0_u8; 192], [0_u8; 192]);
+        let mut data = vec![0_u8; 8192];
         let mut attributes = Attributes::default();
         attributes.word(0, program.as_raw_fd() as u32);
         attributes.word(8, frame.len() as u32);
+        attributes.word(12, data.len() as u32);
         attributes.long(16, frame.as_ptr() as u64);
+        attributes.long(24, data.as_mut_ptr() as u64);
         attributes.word(32, 1);
-        if hook != Hook::Xdp {
-            attributes.word(40, context.len() as u32);
+        if let Some(context) = context {
+            input[8..12].copy_from_slice(&context.mark.to_ne_bytes());
+            input[176..180].copy_from_slice(&context.gso_size.to_ne_bytes());
+            attributes.word(40, input.len() as u32);
             attributes.word(44, out.len() as u32);
-            attributes.long(48, context.as_ptr() as u64);
+            attributes.long(48, input.as_ptr() as u64);
             attributes.long(56, out.as_mut_ptr() as u64);
         }
         // SAFETY: the pointers are those of live buffers of the lengths given.
         unsafe { attributes.command(BPF_PROG_TEST_RUN) }?;
         let bytes = attributes.0.as_flattened();
         let number = |at: usize, bytes: &[u8]| u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap());
-        Ok((number(4, bytes) as i32, number(8, &out)))
+        data.truncate(number(12, bytes) as usize);
+        Ok(Run { value: number(4, bytes) as i32, mark: number(8, &out), frame: data })
+    }
+
+    /// Keeps this thread on one CPU.
+    pub(crate) fn stay_on_this_cpu() {
+        // SAFETY: takes nothing and returns a number.
+        let cpu = unsafe { libc::sched_getcpu() };
+        // SAFETY: a set of bits, for which zero is a value.
+        let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+        // SAFETY: a live set, and the number of a CPU.
+        unsafe { libc::CPU_SET(cpu as usize, &mut set) };
+        // SAFETY: a live set of the length given; only this thread is changed.
+        assert_eq!(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) }, 0);
+    }
+
+    /// The verifier's log of a program, from which a test tells why it is refused.
+    pub(crate) fn verify(
+        kind: u32,
+        attach_type: u32,
+        program: &[Instruction],
+    ) -> (io::Result<OwnedFd>, String) {
+        let mut log = vec![0_u8; 1 << 24];
+        let mut attributes = load_attributes(kind, attach_type, program);
+        attributes.word(24, 1);
+        attributes.word(28, log.len() as u32);
+        attributes.long(32, log.as_mut_ptr() as u64);
+        // SAFETY: as in `load_as`; the log is a live buffer of the length given.
+        let loaded = unsafe { attributes.call(BPF_PROG_LOAD) };
+        log.truncate(log.iter().position(|byte| *byte == 0).unwrap_or(log.len()));
+        (loaded, String::from_utf8_lossy(&log).into_owned())
     }
 
     /// Results of test runs; `None`, with a message, if the kernel does not let us.

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::Plain;
 
@@ -47,6 +47,16 @@ impl Mapping {
         }
         // SAFETY: within the mapping, which is page-aligned, so aligned too; accesses are atomic on both sides.
         Some(unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(at).cast()) })
+    }
+
+    /// A long word shared with the kernel; `None` past the end or if misaligned.
+    #[inline]
+    fn long(&self, at: usize) -> Option<&AtomicU64> {
+        if !self.holds(at, 8) || at % 8 != 0 {
+            return None;
+        }
+        // SAFETY: as in `word`; nobody reads or writes parts of it.
+        Some(unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(at).cast()) })
     }
 
     /// Pointer to `count` values from `at` on; `None` past the end or if misaligned. Valid while the mapping is.
@@ -112,3 +122,43 @@ impl Drop for Mapping {
 
 // SAFETY: the only owner of the mapping; what is reached through `&self` is atomic or copied.
 unsafe impl Send for Mapping {}
+
+/// Memory shared with the kernel and among threads: words only, each access atomic.
+pub(crate) struct Words(Mapping);
+
+impl Words {
+    /// Maps `len` bytes of `file`, from its beginning.
+    pub(crate) fn new(file: BorrowedFd<'_>, len: usize) -> io::Result<Words> {
+        Mapping::new(file, len, 0).map(Words)
+    }
+
+    /// A word of 32 bits.
+    ///
+    /// # Panics
+    /// Past the end, or misaligned.
+    #[inline]
+    pub(crate) fn word(&self, at: usize) -> &AtomicU32 {
+        self.0.word(at).expect("offsets come from the layout that the memory was made for")
+    }
+
+    /// A word of 64 bits.
+    ///
+    /// # Panics
+    /// Past the end, or misaligned.
+    #[inline]
+    pub(crate) fn long(&self, at: usize) -> &AtomicU64 {
+        self.0.long(at).expect("offsets come from the layout that the memory was made for")
+    }
+}
+
+// SAFETY: all that is reached through `&self` is atomic.
+unsafe impl Sync for Words {}
+
+#[cfg(test)]
+impl Words {
+    /// Memory without a kernel behind it.
+    pub(crate) fn detached(len: usize) -> Words {
+        let [map, _] = Mapping::twice(len);
+        Words(map)
+    }
+}

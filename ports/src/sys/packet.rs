@@ -116,6 +116,11 @@ pub(crate) struct Slot {
 }
 
 impl Ring {
+    /// Number of slots.
+    pub(crate) fn slots(&self) -> usize {
+        self.slots
+    }
+
     /// Makes the ring of `socket`: `slots` of `slot_bytes`, both powers of two.
     pub(crate) fn new(fd: BorrowedFd<'_>, slots: usize, slot_bytes: usize) -> io::Result<Ring> {
         let block = slot_bytes.max(BLOCK);

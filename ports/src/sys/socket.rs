@@ -67,6 +67,11 @@ pub(crate) fn filter(socket: BorrowedFd<'_>, program: &mut [libc::sock_filter]) 
     .map(drop)
 }
 
+/// Attaches a BPF program loaded as a socket filter, in place of the filter before.
+pub(crate) fn attach(socket: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
+    set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_BPF, program.as_raw_fd())
+}
+
 /// Binds to an address.
 pub(crate) fn bind<A: Plain>(socket: BorrowedFd<'_>, address: &A) -> io::Result<()> {
     // SAFETY: pointer and length are those of a live value.

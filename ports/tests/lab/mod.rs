@@ -1,6 +1,6 @@
 //! Network namespaces of a test's own, with real Linux hosts in them. Nothing outside of them is touched, and they go
 //! with the threads that live in them.
-#![allow(unsafe_code, dead_code)]
+#![allow(unsafe_code, dead_code, unused_imports)]
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -187,6 +187,26 @@ pub(crate) fn wait(fd: BorrowedFd<'_>, patience: Duration) -> bool {
     let mut waiting = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one live structure.
     unsafe { libc::poll(&raw mut waiting, 1, patience.as_millis() as i32) == 1 }
+}
+
+/// Capabilities, by their numbers in linux/capability.h.
+pub(crate) const NET_ADMIN: u32 = 12;
+pub(crate) const NET_RAW: u32 = 13;
+pub(crate) const BPF: u32 = 39;
+
+/// Leaves this thread no other capabilities in force than these.
+pub(crate) fn restrict(kept: &[u32]) {
+    // Version 3 of the header, this thread; then effective, permitted and inheritable, of 32 capabilities each.
+    let header = [0x2008_0522_u32, 0];
+    let mut data = [0_u32; 6];
+    // SAFETY: both point at live arrays of the sizes that this version has.
+    assert_eq!(unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), data.as_mut_ptr()) }, 0);
+    for half in 0..2 {
+        let kept = kept.iter().filter(|capability| **capability / 32 == half);
+        data[3 * half as usize] = kept.fold(0, |set, capability| set | 1 << (capability % 32));
+    }
+    // SAFETY: as above.
+    assert_eq!(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), data.as_ptr()) }, 0);
 }
 
 fn enter() -> Result<(), String> {

@@ -1,0 +1,196 @@
+//! Layout of the memory that the fast path shares with its programs: offsets in bytes, sizes, and no code that reads or
+//! writes it.
+//!
+//! A header (the generation), two cache lines for each line of a port, two for each CPU, then the slots. What different
+//! CPUs write lies in different cache lines. The programs take all offsets from here.
+
+/// Cache lines of 64 bytes.
+const CACHE_LINE: usize = 64;
+
+/// Number of lines of ports.
+pub(crate) const LINES: usize = 256;
+/// Slots that a key may lie in: its home and those after it.
+pub(crate) const PROBES: usize = 8;
+/// Bytes of a slot.
+pub(crate) const SLOT: usize = 256;
+/// Most homes: 256 MiB of slots, within the 2^29 bytes to which the verifier follows an offset.
+const MOST_HOMES: usize = 1 << 20;
+/// Homes for each flow, which has two slots: half of the slots are free then.
+const HOMES_A_FLOW: usize = 4;
+
+/// The generation, a word.
+pub(crate) const GENERATION: usize = 0;
+
+const FIRST_LINE: usize = CACHE_LINE;
+const LINE: usize = 2 * CACHE_LINE;
+
+/// Number of packets that the filter has kept for a line, a long word that the filters add to.
+pub(crate) const fn passed(line: usize) -> usize {
+    FIRST_LINE + line * LINE
+}
+
+/// Number of those that the worker has sent on, a long word that the worker writes.
+pub(crate) const fn taken(line: usize) -> usize {
+    passed(line) + CACHE_LINE
+}
+
+const FIRST_CPU: usize = (FIRST_LINE + LINES * LINE).next_multiple_of(LINE);
+/// Binary logarithm of the bytes of a CPU's part.
+pub(crate) const CPU_SHIFT: u32 = 7;
+
+/// Decision on the packet that the CPU is about to pass on, in the CPU's first cache line.
+pub(crate) mod decision {
+    /// A long word: index of the slot, and above it the slot's version; zero where there is no decision.
+    pub(crate) const PLACE: i16 = 0;
+    /// Length of the frame, a word.
+    pub(crate) const LENGTH: i16 = 8;
+    /// Bytes of the packet to be counted, from the IP header on, as if cut: a word.
+    pub(crate) const BYTES: i16 = 12;
+    /// Bytes of the frame to be counted, as if cut: a word.
+    pub(crate) const FRAME_BYTES: i16 = 16;
+    /// Packets to be counted: a word.
+    pub(crate) const PACKETS: i16 = 20;
+}
+
+/// Counter of a reason to fall through, in the CPU's second cache line: a long word that this CPU alone writes.
+pub(crate) const fn fall(reason: Fall) -> i16 {
+    CACHE_LINE as i16 + 8 * reason as i16
+}
+
+/// Reason why a packet does not go by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fall {
+    Unplain,
+    Unknown,
+    TooBig,
+    Window,
+    Order,
+    Stale,
+    Overload,
+}
+
+/// Fields of a slot. Four cache lines: key, action, counters, and what the filter alone reads and writes.
+pub(crate) mod slot {
+    /// Address in network order, IPv4 in the first four bytes and the rest zero.
+    pub(crate) const SOURCE: i16 = 0;
+    pub(crate) const DESTINATION: i16 = 16;
+    /// Both ports, in network order.
+    pub(crate) const PORTS: i16 = 32;
+    pub(crate) const IFINDEX: i16 = 36;
+    /// A byte each; with two zeros behind them, one word.
+    pub(crate) const PROTOCOL: i16 = 40;
+    pub(crate) const FAMILY: i16 = 41;
+    /// Modulo 4: 0 free, 2 claimed (in the making or retracted), 3 published.
+    pub(crate) const VERSION: i16 = 44;
+    /// Number of keys whose probing went past this slot: a look-up stops where it is 0.
+    pub(crate) const OVERFLOW: i16 = 48;
+    pub(crate) const GENERATION: i16 = 52;
+    /// Index of this slot, and of the slot of the other direction.
+    pub(crate) const INDEX: i16 = 56;
+    pub(crate) const PEER: i16 = 60;
+
+    pub(crate) const NEW_SOURCE: i16 = 64;
+    pub(crate) const NEW_DESTINATION: i16 = 80;
+    pub(crate) const NEW_PORTS: i16 = 96;
+    /// Difference of the IP header's one's complement sum, TTL or hop limit included and IPv4's checksum not; 16 bits in memory order.
+    pub(crate) const HEADER_SUM: i16 = 100;
+    /// MTU at the interface that the packet leaves by, 16 bits.
+    pub(crate) const MTU: i16 = 102;
+    /// Differences of the one's complement sum of the pseudo header, and of the ports, in memory order; never another zero than 0.
+    pub(crate) const ADDRESS_SUM: i16 = 104;
+    pub(crate) const PORT_SUM: i16 = 108;
+    /// Link-layer addresses, 12 bytes.
+    pub(crate) const LINK: i16 = 112;
+    pub(crate) const OUT: i16 = 124;
+
+    pub(crate) const PACKETS: i16 = 128;
+    pub(crate) const BYTES: i16 = 136;
+    pub(crate) const FRAME_BYTES: i16 = 144;
+    /// Time of the last packet, by the coarse monotonic clock, in nanoseconds.
+    pub(crate) const SEEN: i16 = 152;
+    /// Number, among its line's, of the flow's last packet that was kept for the worker.
+    pub(crate) const LAST: i16 = 160;
+    /// Distance from the key's home, for whoever frees the slot.
+    pub(crate) const DISTANCE: i16 = 168;
+    /// Packets that had to wait for others of their flow while the worker was far behind.
+    pub(crate) const WAITED: i16 = 172;
+
+    /// Highest sequence number sent, plus 1.
+    pub(crate) const END: i16 = 192;
+    /// Largest window offered, scaled.
+    pub(crate) const MAX_WINDOW: i16 = 196;
+    /// Highest end of a window offered.
+    pub(crate) const GRANTS: i16 = 200;
+    pub(crate) const FLAGS: i16 = 204;
+    pub(crate) const DSCP: i16 = 208;
+    pub(crate) const SCALE: i16 = 212;
+    /// Version of the slot of the other direction.
+    pub(crate) const PEER_VERSION: i16 = 216;
+
+    /// Flag: only packets with this code point go by.
+    pub(crate) const HAS_DSCP: u32 = 1;
+    /// Flag: TCP windows are checked.
+    pub(crate) const HAS_WINDOW: u32 = 2;
+}
+
+/// IP version of a key.
+pub(crate) const V4: u8 = 4;
+pub(crate) const V6: u8 = 6;
+
+/// Sizes of one fast path's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// Homes of keys: a power of two.
+    homes: usize,
+    /// CPUs: a power of two, at least as many as the machine can have.
+    cpus: usize,
+}
+
+impl Layout {
+    /// Layout for so many flows, on a machine that can have so many CPUs.
+    pub(crate) fn new(flows: u32, cpus: usize) -> Layout {
+        let homes = (flows as usize).saturating_mul(HOMES_A_FLOW).clamp(PROBES, MOST_HOMES);
+        Layout { homes: homes.next_power_of_two(), cpus: cpus.max(1).next_power_of_two() }
+    }
+
+    /// Bytes of the memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.first_slot() + self.slots() * SLOT
+    }
+
+    /// Slots: the homes, and those that the last home's probing reaches.
+    pub(crate) fn slots(&self) -> usize {
+        self.homes + PROBES - 1
+    }
+
+    /// Mask of the index of a home.
+    pub(crate) fn home_mask(&self) -> u32 {
+        self.homes as u32 - 1
+    }
+
+    /// Offset of slot 0.
+    pub(crate) fn first_slot(&self) -> usize {
+        (self.first_cpu() + (self.cpus << CPU_SHIFT)).next_multiple_of(SLOT)
+    }
+
+    /// Offset of a slot's field.
+    #[inline]
+    pub(crate) fn field(&self, index: u32, field: i16) -> usize {
+        self.first_slot() + index as usize * SLOT + field as usize
+    }
+
+    /// Offset of CPU 0's part.
+    pub(crate) fn first_cpu(&self) -> usize {
+        FIRST_CPU
+    }
+
+    /// Number of CPUs for which there is memory.
+    pub(crate) fn cpus(&self) -> usize {
+        self.cpus
+    }
+
+    /// Offset of a CPU's counter.
+    pub(crate) fn counter(&self, cpu: usize, reason: Fall) -> usize {
+        FIRST_CPU + (cpu << CPU_SHIFT) + fall(reason) as usize
+    }
+}

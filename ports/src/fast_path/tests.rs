@@ -1,0 +1,74 @@
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use super::*;
+
+/// A fast path; `None`, with a message, if the kernel does not let us.
+fn fast_path() -> Option<Arc<FastPath>> {
+    match FastPath::open(1, [1, 2], 3) {
+        Ok(path) => Some(Arc::new(path)),
+        Err(error) if error.error.raw_os_error() == Some(libc::EPERM) => {
+            eprintln!("SKIPPED: no programs may be loaded here: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn lines_have_numbers_of_their_own_which_are_used_again() {
+    let Some(path) = fast_path() else { return };
+    let mut lines: Vec<FastLine> = (0..LINES).map(|_| FastLine::new(&path, 64).unwrap()).collect();
+    let error = FastLine::new(&path, 64).err().unwrap();
+    assert_eq!(error.to_string(), "could not number one more line of the fast path: out of memory");
+    lines.remove(77);
+    lines.push(FastLine::new(&path, 64).unwrap());
+    assert!(FastLine::new(&path, 64).is_err());
+}
+
+fn settle(line: &mut FastLine) -> Settled {
+    line.mark();
+    line.settle()
+}
+
+/// Counts told to the filter rise only with packets taken, and reach those that it has passed.
+#[test]
+fn a_line_tells_what_has_been_sent_on() {
+    let Some(path) = fast_path() else { return };
+    let others = cpu::online() as u64 - 1;
+    let mut line = FastLine::new(&path, 64).unwrap();
+    let told = |path: &FastPath| path.table.taken(0);
+    let pass = |packets: u64| path.table.pass(0, packets);
+    assert_eq!((settle(&mut line), told(&path)), (Settled::Told, 0));
+    pass(100);
+    // Of 100, 90 have come; the others are in the ring, or dropped.
+    line.count(90);
+    assert_eq!((settle(&mut line), told(&path)), (Settled::Short, 90 - others));
+    line.count(1);
+    let again: Vec<Settled> = (0..8).map(|_| settle(&mut line)).collect();
+    assert_eq!(again.iter().filter(|settled| **settled == Settled::Short).count(), 1);
+    assert_eq!(told(&path), 91 - others);
+    line.count(9);
+    assert_eq!((settle(&mut line), told(&path)), (Settled::Told, 100));
+    pass(1);
+    assert_eq!((settle(&mut line), told(&path)), (Settled::Short, 100));
+    // What came behind the mark is not sent on yet.
+    pass(20);
+    line.count(11);
+    line.mark();
+    line.count(10);
+    assert_eq!((line.settle(), told(&path)), (Settled::Told, 111 - others));
+    assert_eq!((settle(&mut line), told(&path)), (Settled::Told, 121));
+    // The number goes on where the line before left it.
+    drop(line);
+    let mut line = FastLine::new(&path, 64).unwrap();
+    assert_eq!((settle(&mut line), told(&path)), (Settled::Told, 121));
+}
+
+#[test]
+fn sizes_are_bounded() {
+    let sizes = [0, 1, 2, 3, 1000, u32::MAX].map(|flows| Layout::new(flows, 1).home_mask() + 1);
+    assert_eq!(sizes, [8, 8, 8, 16, 4096, 1 << 20]);
+    assert!(Layout::new(u32::MAX, 4096).bytes() < 1 << 29);
+}

@@ -1,0 +1,258 @@
+//! The program at TCX ingress: acts on the filter's decision about the same packet.
+//!
+//! R6 is the packet, R7 the slot, R8 the packet's protocol, R9 this CPU's part of the memory.
+
+use super::super::assembler::{Assembler, If, Label, Op, Width};
+use super::super::{
+    BPF_REDIRECT, Instruction, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, SKB_MARK, TCX_DROP, TCX_NEXT, call,
+    exit,
+};
+use super::{ETHERNET, Memory, UDP, count, fast_mark, order_after};
+use crate::fast_path::layout::{Fall, V6, decision, slot};
+
+// Offsets of fields of `struct __sk_buff`.
+const SKB_LENGTH: i16 = 0;
+const SKB_IFINDEX: i16 = 40;
+const SKB_DATA: i16 = 76;
+const SKB_DATA_END: i16 = 80;
+
+// Functions of the kernel.
+const REPLACE_L4_CHECKSUM: i32 = 11;
+const CHANGE_TAIL: i32 = 38;
+const PULL_DATA: i32 = 39;
+const UPDATE_PACKET_SUM: i32 = 40;
+const COARSE_NANOSECONDS: i32 = 160;
+
+/// Flags of [`REPLACE_L4_CHECKSUM`]: the difference is the pseudo header's; a checksum of zero stays, and none becomes zero.
+const PSEUDO_HEADER: i32 = 1 << 4;
+const MANGLED_ZERO: i32 = 1 << 5;
+
+/// Offset of the IP header in the frame.
+const IP: i16 = ETHERNET as i16;
+
+/// Places of an IP version's fields in a frame.
+struct Version {
+    ethertype: u16,
+    /// Value of the first byte of the header, under the mask.
+    first: (u32, i32),
+    protocol: i16,
+    hops: i16,
+    source: i16,
+    destination: i16,
+    transport: i16,
+    /// Words of an address.
+    address: Width,
+    /// Number of such words.
+    words: i16,
+}
+
+const IPV4: Version = Version {
+    ethertype: 0x0800,
+    first: (0x45, 0xff),
+    protocol: IP + 9,
+    hops: IP + 8,
+    source: IP + 12,
+    destination: IP + 16,
+    transport: IP + 20,
+    address: Width::Word,
+    words: 1,
+};
+
+const IPV6: Version = Version {
+    ethertype: 0x86dd,
+    first: (0x60, 0xf0),
+    protocol: IP + 6,
+    hops: IP + 7,
+    source: IP + 8,
+    destination: IP + 24,
+    transport: IP + 40,
+    address: Width::Double,
+    words: 2,
+};
+
+/// TCX ingress of a guarded interface whose port is on the fast path: as [`only_marked`](super::super::only_marked), and packets that
+/// the filter let go by are sent on.
+pub(crate) fn action(memory: &Memory<'_>, mark: u32) -> Option<Vec<Instruction>> {
+    let mut a = Assembler::default();
+    let a = &mut a;
+    let (drop, stale, marked) = (a.label(), a.label(), a.label());
+    let (v6, send) = (a.label(), a.label());
+    a.copy(R6, R1);
+    a.load(Width::Word, R2, R6, SKB_MARK);
+    a.jump_if(R2, If::Equal, mark, marked);
+    memory.find_cpu(a);
+    a.load(Width::Double, R8, R9, decision::PLACE);
+    a.jump_if_null(R8, drop);
+    a.number(R0, 0);
+    a.store_to(Width::Double, R9, decision::PLACE, R0);
+    a.load(Width::Word, R1, R9, decision::LENGTH);
+    a.load(Width::Word, R2, R6, SKB_LENGTH);
+    a.jump_if_to(R1, If::Unequal, R2, stale);
+    a.word(Op::Copy, R1, R8);
+    a.jump_if(R1, If::Above, memory.last_slot(), stale);
+    memory.find_slot(a, R7, R1);
+    a.shift_down(R8, 32);
+    // A publication that is retracted, but not freed, is as good for this packet.
+    a.load(Width::Word, R1, R7, slot::VERSION);
+    a.long_by(Op::Or, R1, 1);
+    a.jump_if_to(R1, If::Unequal, R8, stale);
+    order_after(a, R7, R1);
+    a.load(Width::Word, R1, R7, slot::IFINDEX);
+    a.load(Width::Word, R2, R6, SKB_IFINDEX);
+    a.jump_if_to(R1, If::Unequal, R2, stale);
+    a.load(Width::Byte, R8, R7, slot::PROTOCOL);
+    cut_padding(a, stale);
+    a.load(Width::Byte, R1, R7, slot::FAMILY);
+    a.jump_if(R1, If::Equal, V6.into(), v6);
+    translate(a, &IPV4, stale);
+    update_header_checksum(a);
+    a.jump(send);
+    a.place(v6);
+    translate(a, &IPV6, stale);
+    update_packet_sum(a);
+    a.place(send);
+    for (from, to) in [
+        (decision::PACKETS, slot::PACKETS),
+        (decision::BYTES, slot::BYTES),
+        (decision::FRAME_BYTES, slot::FRAME_BYTES),
+    ] {
+        a.load(Width::Word, R1, R9, from);
+        a.add_atomic(R7, to, R1);
+    }
+    a.all(&[call(COARSE_NANOSECONDS)]);
+    a.store_to(Width::Double, R7, slot::SEEN, R0);
+    a.word_by(Op::Copy, R1, fast_mark(mark));
+    a.store_to(Width::Word, R6, SKB_MARK, R1);
+    a.load(Width::Word, R1, R7, slot::OUT);
+    a.number(R2, 0);
+    a.all(&[call(BPF_REDIRECT), exit()]);
+
+    a.place(marked);
+    a.number(R2, 0);
+    a.store_to(Width::Word, R6, SKB_MARK, R2);
+    a.end(TCX_NEXT);
+    a.place(stale);
+    count(a, Fall::Stale);
+    a.place(drop);
+    a.end(TCX_DROP);
+    std::mem::take(a).finish()
+}
+
+/// Cuts the link's padding off. A packet of many segments has none, and counts for more bytes than it has.
+fn cut_padding(a: &mut Assembler, failed: Label) {
+    let (padded, none) = (a.label(), a.label());
+    a.load(Width::Word, R1, R9, decision::LENGTH);
+    a.load(Width::Word, R2, R9, decision::BYTES);
+    a.long_by(Op::Add, R2, ETHERNET);
+    a.jump_if_to(R1, If::Above, R2, padded);
+    a.jump(none);
+    a.place(padded);
+    a.copy(R1, R6);
+    a.number(R3, 0);
+    a.all(&[call(CHANGE_TAIL)]);
+    a.jump_if(R0, If::Unequal, 0, failed);
+    a.place(none);
+}
+
+/// Checks that the packet is the flow's, then translates it and puts the next hop's link-layer header in front. Afterwards R2 is the frame.
+fn translate(a: &mut Assembler, ip: &Version, stale: Label) {
+    // As far as any packet of TCP or UDP reaches.
+    let reach = i32::from(ip.transport) + 8;
+    let (pull, have) = (a.label(), a.label());
+    find(a, reach, pull);
+    a.jump(have);
+    a.place(pull);
+    a.copy(R1, R6);
+    a.number(R2, reach);
+    a.all(&[call(PULL_DATA)]);
+    a.jump_if(R0, If::Unequal, 0, stale);
+    find(a, reach, stale);
+    a.place(have);
+
+    a.load(Width::Half, R1, R2, IP - 2);
+    a.jump_if(R1, If::Unequal, ip.ethertype.to_be().into(), stale);
+    a.load(Width::Byte, R1, R2, IP);
+    a.and(R1, ip.first.1);
+    a.jump_if(R1, If::Unequal, ip.first.0, stale);
+    a.load(Width::Byte, R1, R2, ip.hops);
+    a.jump_if(R1, If::Below, 2, stale);
+    a.load(Width::Byte, R1, R2, ip.protocol);
+    a.jump_if_to(R1, If::Unequal, R8, stale);
+    for (field, at) in [(slot::SOURCE, ip.source), (slot::DESTINATION, ip.destination)] {
+        for word in 0..ip.words {
+            a.load(ip.address, R1, R7, field + 8 * word);
+            a.load(ip.address, R3, R2, at + 8 * word);
+            a.jump_if_long(R1, If::Unequal, R3, stale);
+        }
+    }
+    a.load(Width::Word, R1, R7, slot::PORTS);
+    a.load(Width::Word, R3, R2, ip.transport);
+    a.jump_if_to(R1, If::Unequal, R3, stale);
+
+    for (field, flags) in [(slot::ADDRESS_SUM, PSEUDO_HEADER), (slot::PORT_SUM, 0)] {
+        let (unchanged, tcp) = (a.label(), a.label());
+        a.load(Width::Word, R4, R7, field);
+        a.jump_if(R4, If::Equal, 0, unchanged);
+        a.copy(R1, R6);
+        a.number(R2, i32::from(ip.transport) + 16);
+        a.number(R3, 0);
+        a.number(R5, flags);
+        a.jump_if(R8, If::Unequal, UDP, tcp);
+        a.number(R2, i32::from(ip.transport) + 6);
+        a.number(R5, flags | MANGLED_ZERO);
+        a.place(tcp);
+        a.all(&[call(REPLACE_L4_CHECKSUM)]);
+        a.jump_if(R0, If::Unequal, 0, stale);
+        a.place(unchanged);
+    }
+
+    // The packet may have moved.
+    find(a, reach, stale);
+    for at in [0, 4, 8] {
+        a.load(Width::Word, R1, R7, slot::LINK + at);
+        a.store_to(Width::Word, R2, at, R1);
+    }
+    for (field, at) in [(slot::NEW_SOURCE, ip.source), (slot::NEW_DESTINATION, ip.destination)] {
+        for word in 0..ip.words {
+            a.load(ip.address, R1, R7, field + 8 * word);
+            a.store_to(ip.address, R2, at + 8 * word, R1);
+        }
+    }
+    a.load(Width::Word, R1, R7, slot::NEW_PORTS);
+    a.store_to(Width::Word, R2, ip.transport, R1);
+    a.load(Width::Byte, R1, R2, ip.hops);
+    a.long_by(Op::Subtract, R1, 1);
+    a.store_to(Width::Byte, R2, ip.hops, R1);
+}
+
+/// Corrects the sum that a card may have made of an IPv6 packet (CHECKSUM_COMPLETE). The change of the checksum field is added to it
+/// already, that of the addresses and of the hop limit is not: the kernel takes all pseudo headers for IPv4's, whose addresses the
+/// header's own checksum makes up for. Without such a sum the function does nothing.
+fn update_packet_sum(a: &mut Assembler) {
+    a.copy(R1, R6);
+    a.load(Width::Half, R2, R7, slot::HEADER_SUM);
+    a.all(&[call(UPDATE_PACKET_SUM)]);
+}
+
+/// R2 = the frame, of which so many bytes are at hand.
+fn find(a: &mut Assembler, bytes: i32, short: Label) {
+    a.load(Width::Word, R2, R6, SKB_DATA);
+    a.load(Width::Word, R3, R6, SKB_DATA_END);
+    a.copy(R4, R2);
+    a.long_by(Op::Add, R4, bytes);
+    a.jump_if_long(R4, If::Above, R3, short);
+}
+
+/// Updates the checksum of the IPv4 header of the frame in R2 (RFC 1624, equation 3).
+fn update_header_checksum(a: &mut Assembler) {
+    a.load(Width::Half, R1, R2, IP + 10);
+    a.long_by(Op::Xor, R1, 0xffff);
+    a.load(Width::Half, R3, R7, slot::HEADER_SUM);
+    a.long(Op::Add, R1, R3);
+    a.copy(R3, R1);
+    a.shift_down(R3, 16);
+    a.long(Op::Add, R1, R3);
+    // The carry beyond 16 bits is lost when stored.
+    a.long_by(Op::Xor, R1, 0xffff);
+    a.store_to(Width::Half, R2, IP + 10, R1);
+}

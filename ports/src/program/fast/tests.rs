@@ -1,0 +1,634 @@
+#![allow(clippy::unwrap_used)]
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, OwnedFd};
+
+use proptest::collection::vec;
+use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_assert_eq, prop_oneof, proptest};
+use proptest::sample;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+use wire::build::{self, Tcp};
+use wire::ethernet::Mac;
+use wire::header::Protocol;
+use wire::tcp::Flags;
+use wire::{Dscp, Nanos};
+
+use super::*;
+use crate::fast_path::layout;
+use crate::fast_path::{Account, Entry, FallThrough, FastPath, Place, Tuple, Window};
+use crate::program::{TCX_DROP, TCX_NEXT};
+use crate::sys::bpf::tests::{Context, run_loaded, stay_on_this_cpu, verify};
+use crate::sys::bpf::{self, Hook};
+use oracle::{Fate, Oracle, Side};
+
+mod oracle;
+
+const MARK: u32 = 0x7772;
+const LINE: usize = 7;
+const BACKLOG: u32 = 12;
+const TCX_REDIRECT: i32 = 7;
+
+/// A fast path; `None`, with a message, if the kernel does not let us.
+fn fast_path() -> Option<FastPath> {
+    match FastPath::open(16, [3, 4], MARK) {
+        Ok(path) => Some(path),
+        Err(error) if error.error.raw_os_error() == Some(libc::EPERM) => {
+            eprintln!("SKIPPED: no programs may be loaded here: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn the_verifier_accepts_both_programs_of_the_smallest_and_the_largest_table() {
+    const INGRESS: u32 = 46;
+    for (flows, cpus) in [(1, 1), (1 << 18, 1024)] {
+        let layout = Layout::new(flows, cpus);
+        let map = match bpf::shared_map(layout.bytes() as u32) {
+            Ok(map) => map,
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return eprintln!("SKIPPED: no maps may be made here: {error}");
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let memory = Memory { map: map.as_fd(), layout, hasher: &Hasher::new([3, 4]) };
+        let limits = Limits { line: layout::LINES - 1, backlog: 1 << 14 };
+        let filter = filter(&memory, limits, MARK).unwrap();
+        let action = action(&memory, MARK).unwrap();
+        for (kind, attach, program) in [(1, 0, &filter), (3, INGRESS, &filter), (3, INGRESS, &action)] {
+            let (loaded, log) = verify(kind, attach, program);
+            assert!(loaded.is_ok(), "{loaded:?}\n{log}");
+            println!("{} instructions; {}", program.len(), log.lines().last().unwrap_or_default());
+        }
+    }
+}
+
+/// Both programs and what they share, beside the oracle.
+struct Bench {
+    path: FastPath,
+    /// The filter, loaded for a hook at which a test run gives it the frame as a packet socket does.
+    filter: OwnedFd,
+    oracle: Oracle,
+    places: Vec<Option<Place>>,
+}
+
+impl Bench {
+    fn new() -> Option<Bench> {
+        let path = fast_path()?;
+        stay_on_this_cpu();
+        let limits = Limits { line: LINE, backlog: BACKLOG };
+        let program = filter(&path.programs(), limits, MARK).unwrap();
+        let filter = bpf::load(Hook::TcxIngress, &program).unwrap();
+        let sides: Vec<Side> = flows()
+            .into_iter()
+            .flatten()
+            .map(|entry| Side {
+                entry,
+                is_published: false,
+                last: None,
+                window: entry.window,
+                account: Account::default(),
+                waited: 0,
+            })
+            .collect();
+        let falls = FallThrough::default();
+        let places = vec![None; sides.len()];
+        let oracle = Oracle { sides, passed: 0, taken: 0, falls, mark: MARK };
+        let mut bench = Bench { path, filter, oracle, places };
+        for flow in 0..flows().len() {
+            bench.publish(flow);
+        }
+        Some(bench)
+    }
+
+    fn publish(&mut self, flow: usize) {
+        let entries = flows()[flow];
+        let (first, second) = (2 * flow, 2 * flow + 1);
+        let published = self.path.publish(&entries);
+        assert_eq!(published.is_some(), !self.oracle.sides[first].is_published);
+        let Some(places) = published else { return };
+        for (at, place) in [(first, places[0]), (second, places[1])] {
+            if let Some(old) = self.places[at].replace(place) {
+                self.path.retract(old);
+                self.path.free(old);
+            }
+            let side = &mut self.oracle.sides[at];
+            *side = Side {
+                is_published: true,
+                last: None,
+                window: side.entry.window,
+                account: Account::default(),
+                waited: 0,
+                entry: side.entry,
+            };
+        }
+    }
+
+    fn retract(&mut self, flow: usize) {
+        for at in [2 * flow, 2 * flow + 1] {
+            self.oracle.sides[at].is_published = false;
+            if let Some(place) = self.places[at].take() {
+                self.path.retract(place);
+                self.path.free(place);
+            }
+        }
+    }
+
+    fn publish_anew(&mut self, flow: usize) {
+        self.retract(flow);
+        self.publish(flow);
+    }
+
+    /// The worker has sent on all that it got.
+    fn settle(&mut self) {
+        self.oracle.taken = self.oracle.passed;
+        self.path.table().set_taken(LINE, self.oracle.taken);
+    }
+
+    /// Sends a frame through both programs; panics if anything is not as the oracle has it.
+    fn packet(&mut self, frame: &[u8], context: Context) -> Fate {
+        let fate = self.oracle.packet(frame, context);
+        let decided = run_loaded(self.filter.as_fd(), frame, Some(context))
+            .unwrap_or_else(|error| panic!("{error} {} {context:?}", frame.len()));
+        let done = run_loaded(self.path.action(), frame, Some(context)).unwrap();
+        assert_eq!((&decided.frame[..], decided.mark), (frame, context.mark));
+        let found = match (decided.value, done.value) {
+            (0, TCX_NEXT) if done.mark == 0 && done.frame == frame => Fate::Delivered,
+            (-1, TCX_DROP) if done.mark == context.mark && done.frame == frame => Fate::Kept,
+            (0, TCX_DROP) if done.mark == context.mark && done.frame == frame => Fate::Lost,
+            (0, TCX_REDIRECT) if done.mark == fast_mark(MARK) => Fate::Gone(done.frame),
+            other => panic!("{other:?} {done:x?} for {fate:x?}"),
+        };
+        assert_eq!(found, fate);
+        self.compare();
+        fate
+    }
+
+    fn compare(&self) {
+        assert_eq!(self.path.table().passed(LINE), self.oracle.passed);
+        assert_eq!(self.path.fall_through(), self.oracle.falls);
+        for (side, place) in self.oracle.sides.iter().zip(&self.places) {
+            let Some(place) = *place else { continue };
+            assert_eq!(self.path.is_live(place), side.is_published);
+            let account = self.path.account(place);
+            assert_eq!(account.seen == Nanos(0), account.packets == 0);
+            assert_eq!(Account { seen: Nanos(0), ..account }, side.account);
+            assert_eq!(self.path.window(place), side.window);
+            let last = self.path.table().last(place);
+            assert_eq!((last != u64::MAX).then_some(last), side.last);
+        }
+    }
+}
+
+fn address(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn tuple(source: &str, sport: u16, destination: &str, dport: u16) -> Tuple {
+    Tuple { source: address(source), destination: address(destination), sport, dport }
+}
+
+fn turned(tuple: Tuple) -> Tuple {
+    Tuple { source: tuple.destination, destination: tuple.source, sport: tuple.dport, dport: tuple.sport }
+}
+
+/// Both directions of a flow.
+fn both(protocol: Protocol, from: Tuple, to: Tuple, windows: Option<[Window; 2]>) -> [Entry; 2] {
+    let entry = |from, to, window| Entry {
+        from,
+        protocol,
+        ifindex: 1,
+        to,
+        link: [0x02, 1, 2, 3, 4, 5, 0x06, 7, 8, 9, 10, 11],
+        mtu: 400,
+        out: 1,
+        dscp: None,
+        window,
+    };
+    let [first, second] = match windows {
+        Some(windows) => windows.map(Some),
+        None => [None, None],
+    };
+    [entry(from, to, first), entry(turned(to), turned(from), second)]
+}
+
+/// Flows of all kinds: IPv4 and IPv6, TCP and UDP, translated or not, with windows and code points or without, and one of another interface.
+fn flows() -> Vec<[Entry; 2]> {
+    let windows = [
+        Window { end: 0xffff_ff00, max_window: 1200, grants: 5_000, scale: 0 },
+        Window { end: 4_000, max_window: 70_000, grants: 0x0000_0900, scale: 7 },
+    ];
+    let mut marked = both(
+        Protocol::TCP,
+        tuple("2001:db8::2", 4000, "2001:db8:9::1", 80),
+        tuple("2001:db8::2", 4000, "2001:db8:9::1", 80),
+        None,
+    );
+    marked.iter_mut().for_each(|entry| entry.dscp = Dscp::new(10));
+    let mut elsewhere = both(
+        Protocol::UDP,
+        tuple("10.0.0.9", 5000, "192.0.2.9", 53),
+        tuple("198.51.100.1", 1025, "192.0.2.9", 53),
+        None,
+    );
+    elsewhere.iter_mut().for_each(|entry| entry.ifindex = 2);
+    vec![
+        both(
+            Protocol::TCP,
+            tuple("10.0.0.2", 40_000, "192.0.2.9", 443),
+            tuple("198.51.100.1", 1024, "192.0.2.9", 443),
+            Some(windows),
+        ),
+        both(
+            Protocol::UDP,
+            tuple("10.0.0.2", 40_000, "192.0.2.9", 443),
+            tuple("198.51.100.1", 1024, "192.0.2.9", 8443),
+            None,
+        ),
+        both(
+            Protocol::TCP,
+            tuple("10.0.0.3", 1, "10.0.1.3", 65_535),
+            tuple("10.0.0.3", 1, "10.0.1.3", 65_535),
+            Some(windows),
+        ),
+        marked,
+        both(
+            Protocol::UDP,
+            tuple("fd00::2", 1, "2001:db8:9::1", 2),
+            tuple("2001:db8:1::77", 3, "2001:db8:9::1", 2),
+            None,
+        ),
+        both(
+            Protocol::TCP,
+            tuple("fd00::2", 7, "2001:db8:9::1", 8),
+            tuple("2001:db8:1::77", 3, "2001:db8:9::1", 8),
+            Some(windows),
+        ),
+        elsewhere,
+    ]
+}
+
+/// A frame of a flow, and all that may be odd about it.
+#[derive(Clone, Debug)]
+struct Shot {
+    side: usize,
+    data: usize,
+    ttl: u8,
+    ds_field: u8,
+    flags: u8,
+    /// Distance of the sequence number from the highest sent, and of the acknowledgement from the other side's.
+    seq: i32,
+    ack: i32,
+    window: u16,
+    options: usize,
+    padding: usize,
+    oddity: Oddity,
+    gso_size: u32,
+}
+
+#[derive(Clone, Debug)]
+enum Oddity {
+    None,
+    /// A byte of the frame is another.
+    Byte(usize, u8),
+    /// The frame ends early.
+    Cut(usize),
+    /// A length field says more or less: IPv4's total, IPv6's payload, or UDP's.
+    Length(i16),
+    UdpLength(i16),
+    Fragment(u16),
+    IpOptions,
+    Other(u16),
+    ForAnother,
+    Marked(u32),
+    WrongChecksum(u16),
+    NoChecksum,
+}
+
+impl Shot {
+    fn frame(&self, oracle: &Oracle) -> (Vec<u8>, Context) {
+        let (own, peer) = (&oracle.sides[self.side], &oracle.sides[self.side ^ 1]);
+        let Tuple { source, destination, sport, dport } = own.entry.from;
+        let data: Vec<u8> = (0..self.data).map(|at| at as u8 ^ self.ttl).collect();
+        let mut options = [1_u8; 40];
+        options[0] = self.ds_field;
+        let packet = build::ethernet(Mac([2; 6]), Mac([0; 6]));
+        let packet = match (source, destination) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => packet.ipv4(source, destination),
+            (IpAddr::V6(source), IpAddr::V6(destination)) => packet.ipv6(source, destination),
+            _ => panic!("of two versions"),
+        };
+        let packet = packet.ttl(self.ttl).ds_field(self.ds_field).id(0x1234).flow_label(0xabcde);
+        let packet = match self.oddity {
+            Oddity::IpOptions if source.is_ipv4() => packet.ip_options(&[1, 1, 1, 1]),
+            _ => packet,
+        };
+        let number = |window: Option<Window>, offset: i32| {
+            window.map_or(0, |window| window.end).wrapping_add_signed(offset)
+        };
+        let packet = match own.entry.protocol {
+            Protocol::TCP => packet.tcp(Tcp {
+                sport,
+                dport,
+                seq: number(own.window, self.seq),
+                ack: number(peer.window, self.ack),
+                flags: Flags(self.flags),
+                window: self.window,
+                options: &options[..self.options * 4],
+            }),
+            _ => packet.udp(sport, dport),
+        };
+        let mut frame = packet.payload(&data).to_vec();
+        let at = if source.is_ipv4() { 34 } else { 54 };
+        let checksum = at + if own.entry.protocol == Protocol::TCP { 16 } else { 6 };
+        let mut context = Context { mark: 0, gso_size: self.gso_size };
+        let mut add = |at: usize, more: i16| {
+            let old = u16::from_be_bytes([frame[at], frame[at + 1]]);
+            frame[at..at + 2].copy_from_slice(&old.wrapping_add_signed(more).to_be_bytes());
+        };
+        match self.oddity {
+            Oddity::Length(more) if source.is_ipv4() => {
+                add(16, more);
+                repair(&mut frame);
+            }
+            Oddity::Length(more) => add(18, more),
+            Oddity::UdpLength(more) => add(at + 4, more),
+            Oddity::Fragment(bits) if source.is_ipv4() => {
+                frame[20..22].copy_from_slice(&bits.to_be_bytes());
+                repair(&mut frame);
+            }
+            Oddity::Other(kind) => frame[12..14].copy_from_slice(&kind.to_be_bytes()),
+            Oddity::ForAnother => frame[5] = 1,
+            Oddity::Marked(mark) => context.mark = mark,
+            Oddity::WrongChecksum(by) => add(checksum, by as i16),
+            Oddity::NoChecksum => frame[checksum..checksum + 2].fill(0),
+            _ => {}
+        }
+        frame.extend((0..self.padding).map(|at| at as u8 + 0x80));
+        match self.oddity {
+            Oddity::Byte(at, bits) => {
+                let at = at % frame.len();
+                frame[at] ^= bits;
+            }
+            Oddity::Cut(left) => frame.truncate(left),
+            _ => {}
+        }
+        // The kernel runs no test on less than an IP header.
+        let least = if frame[12..14] == [0x86, 0xdd] { 54 } else { 34 };
+        frame.resize(frame.len().max(least), 0);
+        (frame, context)
+    }
+}
+
+/// Makes the checksum of an IPv4 header right.
+fn repair(frame: &mut [u8]) {
+    frame[24..26].fill(0);
+    let checksum = wire::checksum::of(&frame[14..34]);
+    frame[24..26].copy_from_slice(&checksum.to_be_bytes());
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Shot(Shot),
+    Settle,
+    Publish(usize),
+    Retract(usize),
+    Advance,
+}
+
+fn shot() -> impl Strategy<Value = Shot> {
+    let sides = 2 * flows().len();
+    let oddity = prop_oneof![
+        12 => Just(Oddity::None),
+        2 => (any::<usize>(), 1..=255_u8).prop_map(|(at, bits)| Oddity::Byte(at, bits)),
+        1 => (34..100_usize).prop_map(Oddity::Cut),
+        1 => prop_oneof![-60..60_i16, any::<i16>()].prop_map(Oddity::Length),
+        1 => (-20..20_i16).prop_map(Oddity::UdpLength),
+        1 => prop_oneof![Just(0x4000), Just(0x2000), Just(0x8000), any::<u16>()].prop_map(Oddity::Fragment),
+        1 => Just(Oddity::IpOptions),
+        1 => prop_oneof![Just(0x8100), Just(0x86dd), Just(0x0800), Just(0x0806)].prop_map(Oddity::Other),
+        1 => Just(Oddity::ForAnother),
+        1 => prop_oneof![Just(MARK), Just(fast_mark(MARK)), any::<u32>()].prop_map(Oddity::Marked),
+        1 => (1..=u16::MAX).prop_map(Oddity::WrongChecksum),
+        1 => Just(Oddity::NoChecksum),
+    ];
+    let tcp = (
+        prop_oneof![4 => sample::select(vec![0x10_u8, 0x18, 0x50]), 1 => any::<u8>()],
+        prop_oneof![4 => Just(0), 3 => -1500..300_i32, 1 => any::<i32>()],
+        prop_oneof![4 => Just(0), 3 => -70_000..100_i32, 1 => any::<i32>()],
+        prop_oneof![3 => any::<u16>(), 1 => Just(0), 1 => Just(64)],
+        0..=10_usize,
+    );
+    let ip = (
+        prop_oneof![8 => 2..=255_u8, 1 => 0..4_u8],
+        prop_oneof![3 => 40..44_u8, 1 => any::<u8>()],
+        prop_oneof![2 => Just(0), 1 => 1..30_usize],
+        prop_oneof![4 => Just(0), 1 => 1..400_u32],
+        prop_oneof![3 => 0..100_usize, 2 => 100..400_usize, 1 => 400..1400_usize],
+    );
+    (0..sides, tcp, ip, oddity).prop_map(|(side, tcp, ip, oddity)| {
+        let ((flags, seq, ack, window, options), (ttl, ds_field, padding, gso_size, data)) = (tcp, ip);
+        Shot { side, data, ttl, ds_field, flags, seq, ack, window, options, padding, oddity, gso_size }
+    })
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    let flows = flows().len();
+    prop_oneof![
+        40 => shot().prop_map(Step::Shot),
+        20 => Just(Step::Settle),
+        1 => (0..flows).prop_map(Step::Publish),
+        1 => (0..flows).prop_map(Step::Retract),
+        1 => Just(Step::Advance),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn the_programs_do_as_the_oracle_with_all_packets(steps in vec(any_step(), 1..60)) {
+        let Some(mut bench) = Bench::new() else { return Ok(()) };
+        for step in steps {
+            match step {
+                Step::Shot(shot) => {
+                    let (frame, context) = shot.frame(&bench.oracle);
+                    bench.packet(&frame, context);
+                }
+                Step::Settle => bench.settle(),
+                Step::Publish(flow) => bench.publish(flow),
+                Step::Retract(flow) => bench.retract(flow),
+                Step::Advance => {
+                    bench.path.advance_generation();
+                    bench.oracle.sides.iter_mut().for_each(|side| side.is_published = false);
+                }
+            }
+        }
+        let falls = bench.path.fall_through();
+        prop_assert_eq!(falls.stale, 0);
+    }
+}
+
+/// The generator reaches everything that the property is about.
+#[test]
+fn generated_packets_go_by_in_all_flows_and_fall_through_for_all_reasons() {
+    let Some(mut bench) = Bench::new() else { return };
+    let mut runner = TestRunner::deterministic();
+    let mut gone = vec![0; bench.oracle.sides.len()];
+    let (mut odd, mut padded, mut segmented) = (0, 0, 0);
+    for turn in 0..6_000 {
+        let shot = shot().new_tree(&mut runner).unwrap().current();
+        let (frame, context) = shot.frame(&bench.oracle);
+        match bench.packet(&frame, context) {
+            Fate::Gone(bytes) => {
+                gone[shot.side] += 1;
+                odd += usize::from(!matches!(shot.oddity, Oddity::None));
+                padded += usize::from(bytes.len() < frame.len());
+                segmented += usize::from(context.gso_size > 0);
+            }
+            Fate::Kept | Fate::Delivered | Fate::Lost => bench.settle(),
+        }
+        if turn % 200 == 199 {
+            // Windows that were shot out of reach begin anew.
+            let flow = turn / 200 % flows().len();
+            bench.retract(flow);
+            bench.publish(flow);
+        }
+    }
+    let falls = bench.path.fall_through();
+    println!("{gone:?} of {odd} odd, {padded} padded, {segmented} segmented; {falls:?}");
+    let (elsewhere, here) = gone.split_last_chunk::<2>().map(|(rest, last)| (last, rest)).unwrap();
+    assert_eq!(elsewhere, &[0; 2]);
+    assert!(here.iter().chain([&odd, &padded, &segmented]).all(|count| *count >= 20));
+    let FallThrough { unplain, unknown, too_big, window, order, stale, overload: _ } = falls;
+    assert!([unplain, unknown, too_big, window, order].iter().all(|count| *count >= 20));
+    assert_eq!(stale, 0);
+}
+
+/// A packet of the first flow, which goes by once the worker has sent on all that it got.
+fn plain(bench: &Bench) -> Vec<u8> {
+    let shot = Shot {
+        side: 0,
+        data: 10,
+        ttl: 64,
+        ds_field: 0,
+        flags: Flags::ACK.0,
+        seq: 0,
+        ack: 0,
+        window: 100,
+        options: 0,
+        padding: 0,
+        oddity: Oddity::None,
+        gso_size: 0,
+    };
+    shot.frame(&bench.oracle).0
+}
+
+#[test]
+fn the_first_packet_after_publication_goes_to_the_worker_and_the_rest_once_it_is_settled() {
+    let Some(mut bench) = Bench::new() else { return };
+    let frame = plain(&bench);
+    let context = Context::default();
+    assert_eq!(bench.packet(&frame, context), Fate::Kept);
+    assert_eq!(bench.packet(&frame, context), Fate::Kept);
+    bench.settle();
+    assert!(matches!(bench.packet(&frame, context), Fate::Gone(_)));
+    assert!(matches!(bench.packet(&frame, context), Fate::Gone(_)));
+    let falls = bench.path.fall_through();
+    assert_eq!(falls, FallThrough { order: 2, ..FallThrough::default() });
+}
+
+/// A flow without pauses comes to go by: a worker that is far behind gets some of its packets, then none until it has sent these on.
+#[test]
+fn a_worker_far_behind_is_spared() {
+    let Some(mut bench) = Bench::new() else { return };
+    let frame = plain(&bench);
+    let context = Context::default();
+    let kept = BACKLOG + filter::PATIENCE;
+    for _ in 0..kept {
+        assert_eq!(bench.packet(&frame, context), Fate::Kept);
+    }
+    // Up to the flow's last packet there are some with the worker yet.
+    bench.oracle.taken = bench.oracle.passed - u64::from(BACKLOG) - 1;
+    bench.path.table().set_taken(LINE, bench.oracle.taken);
+    for _ in 0..50 {
+        assert_eq!(bench.packet(&frame, context), Fate::Lost);
+    }
+    bench.settle();
+    assert!(matches!(bench.packet(&frame, context), Fate::Gone(_)));
+    let expected = FallThrough { order: kept.into(), overload: 50, ..FallThrough::default() };
+    assert_eq!(bench.path.fall_through(), expected);
+    // It does not last: a worker that says nothing any more gets the flow back.
+    bench.publish_anew(0);
+    let fates: Vec<Fate> = (0..6_000).map(|_| bench.packet(&frame, context)).collect();
+    let lost = fates.iter().filter(|fate| **fate == Fate::Lost).count();
+    assert_eq!(lost as u32, filter::MOST_WAITED + 1 - filter::PATIENCE);
+    assert_eq!(fates.last(), Some(&Fate::Kept));
+}
+
+#[test]
+fn a_decision_is_for_one_packet_and_for_no_other() {
+    let Some(mut bench) = Bench::new() else { return };
+    let frame = plain(&bench);
+    let context = Some(Context::default());
+    bench.packet(&frame, Context::default());
+    bench.settle();
+    let decide = |bench: &Bench| {
+        assert_eq!(run_loaded(bench.filter.as_fd(), &frame, context).unwrap().value, 0);
+    };
+    let act = |bench: &Bench, frame: &[u8]| {
+        let value = run_loaded(bench.path.action(), frame, context).unwrap().value;
+        (value, bench.path.fall_through().stale)
+    };
+    let renew = |bench: &mut Bench| {
+        bench.oracle.falls.stale = bench.path.fall_through().stale;
+        bench.publish(0);
+        bench.packet(&frame, Context::default());
+        bench.settle();
+    };
+    assert_eq!(act(&bench, &frame), (TCX_DROP, 0));
+    // Of another length, and of other addresses, ports, protocol or TTL.
+    decide(&bench);
+    assert_eq!(act(&bench, &frame[..frame.len() - 1]), (TCX_DROP, 1));
+    assert_eq!(act(&bench, &frame), (TCX_DROP, 1));
+    for (count, at) in (2..).zip([12, 14, 22, 23, 26, 33, 34, 37]) {
+        let mut other = frame.clone();
+        // A TTL of 1, and another value of the rest.
+        other[at] = if at == 22 { 1 } else { other[at] ^ 4 };
+        decide(&bench);
+        assert_eq!(act(&bench, &other), (TCX_DROP, count), "byte {at}");
+    }
+    // A publication taken back in between is as good; one whose slot is another's is not.
+    decide(&bench);
+    bench.places[..2].iter().flatten().for_each(|place| bench.path.retract(*place));
+    assert_eq!(act(&bench, &frame), (TCX_REDIRECT, 9));
+    bench.retract(0);
+    renew(&mut bench);
+    decide(&bench);
+    bench.retract(0);
+    assert_eq!(act(&bench, &frame), (TCX_DROP, 10));
+    renew(&mut bench);
+    decide(&bench);
+    bench.retract(0);
+    bench.publish(0);
+    assert_eq!(act(&bench, &frame), (TCX_DROP, 11));
+}
+
+#[test]
+fn packets_of_the_fast_path_pass_the_guard_where_they_leave() {
+    let Some(bench) = Bench::new() else { return };
+    let mark = bench.path.fast_mark();
+    let guard = crate::program::unless_fast(mark, &crate::program::nothing());
+    let guard = bpf::load(Hook::TcxEgress, &guard).unwrap();
+    for (own, value, left) in [(mark, TCX_NEXT, 0), (MARK, TCX_DROP, MARK), (0, TCX_DROP, 0)] {
+        let context = Context { mark: own, ..Context::default() };
+        let run = run_loaded(guard.as_fd(), &plain(&bench), Some(context)).unwrap();
+        assert_eq!((run.value, run.mark), (value, left));
+    }
+    for mark in [0, 1, MARK, fast_mark(0), u32::MAX] {
+        assert!(![0, mark].contains(&fast_mark(mark)));
+    }
+}
