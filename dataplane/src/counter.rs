@@ -6,6 +6,7 @@
 use wire::Frame;
 use wire::segment::Segments;
 
+use crate::fast_path::Account;
 use crate::tables::Tables;
 use crate::verdict::{Reason, Verdict};
 
@@ -183,7 +184,7 @@ impl Counters {
     pub(crate) fn count_further_decisions(&mut self, further: u64, headers: usize, whole: &Frame) {
         let more = Traffic { frames: further, bytes: further * headers as u64 };
         self.add_decision(whole, &more);
-        self.add_class(whole, &more);
+        self.add_class(whole.meta.class, &more);
     }
 
     /// Counts the verdicts of the segments of a packet beside the frame that stands for all: queued, or ended with `fate`.
@@ -195,6 +196,34 @@ impl Counters {
             Some(Verdict::Answered(reason)) => self.answered[reason as usize] += further,
             Some(Verdict::Forwarded) => self.forwarded += further,
             Some(Verdict::Held(_)) => self.held += further,
+        }
+    }
+
+    /// Counts packets that the kernel has carried: received and forwarded. Those of tables before these, whose places are others now,
+    /// count in the sums of names that are gone.
+    pub(crate) fn count_carried(&mut self, account: &Account, epoch: u16) {
+        let tag = &account.tag;
+        for (carried, class) in
+            account.carried.iter().zip(tag.classes).filter(|(carried, _)| carried.packets > 0)
+        {
+            self.received.add(&Traffic { frames: carried.packets, bytes: carried.frame_bytes });
+            self.entered += carried.packets;
+            self.forwarded += carried.packets;
+            let packets = Traffic { frames: carried.packets, bytes: carried.packet_bytes };
+            if tag.epoch == epoch {
+                self.add_rule(tag.rule, tag.nat, &packets);
+                self.add_class(class, &packets);
+                continue;
+            }
+            if tag.rule != u32::MAX {
+                self.gone.rules.add(&packets);
+            }
+            if tag.nat != 0 {
+                self.gone.nats.add(&packets);
+            }
+            if class != 0 {
+                self.gone.classes.traffic.add(&packets);
+            }
         }
     }
 
@@ -265,11 +294,17 @@ impl Counters {
     /// Adds traffic to the rule and the translations of a frame.
     #[inline(always)]
     fn add_decision(&mut self, frame: &Frame, traffic: &Traffic) {
-        if let Some(rule) = self.rules.get_mut(frame.meta.rule as usize) {
+        self.add_rule(frame.meta.rule, frame.meta.nat, traffic);
+    }
+
+    /// Adds traffic to a rule and a pair of translations, 0 for none.
+    #[inline(always)]
+    fn add_rule(&mut self, rule: u32, nat: u16, traffic: &Traffic) {
+        if let Some(rule) = self.rules.get_mut(rule as usize) {
             rule.add(traffic);
         }
-        if frame.meta.nat != 0 {
-            if let Some(nat) = self.nats.get_mut(usize::from(frame.meta.nat)) {
+        if nat != 0 {
+            if let Some(nat) = self.nats.get_mut(usize::from(nat)) {
                 nat.add(traffic);
             }
         }
@@ -278,13 +313,13 @@ impl Counters {
     /// Counts a packet that was given a class, 0 for none.
     #[inline(always)]
     pub(crate) fn count_class(&mut self, frame: &Frame) {
-        self.add_class(frame, &Traffic::of_packet(frame));
+        self.add_class(frame.meta.class, &Traffic::of_packet(frame));
     }
 
-    /// Adds traffic to the class of a frame, 0 for none.
+    /// Adds traffic to a class, 0 for none.
     #[inline(always)]
-    fn add_class(&mut self, frame: &Frame, traffic: &Traffic) {
-        if let Some(class) = self.classes.get_mut(usize::from(frame.meta.class).wrapping_sub(1)) {
+    fn add_class(&mut self, class: u16, traffic: &Traffic) {
+        if let Some(class) = self.classes.get_mut(usize::from(class).wrapping_sub(1)) {
             class.traffic.add(traffic);
         }
     }

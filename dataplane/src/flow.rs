@@ -28,6 +28,7 @@ use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 use wire::Nanos;
 
+use crate::fast_path::Progress;
 pub(crate) use beside::{Beside, records};
 pub(crate) use class::Classified;
 pub use ends::{Ends, IcmpQuery};
@@ -35,6 +36,7 @@ pub use handshake::Handshake;
 pub use key::Key;
 pub use steering::{SteeringError, SteeringTable, owner_of_sa};
 pub use table::{FlowTable, Former, Hit, Member, Refusal, Windows};
+pub use tcp::TcpSide;
 use wheel::NONE;
 pub use wheel::Tick;
 
@@ -89,7 +91,8 @@ pub struct Flow {
     /// Lowest bit: packets are translated. Above it: number of the flow's own timeout, 0 for none
     /// ([`FlowTable::set_idle`]).
     flags: u8,
-    unused: u8,
+    /// Progress towards publication ([`fast_path`](crate::fast_path)).
+    pub(crate) progress: Progress,
     reply: Key,
     /// TCP window state of each side, per [`Direction`].
     sides: [Side; 2],

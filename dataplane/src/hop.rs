@@ -373,6 +373,11 @@ impl Hops {
         }
     }
 
+    /// Link-layer header of packets to a neighbour on a link without tags or sessions, if the neighbour's address is known.
+    pub(crate) fn header_to(&self, wanted: Wanted) -> Option<[u8; 12]> {
+        self.get(*self.index.get(&wanted)?)?.plain_header().copied()
+    }
+
     /// Makes a neighbour unresolved, unless the policy names it or its address is assumed.
     pub(crate) fn remove(&mut self, tables: &Tables, wanted: Wanted) {
         if self.resolve == Resolve::Assume || is_fixed(tables, wanted) {

@@ -14,6 +14,7 @@ pub mod counter;
 pub mod egress;
 pub mod explain;
 pub mod extent;
+pub mod fast_path;
 pub mod flag;
 pub mod flow;
 pub mod fragment;

@@ -32,12 +32,17 @@ impl Shard {
         mac: Mac,
     ) -> Result<(), TooMany> {
         let wanted = Wanted { interface, address };
+        let before = self.hops.header_to(wanted);
         let mut known = self.hops.update(tables, wanted, mac);
         if known.is_err() && self.hops.recycle(&mut self.flows) == Recycled::Some {
             self.sas.forget_ways();
+            self.fast_path.take_all_back();
             known = self.hops.update(tables, wanted, mac);
         }
         known?;
+        if before.is_some() && self.hops.header_to(wanted) != before {
+            self.fast_path.take_all_back();
+        }
         self.resume(wanted);
         Ok(())
     }
@@ -45,7 +50,12 @@ impl Shard {
     /// A neighbour's link-layer address is not known any more. Packets to it wait from now on, those of flows too, and it
     /// is asked for.
     pub fn remove_neighbour(&mut self, tables: &Tables, interface: PortId, address: Address) {
-        self.hops.remove(tables, Wanted { interface, address });
+        let wanted = Wanted { interface, address };
+        let before = self.hops.header_to(wanted);
+        self.hops.remove(tables, wanted);
+        if before.is_some() && self.hops.header_to(wanted) != before {
+            self.fast_path.take_all_back();
+        }
     }
 
     /// Ends the resolution of a neighbour that does not answer, and answers the senders of frames pending for it.
@@ -62,6 +72,7 @@ impl Shard {
     pub fn replace_neighbours(&mut self, tables: &Tables, neighbours: &[Neighbour]) -> Result<(), TooMany> {
         self.resume_all();
         self.hops.rebuild(tables);
+        self.fast_path.take_all_back();
         self.sas.forget_ways();
         neighbours.iter().try_for_each(|neighbour| self.hops.update_neighbour(tables, neighbour))
     }

@@ -112,6 +112,8 @@ impl Shard {
         if plan.from != self.flows.epoch() || plan.to != tables.epoch {
             return Err(OutOfTurn);
         }
+        self.sweep_all_published(now);
+        self.fast_path.take_all_back();
         let renumbering = &plan.renumbering;
         let mut reload = Applying { tables, renumbering, now, ended, carried: Imports::default() };
         for part in &mut plan.parts {

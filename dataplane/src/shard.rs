@@ -2,6 +2,7 @@
 //!
 //! All memory is allocated when the shard is created, to the limits that the tables state; nothing grows later.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -15,6 +16,7 @@ use crate::client::Clients;
 use crate::cookie::Cookies;
 use crate::counter::Counters;
 use crate::egress::{Egress, Ends, Handoff, Next, Order};
+use crate::fast_path::FastPath;
 use crate::flow::{self, Cold, FlowId, FlowTable, Life, Member, Timeouts};
 use crate::fragment::Fragments;
 use crate::fragmentation::MOST_PARTS;
@@ -67,6 +69,8 @@ pub struct Shard {
     pub imports: Imports,
     /// Decisions on flows that frames under way open.
     pub openings: Openings,
+    /// Flows that the kernel carries.
+    pub fast_path: FastPath,
     /// Frames no longer pending, because of a timeout or because the fragment or neighbour has come: next to be processed.
     pub released: VecDeque<Frame>,
     /// Further fragments of the packet under way.
@@ -139,6 +143,7 @@ impl Shard {
             log: Log::default(),
             imports: Imports::default(),
             openings: Openings::default(),
+            fast_path: FastPath::default(),
             released: VecDeque::with_capacity((tables.limits.fragments.held + MOST_WAITING) as usize + 1),
             parts: VecDeque::with_capacity(MOST_PARTS + BATCH),
             next_id: 1,
@@ -259,6 +264,9 @@ impl Shard {
 
     /// Ends a flow at once, for another reason.
     pub(crate) fn end_flow_for<T: Tally>(&mut self, id: FlowId, cause: Cause, tally: &mut T) {
+        if self.flows.flow(id).is_some_and(|flow| flow.progress.is_published()) {
+            self.take_back(id);
+        }
         if let (Some(flow), Some(cold)) = (self.flows.flow(id), self.flows.cold(id)) {
             self.log.note_closed(flow, cold, cause, self.flows.start());
             give_back(&mut self.mappings, &mut self.limiter, &mut self.log, cold);
@@ -284,9 +292,18 @@ impl Shard {
     /// Ends flows that have been idle for too long, up to a bounded number at once, and gives up neighbours that have been
     /// asked for too long.
     pub fn expire<T: Tally>(&mut self, now: Nanos, tally: &mut T) {
-        let Shard { flows, mappings, limiter, log, .. } = self;
-        let start = flows.start();
-        flows.advance(now, EXPIRED_AT_ONCE, tally, |_, flow, cold| {
+        let Shard { flows, mappings, limiter, log, fast_path, counters, .. } = self;
+        let (start, epoch) = (flows.start(), flows.epoch());
+        let fast_path = RefCell::new((fast_path, counters));
+        let last_carried = |id| {
+            let (fast_path, counters) = &mut *fast_path.borrow_mut();
+            fast_path.last_carried(id, counters, epoch)
+        };
+        flows.advance(now, EXPIRED_AT_ONCE, tally, last_carried, |id, flow, cold| {
+            if flow.progress.is_published() {
+                let (fast_path, counters) = &mut *fast_path.borrow_mut();
+                fast_path.end(id, counters, epoch);
+            }
             log.note_closed(flow, cold, Cause::Timeout, start);
             give_back(mappings, limiter, log, cold);
         });

@@ -14,6 +14,7 @@ mod diffserv;
 mod esp;
 mod esp_hostile;
 mod esp_refusal;
+mod fast_path;
 mod found;
 mod handoff;
 mod ike;

@@ -6,14 +6,13 @@ use std::collections::BTreeMap;
 use dataplane::egress::Next;
 use dataplane::replay::Way;
 use proptest::prelude::*;
-use wire::build::{self, Tcp};
-use wire::ethernet::{self, EtherType, Mac};
+use wire::ethernet::{self, EtherType};
 use wire::header::Protocol;
 use wire::random::Random;
-use wire::tcp::Flags;
 use wire::{Nanos, PortId, ipv4, ipv6, udp};
 
 use crate::scene::packet::Packets;
+use crate::scene::talk::{OFFICE, Side, Talk};
 use crate::scene::{Arrival, Gateway, START, packet, policy, segments};
 
 /// Two gateways, of which one takes whole what it can.
@@ -138,105 +137,6 @@ proptest! {
         growths in prop::collection::vec(any::<(u16, u16)>(), 1..8),
     ) {
         play(&seed, &packets, &growths);
-    }
-}
-
-const OFFICE: &str = r#"
-[interface.lan]
-zone = "inside"
-addresses = ["192.168.1.1/24", "2001:db8:1::1/64"]
-mac = "02:00:00:00:00:01"
-
-[interface.wan]
-zone = "outside"
-addresses = ["203.0.113.1/24", "2001:db8:2::1/64"]
-mac = "02:00:00:00:00:02"
-mtu = 1400
-
-[default]
-"inside > outside" = "accept"
-
-[[route]]
-to = "0.0.0.0/0"
-via = "203.0.113.254"
-
-[[route]]
-to = "::/0"
-via = "2001:db8:2::254"
-
-[[class]]
-name = "voice"
-dscp = "ef"
-mark = "af11"
-
-[[class]]
-name = "bulk"
-protocol = "tcp"
-
-[[rule]]
-name = "web"
-from = "inside"
-to = "outside"
-protocol = "tcp"
-action = "accept"
-
-[[nat]]
-name = "house"
-kind = "masquerade"
-from = "inside"
-to = "outside"
-source = "192.168.1.0/24"
-"#;
-
-/// One side of a conversation, in what it has sent.
-#[derive(Clone, Copy)]
-struct Side {
-    seq: u32,
-    window: u16,
-}
-
-/// A conversation of a host inside with one outside.
-struct Talk {
-    v6: bool,
-    is_tcp: bool,
-    sport: u16,
-    /// Port by which the gateway translates it.
-    outside: u16,
-    sides: [Side; 2],
-}
-
-impl Talk {
-    /// The frame that one side sends; what the other side sees of it outside is for the caller to know.
-    fn frame(&self, from: usize, flags: u8, ds_field: u8, ttl: u8, payload: &[u8]) -> (PortId, Vec<u8>) {
-        let packet = build::ethernet(Mac([2, 0, 0, 0, 0, 9]), Mac([2, 0, 0, 0, 0, 1 + from as u8]));
-        let (inside, gateway, server) = ([192, 168, 1, 7], [203, 0, 113, 1], [198, 51, 100, 1]);
-        let v6 = |text: &str| text.parse::<std::net::Ipv6Addr>().unwrap();
-        let packet = match (self.v6, from) {
-            (false, 0) => packet.ipv4(inside.into(), server.into()),
-            (false, _) => packet.ipv4(server.into(), gateway.into()),
-            (true, 0) => packet.ipv6(v6("2001:db8:1::7"), v6("2001:db8:9::1")),
-            (true, _) => packet.ipv6(v6("2001:db8:9::1"), v6("2001:db8:1::7")),
-        };
-        let packet = packet.ds_field(ds_field).ttl(ttl);
-        let outside = if self.v6 { self.sport } else { self.outside };
-        let (sport, dport) = if from == 0 { (self.sport, 80) } else { (80, outside) };
-        let (own, other) = (self.sides[from], self.sides[1 - from]);
-        let packet = if self.is_tcp {
-            let ack = if flags & Flags::ACK.0 == 0 { 0 } else { other.seq };
-            let options: &[u8] = if flags & Flags::SYN.0 != 0 { &[2, 4, 5, 180] } else { &[] };
-            packet.tcp(Tcp {
-                sport,
-                dport,
-                seq: own.seq,
-                ack,
-                flags: Flags(flags),
-                window: own.window,
-                options,
-            })
-        } else {
-            packet.udp(sport, dport)
-        };
-        (PortId(from as u16), packet.payload(payload).to_vec())
     }
 }
 

@@ -34,6 +34,11 @@ impl Classified {
         (self.kinds[direction as usize] == kind.number()).then_some(self.classes[direction as usize])
     }
 
+    /// The class of the last kind of packets of a direction that a class was found for.
+    pub(crate) fn any_class(&self, direction: Direction) -> Option<u16> {
+        (self.kinds[direction as usize] != Kind::NONE).then_some(self.classes[direction as usize])
+    }
+
     /// Records the class of packets of a direction and kind.
     pub(crate) fn set(&mut self, direction: Direction, kind: Kind, class: u16) {
         (self.classes[direction as usize], self.kinds[direction as usize]) = (class, kind.number());

@@ -453,13 +453,15 @@ impl FlowTable {
         now >= self.due
     }
 
-    /// Ends flows that have expired, each after `ended` has been told of it. Looks at no more than `most` flows;
+    /// Ends flows that have expired, each after `ended` has been told of it. Of published flows, `carried` returns when the kernel
+    /// has carried the last packet. Looks at no more than `most` flows;
     /// what is left is due at once. Time that goes backwards, or jumps, does no harm.
     pub fn advance<T: Tally>(
         &mut self,
         now: Nanos,
         most: u32,
         tally: &mut T,
+        mut carried: impl FnMut(FlowId) -> Option<Nanos>,
         mut ended: impl FnMut(FlowId, &Flow, &Cold),
     ) {
         let tick = self.tick(now);
@@ -474,6 +476,11 @@ impl FlowTable {
             };
             tally.read(Region::Timer, place as usize * size_of::<Cold>(), 32);
             tally.read(Region::FlowTable, place as usize * size_of::<Flow>(), 64);
+            if self.flows.entries()[place as usize].progress.is_published() {
+                let seen = carried(FlowId(place)).map_or(0, |seen| self.tick(seen).0);
+                let flow = &mut self.flows.entries_mut()[place as usize];
+                flow.seen = flow.seen.max(seen);
+            }
             let flow = &self.flows.entries()[place as usize];
             if self.is_expired(flow, tick) {
                 ended(FlowId(place), flow, &self.cold.entries()[place as usize]);

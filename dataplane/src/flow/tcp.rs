@@ -66,6 +66,19 @@ impl Segment {
     }
 }
 
+/// TCP window state of one side of an open connection, which the segments of that side alone change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpSide {
+    /// Highest sequence number sent, plus one.
+    pub end: u32,
+    /// Largest window offered, scaled, in bytes.
+    pub max_window: u32,
+    /// Highest sequence number that the side allows the other to send, plus one.
+    pub allows: u32,
+    /// Window scale, 0 to 14.
+    pub scale: u8,
+}
+
 /// Strictness of TCP connection tracking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -368,6 +381,31 @@ fn oldest(side: Side, other: Side) -> u32 {
 }
 
 impl Flow {
+    /// TCP window state of both sides, per [`Direction`]; None while a side has not been heard, and where the connection was picked up.
+    pub(crate) fn tcp_sides(&self) -> Option<[TcpSide; 2]> {
+        if self.is_picked_up() || self.sides.iter().any(|side| side.max_window == 0) {
+            return None;
+        }
+        let scales = [self.scales & 15, self.scales >> 4];
+        let is_scaled = !scales.contains(&NO_SCALE);
+        Some([Direction::Original, Direction::Reply].map(|of| TcpSide {
+            end: self.side(of).end,
+            max_window: self.side(of).max_window,
+            allows: self.side(of.turned()).max_end,
+            scale: if is_scaled { scales[of as usize] } else { 0 },
+        }))
+    }
+
+    /// Updates the TCP window state of both sides, per [`Direction`], by segments that others have followed: no window shrinks.
+    pub(crate) fn merge_tcp_sides(&mut self, sides: [TcpSide; 2]) {
+        for of in [Direction::Original, Direction::Reply] {
+            let (seen, side) = (sides[of as usize], &mut self.sides[of as usize]);
+            side.end = later(side.end, seen.end);
+            side.max_window = side.max_window.max(seen.max_window);
+            side.max_end = later(side.max_end, sides[of.turned() as usize].allows);
+        }
+    }
+
     #[inline]
     fn side(&self, direction: Direction) -> Side {
         self.sides[direction as usize]

@@ -175,7 +175,7 @@ proptest! {
             let mut ended = Vec::new();
             let mut rounds = 0;
             while table.is_due(nanos) {
-                table.advance(nanos, most, &mut NoTally, |id, _, _| ended.push(id));
+                table.advance(nanos, most, &mut NoTally, |_| None, |id, _, _| ended.push(id));
                 rounds += 1;
                 assert!(rounds < 200, "the wheel does not come to an end");
             }
@@ -192,7 +192,7 @@ proptest! {
                 model.remove(&id);
             }
             // Time that goes backwards ends nothing.
-            table.advance(Nanos(0), most, &mut NoTally, |_, _, _| panic!("ended in the past"));
+            table.advance(Nanos(0), most, &mut NoTally, |_| None, |_, _, _| panic!("ended in the past"));
             let mut live: Vec<FlowId> = model.keys().copied().collect();
             live.sort();
             if touch && !live.is_empty() {
@@ -254,12 +254,12 @@ fn a_flow_long_gone_costs_no_walk_over_every_tick() {
     let mut table = table(4, 4);
     let id = insert(&mut table, &key(1), Tick(0)).unwrap();
     let mut ended = Vec::new();
-    table.advance(Nanos::from_secs(10 * 365 * 86_400), 8, &mut NoTally, |id, _, _| ended.push(id));
+    table.advance(Nanos::from_secs(10 * 365 * 86_400), 8, &mut NoTally, |_| None, |id, _, _| ended.push(id));
     assert_eq!(ended, [id]);
     // Past the last tick time stands still, and nothing panics.
     let last = table.tick(Nanos::MAX);
     let id = insert(&mut table, &key(1), last).unwrap();
-    table.advance(Nanos::MAX, 8, &mut NoTally, |_, _, _| panic!("it has just begun"));
+    table.advance(Nanos::MAX, 8, &mut NoTally, |_| None, |_, _, _| panic!("it has just begun"));
     table.remove(id, &mut NoTally);
     assert!(table.is_blank());
 }
@@ -323,10 +323,10 @@ fn a_connection_ends_by_the_timeout_of_its_state() {
         }
         let end = Nanos::from_secs(1 + seconds);
         let before = Nanos(end.0 - 1);
-        table.advance(before, 100, &mut NoTally, |_, _, _| panic!("too early"));
+        table.advance(before, 100, &mut NoTally, |_| None, |_, _, _| panic!("too early"));
         assert!(!table.is_expired(table.flow(id).unwrap(), table.tick(before)));
         assert!(table.is_expired(table.flow(id).unwrap(), table.tick(end)));
-        table.advance(end, 100, &mut NoTally, |_, _, _| {});
+        table.advance(end, 100, &mut NoTally, |_| None, |_, _, _| {});
         assert!(table.is_empty(), "after {seconds} s");
     }
 }
@@ -413,7 +413,7 @@ fn a_flow_is_never_taken_for_one_of_the_present_when_epochs_come_again() {
                 // Faster than any host: a hundred thousand in a few turns of the wheel.
                 now += Nanos::from_secs(60);
                 table.flow_mut(id).unwrap().seen = table.tick(now).0;
-                table.advance(now, 100, &mut NoTally, |_, _, _| panic!("it is in use"));
+                table.advance(now, 100, &mut NoTally, |_| None, |_, _, _| panic!("it is in use"));
             }
             table.begin_epoch(epoch, timeouts());
             assert!(table.is_stale(table.flow(id).unwrap()), "epoch {epoch} after {step}");
@@ -432,7 +432,13 @@ fn the_timer_marks_what_is_of_an_earlier_epoch() {
         for id in [old, new] {
             table.flow_mut(id).unwrap().seen = table.tick(Nanos::from_secs(second)).0;
         }
-        table.advance(Nanos::from_secs(second), 100, &mut NoTally, |_, _, _| panic!("it is in use"));
+        table.advance(
+            Nanos::from_secs(second),
+            100,
+            &mut NoTally,
+            |_| None,
+            |_, _, _| panic!("it is in use"),
+        );
     }
     assert_eq!([old, new].map(|id| table.flow(id).unwrap().epoch), [super::STALE, 2]);
 }
@@ -485,7 +491,7 @@ proptest! {
         for (is_advanced, after) in moments {
             let now = Nanos(start.wrapping_add(after));
             if is_advanced {
-                table.advance(now, 8, &mut NoTally, |_, _, _| {});
+                table.advance(now, 8, &mut NoTally, |_| None, |_, _, _| {});
             }
             let ticks = now.0.saturating_sub(table.start().0) / Tick::LENGTH.0;
             assert_eq!(table.tick(now), Tick(ticks.min(u32::MAX.into()) as u32));

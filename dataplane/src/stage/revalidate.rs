@@ -27,6 +27,7 @@ use super::header::{class_of, sender as sender_of};
 use super::log::note_hit;
 use super::route::{check_source, ct_zone, is_link_local};
 use super::{Cx, Step, dnat, filter, protect, selector, track};
+use crate::fast_path::Progress;
 use crate::flag;
 use crate::flow::{Classified, Cold, Direction, Flow, FlowId, Hit, Key, State};
 use crate::hop::{ASKED_HOP, LINK_HOP, LOCAL_HOP, NO_HOP};
@@ -71,6 +72,9 @@ pub(super) fn find<T: Tally>(
     let tick = cx.shard.flows.tick(frame.meta.received);
     let mut strangers: ArrayVec<FlowId, STRANGERS> = ArrayVec::new();
     while let Some(hit) = cx.shard.flows.find_stale(key, hash, &strangers, cx.tally) {
+        if cx.shard.flows.flow(hit.id).is_some_and(|flow| flow.progress.is_published()) {
+            cx.shard.take_back(hit.id);
+        }
         let Some((flow, cold)) = both(hit.id, cx) else { return Ok(None) };
         if cx.shard.flows.is_expired(&flow, tick) {
             cx.shard.end_flow(hit.id, cx.tally);
@@ -160,6 +164,7 @@ fn revalidate<T: Tally>(
         flow.rule = rule.unwrap_or(u32::MAX);
         flow.nat = pair;
         flow.epoch = cx.tables.epoch;
+        flow.progress = Progress::default();
     }
     if let Some(classified) = cx.shard.flows.classes.get_mut(hit.id) {
         let egress = cx.tables.interface(way.egress).map_or(NO_NUMBER, |interface| interface.number);

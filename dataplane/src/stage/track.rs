@@ -167,6 +167,9 @@ fn current<'a, T: Tally>(hit: Hit, frame: &Frame, cx: &'a mut Cx<'_, T>) -> Opti
     cx.tally.instructions(19);
     cx.tally.execute(Op::Branch, 7);
     let tick = cx.shard.flows.tick(frame.meta.received);
+    if cx.shard.flows.flow(hit.id)?.progress.is_published() {
+        cx.shard.bring_up_to_date(hit.id);
+    }
     let flow = cx.shard.flows.flow(hit.id)?;
     (!cx.shard.flows.is_expired(flow, tick) && flow.epoch == cx.tables.epoch).then_some(flow)
 }
@@ -222,6 +225,8 @@ fn follow<T: Tally>(frame: &mut Frame, hit: Hit, hash: u64, cx: &mut Cx<'_, T>) 
     let settings = settings(cx);
     let Some(mut flow) = cx.shard.flows.flow_mut(id) else { return Step::Drop(Reason::FlowNotOpen) };
     let before = flow.state();
+    let is_published = flow.progress.is_published();
+    let sides_before = if is_published { flow.tcp_sides() } else { None };
     let mut renewed = true;
     let state = if is_tcp {
         let range = usize::from(frame.meta.transport)..usize::from(frame.meta.end);
@@ -273,6 +278,9 @@ fn follow<T: Tally>(frame: &mut Frame, hit: Hit, hash: u64, cx: &mut Cx<'_, T>) 
     if renewed {
         flow.seen = tick.0;
     }
+    if state == before && matches!(state, State::Established | State::UdpConfirmed) {
+        cx.shard.fast_path.note(id, direction, &mut flow.progress, frame.meta.ingress);
+    }
     carry(frame, id, direction, flow);
     // What is asked of SYNs, 8; protocol and its change of state, 10; the flow's place and bound, twice, 8; six fields taken out of their
     // words and put into the frame's, 18; flags, 8; hop and when it was seen, 5; settings, 5.
@@ -285,6 +293,9 @@ fn follow<T: Tally>(frame: &mut Frame, hit: Hit, hash: u64, cx: &mut Cx<'_, T>) 
     cx.tally.write(Region::FlowTable, id.0 as usize * 128 + 32, 32);
     if state != before {
         cx.shard.flows.set_state(id, state, tick, cx.tally);
+    }
+    if is_published {
+        cx.shard.follow_published(id, direction, sides_before);
     }
     if frame.meta.hop == NO_HOP { come_back(frame, hit, hash, cx) } else { Step::Next }
 }

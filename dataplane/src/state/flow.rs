@@ -107,6 +107,8 @@ impl Plan for FlowsPlan {
 
     fn finish(&mut self, shard: &mut Shard, reload: &mut Applying<'_>) {
         if let Some(fresh) = self.renewed.as_deref_mut() {
+            // Flows have other places there.
+            shard.take_each_back();
             reload.carried = shard.move_into(fresh, reload.tables, reload.now);
         }
     }

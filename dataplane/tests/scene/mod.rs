@@ -10,6 +10,7 @@ pub mod link;
 pub mod packet;
 pub mod pair;
 pub mod policy;
+pub mod talk;
 
 use std::rc::Rc;
 

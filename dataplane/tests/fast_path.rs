@@ -1,0 +1,455 @@
+//! Flows that a kernel carries, against the pipeline alone: the same bytes leave, the same counters and the same flows are left behind.
+//!
+//! The kernel is one of the test's own, written from what a [`Carrier`] is asked for, packet by packet, with checksums of its own.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::{Arc, Mutex};
+
+use dataplane::Verdict;
+use dataplane::fast_path::{Account, Carried, Carrier, Pause, Published, Tag, Way};
+use dataplane::flow::{Direction, Ends, FlowId, TcpSide};
+use dataplane::replay::Way as Batching;
+use proptest::prelude::*;
+use wire::ethernet::{self, EtherType, Mac};
+use wire::random::Random;
+use wire::{Nanos, PortId};
+
+use crate::scene::packet::Packets;
+use crate::scene::talk::{OFFICE, Side, Talk};
+use crate::scene::{Arrival, Gateway, Out, START, Sent, packet, policy};
+
+/// Kernel that carries flows.
+#[derive(Default)]
+struct Kernel {
+    /// Flow and direction of packets as they arrive.
+    index: HashMap<(Ends, u16), (FlowId, Direction)>,
+    flows: BTreeMap<u32, Pair>,
+    remainders: VecDeque<Account>,
+    /// Number that the last flow in turn had.
+    last: u32,
+    /// Packets carried in all.
+    carried: u64,
+}
+
+struct Pair {
+    ways: [Way; 2],
+    account: Account,
+    is_live: bool,
+}
+
+/// The shard's end of a kernel.
+struct End(Arc<Mutex<Kernel>>);
+
+impl Carrier for End {
+    fn publish(&mut self, id: FlowId, ways: &[Way; 2], tag: Tag) -> Published {
+        let mut kernel = self.0.lock().unwrap();
+        let Kernel { index, flows, .. } = &mut *kernel;
+        for (way, of) in ways.iter().zip([Direction::Original, Direction::Reply]) {
+            index.insert((way.arrives, way.ingress.0), (id, of));
+        }
+        let sides = ways[0].side.zip(ways[1].side).map(|(a, b)| [a, b]);
+        let account = Account { tag, carried: Default::default(), seen: None, sides, is_live: true };
+        let before = flows.insert(id.0, Pair { ways: *ways, account, is_live: true });
+        assert!(before.is_none(), "published twice");
+        Published::Yes
+    }
+
+    fn account(&mut self, id: FlowId) -> Option<Account> {
+        let mut kernel = self.0.lock().unwrap();
+        let pair = kernel.flows.get_mut(&id.0)?;
+        let account = Account { is_live: pair.is_live, ..pair.account };
+        pair.account.carried = Default::default();
+        Some(account)
+    }
+
+    fn set_side(&mut self, id: FlowId, direction: Direction, side: TcpSide) {
+        let mut kernel = self.0.lock().unwrap();
+        let sides = kernel.flows.get_mut(&id.0).and_then(|pair| pair.account.sides.as_mut());
+        sides.expect("TCP that is published")[direction as usize] = side;
+    }
+
+    fn take_back(&mut self, id: FlowId) -> Option<Account> {
+        let account = self.account(id)?;
+        let mut kernel = self.0.lock().unwrap();
+        let pair = kernel.flows.remove(&id.0)?;
+        for way in pair.ways {
+            kernel.index.remove(&(way.arrives, way.ingress.0));
+        }
+        // Half of what has been carried since the last account is known a little later.
+        let [mut now, mut later] = [account; 2];
+        for (now, later) in now.carried.iter_mut().zip(&mut later.carried) {
+            *later = if now.packets % 2 == 1 { *now } else { Carried::default() };
+            if now.packets % 2 == 1 {
+                *now = Carried::default();
+            }
+        }
+        kernel.remainders.push_back(later);
+        Some(now)
+    }
+
+    fn take_all_back(&mut self) {
+        self.0.lock().unwrap().flows.values_mut().for_each(|pair| pair.is_live = false);
+    }
+
+    fn remainder(&mut self, _: Nanos) -> Option<Account> {
+        self.0.lock().unwrap().remainders.pop_front()
+    }
+
+    fn next(&mut self) -> Option<FlowId> {
+        let mut kernel = self.0.lock().unwrap();
+        let mut behind = kernel.flows.range(kernel.last + 1..);
+        let next = behind.next().or_else(|| kernel.flows.iter().next()).map(|(id, _)| *id)?;
+        kernel.last = next;
+        Some(FlowId(next))
+    }
+
+    fn published(&self) -> usize {
+        self.0.lock().unwrap().flows.len()
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn long(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap())
+}
+
+/// Sum in ones' complement (RFC 1071).
+fn sum(bytes: &[u8]) -> u32 {
+    let mut sum: u32 =
+        bytes.chunks(2).map(|two| u32::from(two[0]) << 8 | u32::from(*two.get(1).unwrap_or(&0))).sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum
+}
+
+/// Updates a checksum where bytes have been replaced (RFC 1624, equation 3).
+fn update(check: u16, old: &[u8], new: &[u8]) -> u16 {
+    let mut all = u32::from(!check) + (0xffff - sum(old)) + sum(new);
+    while all > 0xffff {
+        all = (all & 0xffff) + (all >> 16);
+    }
+    !(all as u16)
+}
+
+fn is_after(a: u32, b: u32) -> bool {
+    (b.wrapping_sub(a) as i32) < 0
+}
+
+impl Kernel {
+    /// Carries a packet; None if it is not plain, or of no flow that is published.
+    fn carry(&mut self, arrival: &Arrival, own: Mac) -> Option<Sent> {
+        let bytes = &arrival.bytes;
+        let layer = ethernet::parse(bytes).ok()?;
+        if bytes.len() < 14 || layer.payload_at != 14 || bytes[..6] != own.0 {
+            return None;
+        }
+        let ip = &bytes[14..];
+        let (v4, header, length) = match layer.ethertype {
+            EtherType::IPV4 if ip.len() >= 20 && ip[0] == 0x45 => {
+                let is_whole = word(ip, 6) & 0xbfff == 0 && sum(&ip[..20]) == 0xffff;
+                (is_whole && ip[8] > 1).then_some((true, 20, usize::from(word(ip, 2))))?
+            }
+            EtherType::IPV6 if ip.len() >= 40 && ip[0] >> 4 == 6 => {
+                (ip[7] > 1).then_some((false, 40, 40 + usize::from(word(ip, 4))))?
+            }
+            _ => return None,
+        };
+        let protocol = if v4 { ip[9] } else { ip[6] };
+        let ip = ip.get(..length)?;
+        let transport = ip.get(header..).filter(|transport| transport.len() >= 8)?;
+        let data = match protocol {
+            6 if transport.len() >= 20 => {
+                let offset = usize::from(transport[12] >> 4) * 4;
+                let is_plain = transport[13] & 0xb7 == 0x10 && offset >= 20 && offset <= transport.len();
+                is_plain.then(|| (transport.len() - offset) as u32)?
+            }
+            17 => (usize::from(word(transport, 4)) == transport.len()).then_some(0)?,
+            _ => return None,
+        };
+        let address = |at: usize| -> std::net::IpAddr {
+            if v4 {
+                <[u8; 4]>::try_from(&ip[at..at + 4]).unwrap().into()
+            } else {
+                <[u8; 16]>::try_from(&ip[at..at + 16]).unwrap().into()
+            }
+        };
+        let places = if v4 { [12, 16] } else { [8, 24] };
+        let [source, destination] = places.map(address);
+        let ends =
+            Ends { source, destination, sport: word(transport, 0), dport: word(transport, 2), protocol };
+        let (id, of) = *self.index.get(&(ends, arrival.port.0))?;
+        let pair = self.flows.get_mut(&id.0).filter(|pair| pair.is_live)?;
+        let way = pair.ways[of as usize];
+        if length > usize::from(way.mtu) {
+            return None;
+        }
+        if let (6, Some(sides)) = (protocol, &mut pair.account.sides) {
+            let (own, peer) = (sides[of as usize], sides[1 - of as usize]);
+            let (seq, ack) = (long(transport, 4), long(transport, 8));
+            let end = seq.wrapping_add(data);
+            let oldest = peer.end.wrapping_sub(own.max_window.max(66_000));
+            let is_inside = !is_after(end, peer.allows)
+                && !is_after(own.end.wrapping_sub(peer.max_window), seq)
+                && !is_after(oldest, ack)
+                && !is_after(ack, peer.end);
+            if !is_inside {
+                return None;
+            }
+            let offered = (u32::from(word(transport, 14)) << own.scale).max(1);
+            let later = |a: u32, b: u32| if is_after(a, b) { a } else { b };
+            sides[of as usize] = TcpSide {
+                end: later(own.end, end),
+                max_window: own.max_window.max(offered),
+                allows: later(own.allows, ack.wrapping_add(offered)),
+                scale: own.scale,
+            };
+        }
+        let mut sent = bytes[..14 + length].to_vec();
+        sent[..12].copy_from_slice(&way.header);
+        let after = way.leaves;
+        let mut addresses = Vec::new();
+        for address in [after.source, after.destination] {
+            match address {
+                std::net::IpAddr::V4(address) => addresses.extend(address.octets()),
+                std::net::IpAddr::V6(address) => addresses.extend(address.octets()),
+            }
+        }
+        let at = 14 + places[0];
+        let old = sent[at..at + addresses.len()].to_vec();
+        sent[at..at + addresses.len()].copy_from_slice(&addresses);
+        if v4 {
+            let check = update(word(&sent, 24), &old, &addresses);
+            let before = [sent[22], sent[23]];
+            sent[22] -= 1;
+            let check = update(check, &before, &[sent[22], sent[23]]);
+            sent[24..26].copy_from_slice(&check.to_be_bytes());
+        } else {
+            sent[21] -= 1;
+        }
+        let ports = 14 + header..18 + header;
+        let before = sent[ports.clone()].to_vec();
+        let new = [after.sport.to_be_bytes(), after.dport.to_be_bytes()].concat();
+        sent[ports].copy_from_slice(&new);
+        let place = 14 + header + if protocol == 6 { 16 } else { 6 };
+        let check = word(&sent, place);
+        // Without a checksum it stays (RFC 768).
+        if (protocol == 6 || check != 0) && (old != addresses || before != new) {
+            let check = update(update(check, &old, &addresses), &before, &new);
+            let check = if protocol == 17 && check == 0 { 0xffff } else { check };
+            sent[place..place + 2].copy_from_slice(&check.to_be_bytes());
+        }
+        let carried = &mut pair.account.carried[of as usize];
+        carried.packets += 1;
+        carried.packet_bytes += length as u64;
+        carried.frame_bytes += bytes.len() as u64;
+        pair.account.seen = Some(arrival.at);
+        self.carried += 1;
+        let (port, verdict) = (way.egress.0, Some(Verdict::Forwarded));
+        Some(Sent { port, number: arrival.number, verdict, bytes: sent })
+    }
+}
+
+/// Two gateways, of which one has a kernel.
+struct Two {
+    kernel: Arc<Mutex<Kernel>>,
+    fast: Gateway,
+    slow: Gateway,
+    text: String,
+    now: Nanos,
+    number: u32,
+}
+
+impl Two {
+    fn new(text: &str) -> Two {
+        let [mut fast, slow] = [(); 2].map(|()| Gateway::new(text, Batching::Run));
+        let kernel = Arc::<Mutex<Kernel>>::default();
+        fast.shard.publish_by(Some(Box::new(End(kernel.clone()))));
+        Two { kernel, fast, slow, text: text.to_owned(), now: START, number: 0 }
+    }
+
+    /// Both receive a frame so long after the last one.
+    fn receive(&mut self, port: PortId, bytes: Vec<u8>, span: Nanos) -> Out {
+        (self.now, self.number) = (self.now + span, self.number + 1);
+        let arrival = &Arrival { port, at: self.now, number: self.number, bytes };
+        // As a host does in each turn.
+        self.fast.tend(arrival.at);
+        self.slow.tend(arrival.at);
+        let own = self.fast.tables.interface(port).map_or(Mac::ZERO, |interface| interface.mac);
+        // Now and then a packet goes to the worker for no other reason than that another one is there.
+        let is_behind = self.number % 7 == 0;
+        let carried = if is_behind { None } else { self.kernel.lock().unwrap().carry(arrival, own) };
+        if carried.is_none() {
+            self.fast.receive(std::slice::from_ref(arrival));
+        }
+        self.slow.receive(std::slice::from_ref(arrival));
+        let (mut fast, slow) = (self.fast.out(usize::MAX), self.slow.out(usize::MAX));
+        fast.sent.extend(carried);
+        assert_eq!(fast, slow, "fast and slow differ under\n{}", self.text);
+        let Gateway { shard, tables, .. } = &mut self.fast;
+        shard.publish(tables);
+        slow
+    }
+
+    fn compare(&mut self) {
+        // Once more for what is left of flows that the first one takes back.
+        self.fast.shard.sweep_all_published(self.now);
+        self.fast.shard.sweep_all_published(self.now);
+        assert_eq!(self.fast.shard.counters, self.slow.shard.counters, "under\n{}", self.text);
+        assert!(self.fast.shard.counters.are_conserved());
+        let flows = |gateway: &Gateway| {
+            let flows = gateway.shard.flows.iter().map(|(id, flow)| {
+                let flow = format!("{flow:?}");
+                let (before, behind) = flow.split_once("Progress(").expect("a flow has progress");
+                (id.0, format!("{before}{}", behind.split_once(')').expect("a number").1))
+            });
+            flows.collect::<BTreeMap<_, _>>()
+        };
+        assert_eq!(flows(&self.fast), flows(&self.slow), "flows differ under\n{}", self.text);
+    }
+
+    fn reload(&mut self) {
+        self.fast.reload(&self.text, self.now);
+        self.slow.reload(&self.text, self.now);
+    }
+}
+
+/// Conversations with packets of every kind between plain ones, reloads and pauses meanwhile.
+#[test]
+fn conversations_go_fast() {
+    let mut random = Random::new(23);
+    let (mut carried, mut all) = (0, 0);
+    for round in 0..120_u32 {
+        let window = if round % 4 == 3 { "[limit]\ntcp-window = \"off\"\n" } else { "" };
+        let office = OFFICE.replace("dscp = \"ef\"\nmark = \"af11\"", "protocol = \"udp\"");
+        let text = format!("{office}{window}");
+        let mut two = Two::new(&text);
+        let mut talk = Talk {
+            v6: round % 2 == 1,
+            is_tcp: round % 3 < 2,
+            sport: 4000,
+            outside: 0,
+            sides: [Side { seq: u32::MAX - 2_000, window: 65_000 }, Side { seq: 7, window: 40_000 }],
+        };
+        let flags: &[(usize, u8)] = match talk.is_tcp {
+            true => &[(0, 0x02), (1, 0x12), (0, 0x10)],
+            false => &[(0, 0), (1, 0)],
+        };
+        for (from, flags) in flags {
+            let (port, bytes) = talk.frame(*from, *flags, 0, 64, &[]);
+            let out = two.receive(port, bytes, Nanos::from_millis(1));
+            let sent = out.sent.last().expect("it passes");
+            if *from == 0 && !talk.v6 {
+                talk.outside = word(&sent.bytes, 34);
+            }
+            talk.sides[*from].seq = talk.sides[*from].seq.wrapping_add(u32::from(flags >> 1 & 1));
+        }
+        for _ in 0..200 {
+            let mut draw = |many: u64| random.next_u64() % many;
+            let from = draw(2) as usize;
+            let odd = draw(90);
+            let length = if odd == 0 { draw(1_500) } else { draw(1_300) } as usize;
+            let flags = if odd == 1 { draw(256) as u8 & !0x06 } else { 0x10 | (draw(2) as u8) << 3 };
+            let ttl = if odd == 2 { draw(3) as u8 } else { 64 };
+            let ds_field = [0, 0xb8, 1][draw(3) as usize];
+            let before = talk.sides[from];
+            match odd {
+                3 => talk.sides[from].seq = before.seq.wrapping_sub(draw(200_000) as u32),
+                4 => talk.sides[from].seq = before.seq.wrapping_add(draw(200_000) as u32),
+                _ => {}
+            }
+            let (port, mut bytes) = talk.frame(from, flags, ds_field, ttl, &vec![7; length]);
+            match odd {
+                5 => {
+                    let at = draw(bytes.len() as u64) as usize;
+                    bytes[at] ^= 1 << draw(8);
+                }
+                6 => bytes.extend([0; 6]),
+                7 => bytes.truncate(draw(bytes.len() as u64) as usize),
+                8 => two.reload(),
+                9 => two.fast.shard.pause_publication(if draw(2) == 0 { Pause::Yes } else { Pause::No }),
+                10 => two.fast.shard.fast_path.take_all_back(),
+                _ => {}
+            }
+            let span = match odd {
+                11 => 20_000_000_000,
+                12 => 400_000_000_000,
+                _ => draw(200_000_000),
+            };
+            let out = two.receive(port, bytes, Nanos(span));
+            if odd % 3 == 0 {
+                two.compare();
+            }
+            talk.sides[from] = before;
+            if out.sent.iter().any(|sent| sent.port != from as u16) && odd > 8 && talk.is_tcp {
+                talk.sides[from].seq = before.seq.wrapping_add(length as u32);
+            }
+            all += 1;
+        }
+        two.compare();
+        carried += two.kernel.lock().unwrap().carried;
+    }
+    assert!(carried * 5 > all, "{carried} of {all} packets were carried");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(500),
+        max_shrink_iters: 4_000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    /// Packets of any kind under any policy, some of them the first of a conversation.
+    #[test]
+    fn fast_equals_slow(
+        seed in any::<[u8; policy::BYTES]>(),
+        packets in prop::collection::vec(any::<[u8; packet::BYTES]>(), 1..60),
+        turns in prop::collection::vec(0..20_u8, 1..9),
+    ) {
+        let scene = policy::of(&seed);
+        let mut two = Two::new(&scene.text);
+        let mut world = Packets::of(&scene);
+        let mut turns = turns.iter().cycle();
+        for bytes in &packets {
+            let arrival = world.next(bytes);
+            // A machine's clock is not set back.
+            let span = arrival.at.since(two.now);
+            let mut out = two.receive(arrival.port, arrival.bytes.clone(), span);
+            world.learn(&out);
+            let asked = arrival.bytes;
+            for _ in 0..*turns.next().unwrap() {
+                let Some((port, answer)) = out.sent.first().and_then(answered) else { break };
+                world.learn(&two.receive(port, answer, Nanos(1_000)));
+                out = two.receive(arrival.port, asked.clone(), Nanos(1_000));
+            }
+        }
+        two.compare();
+    }
+}
+
+/// The answer to a UDP packet that has left.
+fn answered(sent: &Sent) -> Option<(PortId, Vec<u8>)> {
+    let layer = ethernet::parse(&sent.bytes).ok()?;
+    let at = layer.payload_at;
+    let (addresses, length, transport) = match layer.ethertype {
+        EtherType::IPV4 if layer.payload[9] == 17 => {
+            (at + 12, 4, at + usize::from(layer.payload[0] & 15) * 4)
+        }
+        EtherType::IPV6 if layer.payload[6] == 17 => (at + 8, 16, at + 40),
+        _ => return None,
+    };
+    let mut answer = sent.bytes.clone();
+    let mut swap = |at: usize, length: usize| -> Option<()> {
+        let two = answer.get_mut(at..at + 2 * length)?;
+        two.rotate_left(length);
+        Some(())
+    };
+    swap(0, 6)?;
+    swap(addresses, length)?;
+    swap(transport, 2)?;
+    Some((PortId(sent.port), answer))
+}
