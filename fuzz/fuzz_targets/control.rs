@@ -108,6 +108,7 @@ fn desk() -> Sender<Event> {
         events: Box::new(|_| true),
         shared: None,
         log: None,
+        fast_path: None,
     };
     let work = Worker::new(parts).expect("memory");
     thread::spawn(move || work.work());
@@ -133,6 +134,7 @@ fn answer(request: Request, worker: &CommandSender, policy: &Arc<Policy>, tables
                 tunnels: Vec::new(),
                 ports: Vec::new(),
                 guards: Vec::new(),
+                fast_path: None,
                 uptime: Duration::ZERO,
                 panics: 0,
                 log: LogCounts::default(),

@@ -94,6 +94,9 @@ pub struct FlowView {
     pub age_seconds: f64,
     /// True if the policy in force has validated the flow; else its next packet triggers revalidation.
     pub validated: bool,
+    /// True if Linux's kernel carries the flow's plain packets.
+    #[serde(default)]
+    pub fast_path: bool,
 }
 
 /// ICMP query and its reply.
@@ -182,6 +185,7 @@ impl FlowView {
             idle_seconds: flow.idle.as_secs_f64(),
             age_seconds: flow.age.as_secs_f64(),
             validated: flow.standing == Standing::Validated,
+            fast_path: false,
         }
     }
 }

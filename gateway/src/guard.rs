@@ -11,7 +11,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ports::{Guard, GuardError, GuardLock, GuardSet, Shut, Unpinned};
+use ports::{FastPath, Guard, GuardError, GuardLock, GuardSet, Shut, Unpinned};
 use serde::{Deserialize, Serialize};
 use tracing::{error, info, warn};
 
@@ -110,12 +110,19 @@ impl fmt::Display for GuardMode {
 }
 
 impl Guards {
-    /// Guards all interfaces of these names, present and future.
+    /// Guards all interfaces of these names, present and future, which pass the packets of the fast path.
     ///
     /// # Errors
     /// Link events are not available.
-    pub fn start(pins: &Path, named: BTreeMap<String, Terms>) -> Result<Guards, linux::Error> {
-        let (set, unpinned) = GuardSet::open(pins, ports::MARK);
+    pub fn start(
+        pins: &Path,
+        named: BTreeMap<String, Terms>,
+        fast_path: Option<Arc<FastPath>>,
+    ) -> Result<Guards, linux::Error> {
+        let (mut set, unpinned) = GuardSet::open(pins, ports::MARK);
+        if let Some(fast_path) = fast_path {
+            set = set.with_fast_path(fast_path);
+        }
         if let Some(why) = unpinned {
             warn!("guards cannot be pinned: {why}");
             warn!("guards end with the process: after it Linux forwards unfiltered by these interfaces");

@@ -97,6 +97,19 @@ impl Collector for Collected {
         counter(encoder, "handed_off_packets", help, status.handed_off)?;
         gauge(encoder, "flows", "Flows that exist.", None, status.flows as f64)?;
         gauge(encoder, "flow_capacity", "Flows that there can be.", None, status.flow_capacity as f64)?;
+        if let Some(fast) = &status.fast_path {
+            gauge(encoder, "fast_path_flows", "Flows that Linux's kernel carries.", None, fast.flows as f64)?;
+            let help = "Frames that Linux's kernel carried, which count as received and forwarded, too.";
+            counter(encoder, "fast_path_packets", help, fast.packets)?;
+            let help = "Packets that went to workers, by reason.";
+            let kept = fast.kept.iter().map(|(reason, packets)| (reason.as_str(), *packets));
+            Family { name: "fast_path_kept_packets", help, unit: None, label: "reason" }
+                .counters(encoder, kept)?;
+            let help = "Packets lost between the kernel's decision and its work.";
+            counter(encoder, "fast_path_lost_packets", help, fast.lost)?;
+            let help = "Packets dropped while a worker was far behind, before their flows went by.";
+            counter(encoder, "fast_path_overload_packets", help, fast.overload)?;
+        }
         counter(encoder, "flows_begun", "Flows begun.", status.flows_begun)?;
         counter(encoder, "flows_ended", "Flows ended.", status.flows_ended)?;
         counter(encoder, "worker_failures", "Workers that failed and began anew.", status.worker_failures)?;

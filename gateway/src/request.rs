@@ -8,6 +8,7 @@ use dataplane::Tables;
 use dataplane::flow::SteeringTable;
 use dataplane::sa::Fingerprint;
 use policy::Policy;
+use ports::FastPath;
 use wire::esp::Direction;
 
 use crate::effective::Effective;
@@ -130,6 +131,8 @@ pub struct Overview {
     pub ports: Vec<PortState>,
     /// Guards of interfaces.
     pub guards: Vec<GuardState>,
+    /// Fast path; none where the kernel carries no flows.
+    pub fast_path: Option<Arc<FastPath>>,
     /// Time since the start.
     pub uptime: Duration,
     /// Panics of workers, each followed by a restart of the worker.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use dataplane::counter::{ClassTraffic, Counters, NatTraffic, Traffic};
 use dataplane::{Reason, Tables, ppp};
+use ports::FastPath;
 use serde::{Deserialize, Serialize};
 
 use crate::guard::GuardState;
@@ -56,6 +57,9 @@ pub struct Status {
     pub flows: u64,
     /// Flows, at most.
     pub flow_capacity: u64,
+    /// Fast path; none where the kernel carries no flows.
+    #[serde(default)]
+    pub fast_path: Option<FastPathStatus>,
     /// Flows begun since the start.
     pub flows_begun: u64,
     /// Flows ended since the start.
@@ -88,6 +92,28 @@ pub struct Status {
     pub confinement: Confinement,
     /// Entries of Linux's state left out.
     pub notes: Vec<String>,
+}
+
+/// Status of the fast path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FastPathStatus {
+    /// Flows that the kernel carries.
+    pub flows: u64,
+    /// Packets that the kernel has carried, as if cut to segments; they count as received and forwarded, too.
+    pub packets: u64,
+    /// Packets that went to workers, by reason: `not-plain`, `not-published`, `mtu`, `tcp-window`, `order`. Packets of many segments count once.
+    pub kept: BTreeMap<String, u64>,
+    /// Packets lost in the kernel between its decision and its work.
+    pub lost: u64,
+    /// Packets dropped while a worker was far behind, so that those after them go by without overtaking any.
+    #[serde(default)]
+    pub overload: u64,
+    /// Slots of the table in use, two for each flow, those of flows of the last second included.
+    pub slots_in_use: u64,
+    /// Slots of the table.
+    pub slots: u64,
+    /// Memory of the table, in bytes.
+    pub memory_bytes: u64,
 }
 
 /// Status of a PPP session.
@@ -270,6 +296,7 @@ impl Overview {
             handed_off: sum(|counters| counters.given),
             flows: add(|report| report.flows.into()),
             flow_capacity: add(|report| report.flow_capacity.into()),
+            fast_path: self.fast_path.as_ref().map(|path| self.fast_path_status(path)),
             flows_begun: add(|report| report.flow_turnover[0]),
             flows_ended: add(|report| report.flow_turnover[1]),
             memory_bytes: memory_by_part.values().sum(),
@@ -294,6 +321,29 @@ impl Overview {
             guards: self.guards.clone(),
             confinement: self.confinement.clone(),
             notes: self.notes.clone(),
+        }
+    }
+
+    fn fast_path_status(&self, path: &FastPath) -> FastPathStatus {
+        let kept = path.fall_through();
+        let links = self.reports.iter().flat_map(|report| &report.links);
+        FastPathStatus {
+            flows: self.reports.iter().map(|report| u64::from(report.published)).sum(),
+            packets: links.map(|link| link.fast.received).sum(),
+            kept: [
+                ("not-plain", kept.unplain),
+                ("not-published", kept.unknown),
+                ("mtu", kept.too_big),
+                ("tcp-window", kept.window),
+                ("order", kept.order),
+            ]
+            .map(|(reason, packets)| (reason.to_owned(), packets))
+            .into(),
+            lost: kept.stale,
+            overload: kept.overload,
+            slots_in_use: path.in_use().into(),
+            slots: path.capacity().into(),
+            memory_bytes: path.memory().0,
         }
     }
 

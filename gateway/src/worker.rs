@@ -17,6 +17,7 @@ use dataplane::import::Refused;
 use dataplane::shard::{Setup, ShardError};
 use dataplane::state::Item;
 use dataplane::tables::Tables;
+use ports::FastPath;
 use wire::{BATCH, Frame, LinkKind, Nanos, Pool};
 
 use crate::clock::Clock;
@@ -26,6 +27,7 @@ mod answer;
 mod capture;
 mod command;
 mod core;
+mod fast_path;
 pub(crate) mod handoff;
 mod link;
 mod log;
@@ -49,6 +51,7 @@ pub use report::{LinkCounts, LinkReport, Report};
 pub(crate) use state::owner_of;
 pub use state::{Exported, Imported};
 
+use fast_path::{FastPorts, Kernel};
 use link::{Device, Group, Links, Origin};
 use log::LogFeed;
 use panic::{Backoff, message_of};
@@ -69,6 +72,8 @@ pub struct Worker {
     exchange: Option<Exchange>,
     /// Destination of log records; none are sent where absent.
     log: Option<LogFeed>,
+    /// Fast path, with the interfaces that it serves; none where the kernel carries no flows.
+    fast_path: Option<(Arc<FastPath>, FastPorts)>,
     timers: Timers,
     account: Account,
     sleep: Sleep,
@@ -136,6 +141,10 @@ impl Worker {
             }
         }
         let sent = self.send(now);
+        if self.fast_path.is_some() {
+            self.processing.publish();
+            self.settle_fast_path();
+        }
         if let Some(exchange) = &mut self.exchange {
             exchange.wake();
         }
@@ -245,6 +254,30 @@ impl Worker {
         self.exchange.as_mut().map_or(0, |exchange| self.processing.hand_off(exchange))
     }
 
+    /// Tells the fast path which frames received so far have been sent on, by this worker and by those that some were handed off to: the next packets
+    /// of their flows may go by.
+    #[inline(always)]
+    fn settle_fast_path(&mut self) {
+        if self.links.has_unsent() {
+            return;
+        }
+        let Some(exchange) = &mut self.exchange else {
+            self.links.mark();
+            return self.links.settled();
+        };
+        exchange.sent_on();
+        // What was handed off up to the last mark is sent on by now, or else waits still; so it goes with what is handed off until now.
+        if exchange.is_underway() {
+            return;
+        }
+        self.links.settled();
+        self.links.mark();
+        exchange.mark();
+        if !exchange.is_underway() {
+            self.links.settled();
+        }
+    }
+
     /// Offers each port opportunities to send. Returns the number of frames sent.
     fn send(&mut self, now: Nanos) -> usize {
         // What has become due since the turn began departs now, not behind another turn.
@@ -269,6 +302,9 @@ impl Worker {
     /// Runs timers, and processes frames that neighbour updates release.
     fn tend(&mut self, now: Nanos) {
         self.timers.tended(now);
+        if self.fast_path.is_some() {
+            self.processing.sweep_published(now);
+        }
         if let Some(log) = &mut self.log {
             log.tell_left_out(&mut self.processing.shard.log, &self.processing.tables, now);
         }
@@ -372,6 +408,8 @@ pub struct Parts {
     pub shared: Option<Shared>,
     /// Destination of log records; none are made where absent.
     pub log: Option<Feed>,
+    /// Fast path; none where the kernel carries no flows.
+    pub fast_path: Option<Arc<FastPath>>,
 }
 
 /// State shared by workers.
@@ -400,7 +438,7 @@ impl Worker {
     /// # Errors
     /// No memory for the shard.
     pub fn new(parts: Parts) -> Result<Worker, ShardError> {
-        let Parts { number, tables, setup, pool, clock, commands, events, shared, log } = parts;
+        let Parts { number, tables, setup, pool, clock, commands, events, shared, log, fast_path } = parts;
         let workers = setup.share.workers().into();
         let links = Links::new(&tables);
         let log = log.map(|feed| LogFeed::new(feed, number, workers, clock, &tables));
@@ -420,11 +458,13 @@ impl Worker {
             links,
             exchange,
             log,
+            fast_path: fast_path.map(|path| (path, FastPorts::new())),
             timers,
             account,
             sleep,
         };
         worker.keep_records();
+        worker.publish_flows();
         Ok(worker)
     }
 
@@ -466,12 +506,34 @@ impl Worker {
     fn restart(&mut self) -> Result<(), ShardError> {
         self.processing.restart(self.clock.now())?;
         self.keep_records();
+        self.publish_flows();
         Ok(())
+    }
+
+    /// Has the kernel carry established flows, where there is a fast path.
+    fn publish_flows(&mut self) {
+        if let Some((path, ports)) = &self.fast_path {
+            let shard = &mut self.processing.shard;
+            let most = shard.flows.capacity() as usize;
+            let kernel = Kernel::new(path.clone(), ports.clone(), self.clock, most);
+            shard.publish_by(Some(Box::new(kernel)));
+            self.processing.pause_publication();
+        }
+    }
+
+    /// Tells the fast path which interfaces it serves, in the order of the tables, after a change: flows are published anew.
+    fn serve_fast_ports(&mut self) {
+        if let Some((_, ports)) = &self.fast_path {
+            ports.serve(self.links.fast());
+            self.processing.shard.fast_path.take_all_back();
+        }
     }
 
     /// Releases the ports, and returns the state.
     fn memory(mut self) -> Memory {
         let Processing { mut shard, tables, .. } = self.processing;
+        // With what the kernel has carried of them.
+        shard.publish_by(None);
         if let Some(log) = &mut self.log {
             log.finish(&mut shard.log, &tables);
         }

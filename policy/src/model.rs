@@ -28,7 +28,7 @@ pub use class::{
     Class, Colour, ColourAction, ColourMode, Meter, MeterKind, MeterRate, MeterScope, NoInstance, Overhead,
 };
 pub use cross_connect::{Connection, ConnectionEnd, CrossConnect};
-pub use gateway::{Driver, Gateway, Offload, OnExit, PortDriver, Xfrm};
+pub use gateway::{Driver, FastPath, Gateway, Offload, OnExit, PortDriver, Xfrm};
 pub use interface::{
     Atm, Channel, Encapsulation, Interface, LinkKind, Mac, MssClamp, PcpMap, PriorityTag, SourceCheck, Vc,
 };

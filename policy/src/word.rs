@@ -5,8 +5,8 @@ use wire::esp::{self, Direction, EcnUse, Udp};
 
 use crate::model::{
     Action, Authentication, Checksum, ColourMode, DfBit, Driver, Dropper, Encapsulation, Fairness,
-    FamilyMatch, FragmentWhen, IcmpMatch, Isolation, KeySource, LinkKind, LogEvent, MeterKind, Mode,
-    NoInstance, Offload, OnExit, Pickup, PppRole, Protocol, RejectWith, RouteTarget, Scheduler,
+    FamilyMatch, FastPath, FragmentWhen, IcmpMatch, Isolation, KeySource, LinkKind, LogEvent, MeterKind,
+    Mode, NoInstance, Offload, OnExit, Pickup, PppRole, Protocol, RejectWith, RouteTarget, Scheduler,
     SearchAlgorithm, SourceCheck, State, SynAnswer, TcpWindow, Template, TreeWorkers, WhenFull,
 };
 
@@ -99,6 +99,9 @@ pub(crate) const LOG_EVENT: Words<LogEvent> =
 
 pub(crate) const OFFLOAD: Words<Offload> =
     &[("whole", Offload::Whole), ("segment", Offload::Segment), ("refuse", Offload::Refuse)];
+
+pub(crate) const FAST_PATH: Words<FastPath> =
+    &[("auto", FastPath::Auto), ("tc", FastPath::Tc), ("off", FastPath::Off)];
 
 pub(crate) const ON_EXIT: Words<OnExit> = &[("closed", OnExit::Closed), ("open", OnExit::Open)];
 

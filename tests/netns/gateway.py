@@ -109,6 +109,7 @@ class Wirerate:
     """`wirerate run`."""
 
     owns_frames = True
+    fast_path = "off"
 
     def __init__(self, net, variants=()):
         self.net = net
@@ -144,7 +145,10 @@ class Wirerate:
     def write(self, *variants):
         always = [f"by-{self.net.guests}"] + ["jumbo"] * (self.net.mtu == 9000) + self.variants
         text = variant((HERE / "office.toml").read_text(), [*always, *variants])
-        self.policy.write_text(text.replace('driver = "auto"', f'driver = "{self.driver}"'))
+        for key in ("driver", "fast_path"):
+            word = key.replace("_", "-")
+            text = text.replace(f'{word} = "auto"', f'{word} = "{getattr(self, key)}"')
+        self.policy.write_text(text)
 
     def apply(self, *variants, confirm=None):
         self.write(*variants)
@@ -224,7 +228,14 @@ class Xdp(Wirerate):
     guests = "trunk"
 
 
-MAKERS = {maker.name: maker for maker in [Linux, Packet, Xdp]}
+class Fast(Packet):
+    """Linux's kernel carries established flows."""
+
+    name = "wirerate-fast"
+    fast_path = "tc"
+
+
+MAKERS = {maker.name: maker for maker in [Linux, Packet, Xdp, Fast]}
 
 
 def binary():

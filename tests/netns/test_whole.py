@@ -14,7 +14,7 @@ import wait
 from topology import GATEWAY, OUTSIDE, REMOTE, REMOTE6, SERVER6
 from transfer import transfer
 
-pytestmark = pytest.mark.without("nftables", "wirerate-xdp", why="AF_PACKET and TAP take them")
+pytestmark = pytest.mark.only("wirerate-packet", why="AF_PACKET and TAP take them, and the worker")
 
 MANY = 20_000_000
 FRAME = 1_514

@@ -133,6 +133,7 @@ fn departures(pace: Pace, count: usize, time: Duration) -> Result<(Vec<u64>, f64
         events: Box::new(|_| true),
         shared: None,
         log: None,
+        fast_path: None,
     })
     .map_err(BenchError::Shard)?;
     let account = Arc::new(Account {
@@ -142,7 +143,7 @@ fn departures(pace: Pace, count: usize, time: Duration) -> Result<(Vec<u64>, f64
     let source = Source::new(pace, Arc::clone(&account)).map_err(BenchError::System)?;
     let sink = Sink { fd: WakeUp::new().map_err(BenchError::System)?, account: Arc::clone(&account) };
     for (interface, line) in [("lan", Box::new(source) as Box<dyn Line>), ("wan", Box::new(sink))] {
-        let ends = Attachment { line: Some(line), punt: None };
+        let ends = Attachment { line: Some(line), punt: None, fast: None };
         sender.send(Command::Attach { interface: interface.to_owned(), ends, done: None });
     }
     let thread = thread::spawn(move || worker.work());

@@ -185,7 +185,18 @@ impl Bench {
             });
             let pool = Pool::new(SLOTS, 2_048).map_err(BenchError::Pool)?;
             let (tables, events) = (tables.clone(), Box::new(|_| true));
-            let parts = Parts { number, tables, setup, pool, clock, commands, events, shared, log: None };
+            let parts = Parts {
+                number,
+                tables,
+                setup,
+                pool,
+                clock,
+                commands,
+                events,
+                shared,
+                log: None,
+                fast_path: None,
+            };
             let worker = Worker::new(parts).map_err(BenchError::Shard)?;
             let counts = Arc::new(Counts::default());
             let own = |host: &u32| usize::from(steering.home_of_source(Address::v4(*host).bits)) == number;
@@ -198,7 +209,7 @@ impl Bench {
                     counts: counts.clone(),
                     file: File::open("/dev/null").map_err(BenchError::System)?,
                 };
-                let ends = Attachment { line: Some(Box::new(line)), punt: None };
+                let ends = Attachment { line: Some(Box::new(line)), punt: None, fast: None };
                 sender.send(Command::Attach { interface: name.to_owned(), ends, done: None });
             }
             bench.threads.push(thread::spawn(move || drop(worker.work())));

@@ -25,7 +25,7 @@ use crate::progress::{Progress, Unit};
 use crate::rendering::{Renderer, Told, cost_text, key, state};
 use crate::screen::{self, BAD, CARE, DIM, GOOD, HEADING};
 use crate::{output, packet_syntax, with_exit_codes};
-use live::Live;
+use live::{Live, PacketPath};
 use queue::{Backlogs, Fate, LiveWait, Wait};
 
 mod live;
@@ -194,7 +194,9 @@ impl Arguments {
             chosen,
         };
         let told = renderer.tell(&account);
-        let live = OfLive { flow: live.flow(&account), unknown, queues };
+        let flow = live.flow(&account);
+        let path = flow.map_or(Ok(PacketPath::Worker), |flow| live.path(flow))?;
+        let live = OfLive { flow, path, unknown, queues };
         let (waits, fate) = (Vec::new(), None);
         self.tell(&Report { renderer, account: &account, told, ingress, waits, fate, live: Some(live) })
     }
@@ -294,6 +296,8 @@ struct Report<'a> {
 struct OfLive<'a> {
     /// The flow of the packet in the gateway.
     flow: Option<&'a FlowRecord>,
+    /// Path of the flow's plain packets.
+    path: PacketPath,
     /// Sentences on what the explanation cannot know.
     unknown: Vec<String>,
     /// Queues that the packet would wait in.
@@ -337,12 +341,12 @@ impl Report<'_> {
         if let Some(fate) = self.fate {
             writeln!(out, "  It {}", fate.text())?;
         }
-        if let Some(OfLive { flow, unknown, queues }) = &self.live {
+        if let Some(OfLive { flow, path, unknown, queues }) = &self.live {
             for queue in queues {
                 writeln!(out, "{}", queue.text())?;
             }
             match flow {
-                Some(flow) => writeln!(out, "{}", live::flow_text(flow))?,
+                Some(flow) => writeln!(out, "{}{}", live::flow_text(flow), path.text())?,
                 None => writeln!(out, "The gateway has no flow that it belongs to.")?,
             }
             for what in unknown {
@@ -408,7 +412,7 @@ impl Report<'_> {
         let live = self
             .live
             .as_ref()
-            .map(|live| json!({ "flow": live.flow.map(live::flow_json), "unknown": live.unknown }));
+            .map(|live| json!({ "flow": live.flow.map(|flow| live::flow_json(flow, live.path)), "unknown": live.unknown }));
         let queues: Vec<Value> = match &self.live {
             Some(live) => live.queues.iter().map(LiveWait::to_json).collect(),
             None => self.waits.iter().map(Wait::to_json).collect(),

@@ -129,10 +129,10 @@ impl Arguments {
                 flow.protocol.clone(),
                 source(flow),
                 destination(flow),
-                if flow.validated {
-                    flow.state.clone()
-                } else {
-                    format!("{}, to be revalidated", flow.state)
+                match (flow.validated, flow.fast_path) {
+                    (true, true) => format!("{}, fast path", flow.state),
+                    (true, false) => flow.state.clone(),
+                    (false, _) => format!("{}, to be revalidated", flow.state),
                 },
                 format!("{:.0} s", flow.idle_seconds),
                 flow.rule.clone().unwrap_or_else(|| "-".to_owned()),

@@ -102,6 +102,10 @@ impl Status {
         }
         let flows = (status.flows, status.flow_capacity, status.flows_begun);
         writeln!(out, "  flows      {} of {}, {} begun since the start", flows.0, flows.1, flows.2)?;
+        if let Some(fast) = &status.fast_path {
+            let carried = screen::count(fast.packets, "packet", "packets");
+            writeln!(out, "  fast path  {} of them in the kernel, which carried {carried}", fast.flows)?;
+        }
         writeln!(out, "  received   {}", status.received)?;
         writeln!(out, "  forwarded  {}", status.forwarded)?;
         writeln!(out, "  delivered  {}", status.delivered)?;

@@ -72,6 +72,7 @@ fn desk() -> Sender<Event> {
         events: Box::new(|_| true),
         shared: None,
         log: None,
+        fast_path: None,
     };
     let work = Worker::new(parts).unwrap();
     thread::spawn(move || work.work());
@@ -100,6 +101,7 @@ fn answer(request: Request, worker: &CommandSender, policy: &Arc<policy::Policy>
                 panics: 0,
                 log: Default::default(),
                 guards: Vec::new(),
+                fast_path: None,
                 confinement: Confinement::default(),
                 notes: Vec::new(),
                 trial: None,

@@ -93,6 +93,7 @@ impl Supervisor {
             reports: self.workers.reports(),
             ports: self.ports.states(&self.reload, &self.kernel.state),
             guards: self.ports.guards.states(),
+            fast_path: self.workers.fast_path(),
             uptime: self.process.started.elapsed(),
             panics: self.workers.panics(),
             log: self.process.log.counts(),

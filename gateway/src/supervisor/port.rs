@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use policy::Policy;
-use policy::model::{Channel, Driver, Interface, LinkKind, Offload};
+use policy::model::{Channel, Driver, FastPath, Interface, LinkKind, Offload};
 use ports::{CellSocket, CellSpec, CellsIn, OpenError, Tagged};
 use tracing::{info, warn};
 
@@ -99,6 +99,7 @@ impl Ports {
 
     /// Opens missing ports where possible, and closes those whose interface has gone or changed.
     pub(super) fn attach_all(&mut self, reload: &Reload, linux: &State, workers: &Workers) {
+        workers.publish_flows(reload.policy.gateway.fast_path != FastPath::Off);
         let policy = &reload.effective.policy;
         let wanted = |name: &str| policy.interfaces.iter().any(|interface| interface.name == name);
         let gone: Vec<String> = self

@@ -7,7 +7,8 @@ use std::sync::mpsc::channel;
 use std::time::Instant;
 
 use policy::Policy;
-use policy::model::Xfrm;
+use policy::model::{FastPath, Mode, Xfrm};
+use tracing::{info, warn};
 
 use super::Supervisor;
 use super::announce::Announcements;
@@ -18,7 +19,7 @@ use super::port::{Ports, terms};
 use super::process::{Process, Watchdog};
 use super::sa::Associations;
 use super::start_error::{StartError, system};
-use super::worker::{Start, Workers};
+use super::worker::{Start, Workers, seed};
 use crate::clock::Clock;
 use crate::effective::effective;
 use crate::guard::Guards;
@@ -37,6 +38,9 @@ use crate::{log, signal, xfrm};
 
 /// Bounds of what IKE daemons give.
 const LIMITS: Limits = Limits { sas: 1024, policies: 4096 };
+
+/// Most flows in the fast path: each takes a kilobyte.
+const MOST_FAST: u32 = 1 << 18;
 
 /// Start parameters of a gateway.
 #[derive(Debug)]
@@ -88,8 +92,9 @@ impl Supervisor {
             privilege::confine(&places, &options.restriction).map_err(StartError::Privileges)?;
         let policy = Arc::new(options.policy);
         // Before anything else that takes time, or may fail.
-        let guards =
-            Guards::start(&options.pins, terms(&policy, &State::default())).map_err(StartError::Linux)?;
+        let fast_path = fast_path(&policy);
+        let guards = Guards::start(&options.pins, terms(&policy, &State::default()), fast_path.clone())
+            .map_err(StartError::Linux)?;
         let clock = Clock::start();
         let (sender, events) = channel();
         let kernel = Kernel::follow(sender.clone())?;
@@ -133,6 +138,7 @@ impl Supervisor {
             log: &log,
             clock,
             events: &sender,
+            fast_path: fast_path.as_ref(),
         })?;
         let mut supervisor = Supervisor {
             events,
@@ -178,5 +184,25 @@ impl Supervisor {
         supervisor.reload.begun();
         supervisor.announcements.announce(&supervisor.reload.tables, &supervisor.ports, &supervisor.workers);
         Ok(supervisor)
+    }
+}
+
+/// Opens the fast path, unless the policy wants none. Where the kernel refuses it, workers do all the work.
+fn fast_path(policy: &Policy) -> Option<Arc<ports::FastPath>> {
+    let wanted = policy.gateway.fast_path;
+    if wanted == FastPath::Off || policy.mode == Mode::Stateless {
+        return None;
+    }
+    let workers = u32::from(policy.gateway.workers.unwrap_or(1).max(1));
+    let flows = policy.limits.flows.saturating_mul(workers).min(MOST_FAST);
+    match ports::FastPath::open(flows, seed(), ports::MARK) {
+        Ok(path) => Some(Arc::new(path)),
+        Err(error) => {
+            match wanted {
+                FastPath::Tc => warn!("no fast path, workers forward all packets: {error}"),
+                _ => info!("no fast path, workers forward all packets: {error}"),
+            }
+            None
+        }
     }
 }

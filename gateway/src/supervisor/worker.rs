@@ -18,6 +18,7 @@ use dataplane::reload::{PlanError, ReloadPlan};
 use dataplane::sa::{SaAddition, SaChange, SaId, SaRefused};
 use dataplane::shard::Setup;
 use dataplane::tables::{Address, Neighbour};
+use ports::FastPath;
 use tracing::{error, warn};
 use wire::esp::Direction;
 use wire::{Pool, PoolMemory};
@@ -43,6 +44,8 @@ pub(super) struct Workers {
     /// Flow steering table; none with a single worker.
     steering: Option<Arc<SteeringTable>>,
     clock: Clock,
+    /// Fast path, which the workers share; none where the kernel carries no flows.
+    fast_path: Option<Arc<FastPath>>,
     /// Number of worker panics, each followed by a restart of the worker.
     panics: u64,
 }
@@ -69,6 +72,8 @@ pub(super) struct Start<'a> {
     pub(super) clock: Clock,
     /// Event channel to the supervisor.
     pub(super) events: &'a Sender<Event>,
+    /// Fast path; none where the kernel carries no flows.
+    pub(super) fast_path: Option<&'a Arc<FastPath>>,
 }
 
 impl Workers {
@@ -77,7 +82,7 @@ impl Workers {
     /// # Errors
     /// The system refuses memory, a thread or a file descriptor.
     pub(super) fn spawn(start: &Start<'_>) -> Result<Workers, StartError> {
-        let Start { count, tables, state, log, clock, events } = *start;
+        let Start { count, tables, state, log, clock, events, fast_path } = *start;
         let seed = seed();
         let channels: Vec<_> = (0..count)
             .map(|_| command_channel().map_err(|error| system("make a file descriptor for a worker", error)))
@@ -111,6 +116,7 @@ impl Workers {
                     exchange,
                 }),
                 log: Some(log.feed()),
+                fast_path: fast_path.cloned(),
             })
             .map_err(StartError::Shard)?;
             workers.push(worker);
@@ -127,7 +133,12 @@ impl Workers {
                 .map_err(|error| system("start a worker", error))?;
             handles.push(WorkerHandle { commands, memory, setup, thread });
         }
-        Ok(Workers { handles, steering, clock, panics: 0 })
+        Ok(Workers { handles, steering, clock, fast_path: fast_path.cloned(), panics: 0 })
+    }
+
+    /// The fast path, if there is one.
+    pub(super) fn fast_path(&self) -> Option<Arc<FastPath>> {
+        self.fast_path.clone()
     }
 
     /// The frame pools, for drivers that share memory with the kernel.
@@ -221,6 +232,13 @@ impl Workers {
     pub(super) fn announce(&self, interface: &str, addresses: Vec<Address>) {
         if let Some(handle) = self.handles.first() {
             handle.commands.send(Command::Announce { interface: interface.to_owned(), addresses });
+        }
+    }
+
+    /// Has all workers publish established flows to the fast path, or publish none.
+    pub(super) fn publish_flows(&self, wanted: bool) {
+        for handle in self.handles.iter().filter(|_| self.fast_path.is_some()) {
+            handle.commands.send(Command::PublishFlows(wanted));
         }
     }
 
@@ -335,7 +353,7 @@ impl Workers {
 }
 
 /// Two seeds that nobody can guess: the standard library's maps are keyed by the system's randomness.
-fn seed() -> [u64; 2] {
+pub(super) fn seed() -> [u64; 2] {
     use std::hash::{BuildHasher, Hasher, RandomState};
     [RandomState::new().build_hasher().finish(), RandomState::new().build_hasher().finish()]
 }

@@ -1,6 +1,7 @@
 //! Commands to a worker, carried out and answered between two turns.
 
 use dataplane::flow::FlowId;
+use dataplane::state::Cursor;
 
 use super::command::{Command, FoundFlows, FoundSubscribers, Known, Retired, Swap, WorkerEvent};
 use super::processing::Processing;
@@ -16,6 +17,7 @@ impl Worker {
             match command {
                 Command::Attach { interface, ends, done } => {
                     self.links.attach(&interface, ends, &mut self.processing.pool);
+                    self.serve_fast_ports();
                     drop(done);
                 }
                 Command::Swap { swap, done } => {
@@ -43,6 +45,9 @@ impl Worker {
                 }
                 Command::Export { about, from, most, reply } => {
                     let now = self.clock.now();
+                    if from == Cursor::default() {
+                        self.processing.shard.sweep_all_published(now);
+                    }
                     let _ = reply.send(self.processing.export(about.as_deref(), now, from, most));
                 }
                 Command::Import { tables, items, reply } => {
@@ -50,12 +55,20 @@ impl Worker {
                 }
                 Command::Capture { id, tap, reply } => {
                     let _ = reply.send(self.processing.captures.add(id, *tap, &self.processing.tables));
+                    self.processing.pause_publication();
                 }
                 Command::Sa { change, done } => {
                     let Processing { shard, tables, .. } = &mut self.processing;
                     let _ = done.send(shard.change_sa(tables, change, self.clock.now()));
                 }
-                Command::EndCapture(id) => self.processing.captures.end(id),
+                Command::EndCapture(id) => {
+                    self.processing.captures.end(id);
+                    self.processing.pause_publication();
+                }
+                Command::PublishFlows(wanted) => {
+                    self.processing.is_publishing = wanted;
+                    self.processing.pause_publication();
+                }
                 Command::Report(to) => {
                     let _ = to.send(self.report());
                 }
@@ -87,6 +100,7 @@ impl Worker {
             self.processing.join(steering);
         }
         self.links.follow(&self.processing.tables, &mut self.processing.pool);
+        self.serve_fast_ports();
         self.settle();
         self.timers.tend_at_once();
         Retired { _tables: old, _applied: Some(applied) }
@@ -99,13 +113,17 @@ impl Worker {
         self.timers.tend_at_once();
     }
 
-    fn flows(&self, query: &FlowQuery, first: FlowId, most: u32) -> Result<FoundFlows, NotKnown> {
+    fn flows(&mut self, query: &FlowQuery, first: FlowId, most: u32) -> Result<FoundFlows, NotKnown> {
+        if first == FlowId(0) {
+            self.processing.shard.sweep_all_published(self.clock.now());
+        }
         let (shard, tables) = (&self.processing.shard, &self.processing.tables);
         let filter = query.filter(tables)?;
         let mut flows = Vec::new();
         let (now, places) = (self.clock.now(), first.0..first.0.saturating_add(most));
         let next = shard.list_flows(tables, now, places, &filter, |flow| {
-            flows.push(FlowView::of(self.number, &flow, tables));
+            let fast_path = shard.is_published(flow.id);
+            flows.push(FlowView { fast_path, ..FlowView::of(self.number, &flow, tables) });
         });
         Ok(FoundFlows { flows, next })
     }
@@ -141,17 +159,19 @@ impl Worker {
     }
 
     fn report(&mut self) -> Report {
+        self.processing.shard.sweep_all_published(self.clock.now());
         let Processing { shard, tables, .. } = &self.processing;
         let Account { turns, busy } = self.account;
         Report {
             worker: self.number,
-            links: self.links.report(),
+            links: self.links.report(self.fast_path.as_ref().map(|(_, ports)| ports)),
             counters: shard.counters.clone(),
             queued: shard.egress.lengths().collect(),
             trees: shard.egress.trees().collect(),
             sas: shard.sas.views(self.clock.now()),
             sessions: shard.sessions.views().filter_map(|view| SessionStatus::of(&view, tables)).collect(),
             flows: shard.flows.len(),
+            published: shard.fast_path.published() as u32,
             flow_capacity: shard.flows.capacity(),
             flow_turnover: [shard.flows.created(), shard.flows.ended()],
             memory: shard.memory().collect(),

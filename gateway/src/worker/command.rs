@@ -134,6 +134,8 @@ pub enum Command {
         /// Channel for the outcome.
         done: Sender<Result<Option<RetiredSa>, SaRefused>>,
     },
+    /// Publishes established flows to the fast path, or publishes none.
+    PublishFlows(bool),
     /// Requests a report of the counters.
     Report(Sender<Report>),
     /// Stops the worker.

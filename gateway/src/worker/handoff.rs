@@ -10,7 +10,7 @@
 //! and a frame from one that the receiver's tables do not have is dropped.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 
 use dataplane::Shard;
@@ -39,8 +39,22 @@ struct Other {
     taken: Receiver<Parcel>,
     empty: SyncSender<Frame>,
     sleeper: Arc<Sleeper>,
+    /// Frames given to the other worker and taken from it, and how many of these each has sent on.
+    counts: Counts,
     /// True if frames were handed off since the other worker was last woken.
     is_to_wake: bool,
+}
+
+/// Numbers of frames between two workers.
+struct Counts {
+    given: u64,
+    /// Frames given up to the last mark.
+    marked: u64,
+    /// Frames given that the other worker has sent on.
+    done: Arc<AtomicU64>,
+    taken: u64,
+    /// Frames taken that this worker has sent on.
+    done_here: Arc<AtomicU64>,
 }
 
 /// Frame in handoff.
@@ -104,6 +118,7 @@ impl Exchange {
                 let ((to_low, at_low), (to_high, at_high)) = (sync_channel(depth), sync_channel(depth));
                 let ((back_to_low, back_at_low), (back_to_high, back_at_high)) =
                     (sync_channel(depth), sync_channel(depth));
+                let [at_high_done, at_low_done] = [(); 2].map(|()| Arc::<AtomicU64>::default());
                 exchanges[low].others.push(Other {
                     worker: high as u16,
                     given: to_high,
@@ -111,6 +126,7 @@ impl Exchange {
                     taken: at_low,
                     empty: back_to_high,
                     sleeper: sleepers[high].clone(),
+                    counts: Counts::new(&at_high_done, &at_low_done),
                     is_to_wake: false,
                 });
                 exchanges[high].others.push(Other {
@@ -120,6 +136,7 @@ impl Exchange {
                     taken: at_high,
                     empty: back_to_low,
                     sleeper: sleepers[low].clone(),
+                    counts: Counts::new(&at_low_done, &at_high_done),
                     is_to_wake: false,
                 });
             }
@@ -195,6 +212,7 @@ impl Exchange {
                     Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
                 };
                 found += 1;
+                other.counts.taken += 1;
                 let Parcel { mut frame, ingress, queue } = parcel;
                 match queue {
                     None => intake.run(&frame, ingress),
@@ -213,6 +231,25 @@ impl Exchange {
         found
     }
 
+    /// Tells the other workers that all frames taken so far have been sent on, or dropped.
+    pub(super) fn sent_on(&self) {
+        for counts in self.others.iter().map(|other| &other.counts) {
+            if counts.done_here.load(Ordering::Relaxed) != counts.taken {
+                counts.done_here.store(counts.taken, Ordering::Release);
+            }
+        }
+    }
+
+    /// Marks the frames handed off so far.
+    pub(super) fn mark(&mut self) {
+        self.others.iter_mut().for_each(|other| other.counts.marked = other.counts.given);
+    }
+
+    /// True if a frame that was handed off before the last mark has not been sent on yet.
+    pub(super) fn is_underway(&self) -> bool {
+        self.others.iter().any(|other| other.counts.done.load(Ordering::Acquire) < other.counts.marked)
+    }
+
     /// Marks this worker as asleep: a handoff from now on wakes it. The worker must look once more before it sleeps.
     pub fn falls_asleep(&self) {
         self.own.asleep.store(true, Ordering::SeqCst);
@@ -226,12 +263,19 @@ impl Exchange {
     }
 }
 
+impl Counts {
+    fn new(done: &Arc<AtomicU64>, done_here: &Arc<AtomicU64>) -> Counts {
+        Counts { given: 0, marked: 0, done: done.clone(), taken: 0, done_here: done_here.clone() }
+    }
+}
+
 impl Other {
     /// Sends a parcel; returns one that is refused.
     fn give(&mut self, parcel: Parcel) -> Option<Parcel> {
         match self.given.try_send(parcel) {
             Ok(()) => {
                 self.is_to_wake = true;
+                self.counts.given += 1;
                 None
             }
             Err(TrySendError::Full(parcel) | TrySendError::Disconnected(parcel)) => Some(parcel),

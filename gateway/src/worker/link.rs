@@ -16,6 +16,7 @@ use wire::vlan::Tags;
 use wire::{Batch, Frame, Nanos, Pool, PortError, PortId, Received};
 
 use super::capture::Captures;
+use super::fast_path::FastPorts;
 use super::report::{LinkCounts, LinkReport};
 
 mod segment;
@@ -32,6 +33,8 @@ pub struct Attachment {
     pub line: Option<Box<dyn Line>>,
     /// Punt path: frames delivered to Linux, and frames that Linux sends.
     pub punt: Option<Box<dyn Line>>,
+    /// Index in Linux of an interface whose packets may go by the fast path.
+    pub fast: Option<u32>,
 }
 
 /// Links of all interfaces, in the order of the tables.
@@ -259,20 +262,41 @@ impl Links {
         all
     }
 
+    /// Indices in Linux of the interfaces whose packets may go by the fast path, in the order of the tables.
+    pub(super) fn fast(&self) -> impl Iterator<Item = Option<u32>> {
+        self.0.iter().map(|link| link.ends.fast)
+    }
+
+    /// True if something that was received is not decided on yet, or waits for a device.
+    pub(super) fn has_unsent(&self) -> bool {
+        let waits = |link: &Link| {
+            let is_cut = !link.offering.is_empty() || link.intakes.iter().any(|intake| !intake.is_empty());
+            link.is_blocked || is_cut || !link.out.is_empty()
+        };
+        self.0.iter().any(waits)
+    }
+
+    /// Marks what was received so far, for [`Links::settled`].
+    pub(super) fn mark(&mut self) {
+        self.0.iter_mut().filter_map(|link| link.ends.line.as_mut()).for_each(|line| line.mark());
+    }
+
+    /// Tells the fast path that what was received before the last mark has been sent on.
+    pub(super) fn settled(&mut self) {
+        self.0.iter_mut().filter_map(|link| link.ends.line.as_mut()).for_each(|line| line.settled());
+    }
+
     /// File descriptors that are readable when a frame arrives.
     pub(super) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.0.iter().flat_map(|link| link.ends.line.iter().chain(&link.ends.punt)).map(|line| line.fd())
     }
 
     /// Reports all interfaces. The frames of a VLAN count with the VLAN's name, though they use its parent's port.
-    pub(super) fn report(&mut self) -> Vec<LinkReport> {
-        let mut reports: Vec<LinkReport> = self.0.iter_mut().map(Link::report).collect();
+    pub(super) fn report(&mut self, fast: Option<&FastPorts>) -> Vec<LinkReport> {
+        let mut reports: Vec<LinkReport> = self.0.iter_mut().map(|link| link.report(fast)).collect();
         for (name, counts) in self.0.iter().flat_map(|link| link.vlans.counts()) {
             if let Some(report) = reports.iter_mut().find(|report| report.name == *name) {
-                report.counts.received += counts.received;
-                report.counts.received_bytes += counts.received_bytes;
-                report.counts.sent += counts.sent;
-                report.counts.sent_bytes += counts.sent_bytes;
+                report.counts.add_traffic(counts);
             }
         }
         reports
@@ -295,14 +319,16 @@ impl Link {
         }
     }
 
-    fn report(&mut self) -> LinkReport {
+    fn report(&mut self, fast: Option<&FastPorts>) -> LinkReport {
         let driver = self.ends.line.as_mut().map(|line| line.statistics());
         let mut counts = self.counts;
         if let Some(driver) = &driver {
             counts.received_bytes += driver.received_bytes;
             counts.sent_bytes += driver.sent_bytes;
         }
-        LinkReport { name: self.name.clone(), counts, driver }
+        let fast = fast.zip(self.ends.fast).map(|(ports, index)| ports.counts(index)).unwrap_or_default();
+        counts.add_traffic(&fast);
+        LinkReport { name: self.name.clone(), counts, fast, driver }
     }
 
     /// Receives from the port. Returns the number of frames.

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use dataplane::fast_path::Pause;
 use dataplane::shard::{Setup, ShardError};
 use dataplane::stage::Cx;
 use dataplane::tables::{LOCAL, NO_NUMBER, OTHER, Tables};
@@ -29,6 +30,8 @@ pub(super) struct Processing {
     /// Frames that have been run, or that timers have ended, with their verdicts.
     pub(super) ended: Vec<Frame>,
     pub(super) captures: Captures,
+    /// True if the policy wants the fast path.
+    pub(super) is_publishing: bool,
     /// Latest time passed to the shard, whose time does not go backwards from one port to the next.
     latest: Nanos,
 }
@@ -48,6 +51,7 @@ impl Processing {
             pool,
             batch: Batch::new(),
             captures: Captures::default(),
+            is_publishing: true,
             latest: Clock::BEGIN,
         })
     }
@@ -150,6 +154,25 @@ impl Processing {
         let mut cx = Cx { tables, shard, pool, tally: &mut NoTally };
         self.pipeline.run_taken(batch, ended, &mut cx);
         captures.finish(ended, shard, tables);
+    }
+
+    /// Publishes flows of the last batches to the kernel.
+    #[inline(always)]
+    pub(super) fn publish(&mut self) {
+        self.shard.publish(&self.tables);
+    }
+
+    /// Brings some of the published flows up to date: all of them within a second, of sweeps each 20 ms.
+    pub(super) fn sweep_published(&mut self, now: Nanos) {
+        let most = (self.shard.fast_path.published() / 40).max(64);
+        self.shard.sweep_published(most, now);
+    }
+
+    /// Publishes no flows while there are captures, which are to see all packets.
+    pub(super) fn pause_publication(&mut self) {
+        let is_open = self.is_publishing && self.captures.is_empty();
+        let pause = if is_open { Pause::No } else { Pause::Yes };
+        self.shard.pause_publication(pause);
     }
 
     /// Runs timers, and frames that neighbour updates release.

@@ -28,6 +28,8 @@ pub struct Report {
     pub sessions: Vec<SessionStatus>,
     /// Number of flows.
     pub flows: u32,
+    /// Number of flows among them that the kernel carries.
+    pub published: u32,
     /// Capacity of the flow table.
     pub flow_capacity: u32,
     /// Numbers of flows begun and ended.
@@ -51,6 +53,8 @@ pub struct LinkReport {
     pub name: String,
     /// Counters of frames and bytes.
     pub counts: LinkCounts,
+    /// Frames and bytes among them that the kernel carried.
+    pub fast: LinkCounts,
     /// Counters of the port's driver; none without a port.
     pub driver: Option<Statistics>,
 }
@@ -76,6 +80,16 @@ pub struct LinkCounts {
     pub undelivered: u64,
     /// Frames that Linux sent.
     pub originated: u64,
+}
+
+impl LinkCounts {
+    /// Adds the frames and bytes received and sent that others have counted.
+    pub(super) fn add_traffic(&mut self, other: &LinkCounts) {
+        self.received += other.received;
+        self.received_bytes += other.received_bytes;
+        self.sent += other.sent;
+        self.sent_bytes += other.sent_bytes;
+    }
 }
 
 /// Account of a worker's turns.

@@ -89,7 +89,8 @@ fn worker(
     let pool = Pool::new(FRAMES, 2048).unwrap();
     let events = Box::new(move |event| events.send(event).is_ok());
     let shared = None;
-    let parts = Parts { number, tables, setup, pool, clock, commands, events, shared, log: None };
+    let parts =
+        Parts { number, tables, setup, pool, clock, commands, events, shared, log: None, fast_path: None };
     (Worker::new(parts).unwrap(), sender)
 }
 
@@ -100,7 +101,7 @@ fn spawn(number: usize, faults: usize, events: Sender<WorkerEvent>) -> WorkerHan
     let thread = thread::spawn(move || worker.work());
     let faults = Arc::new(AtomicUsize::new(faults));
     let line: Box<dyn Line> = Box::new(Faulty { faults: faults.clone(), fd: WakeUp::new().unwrap() });
-    let ends = Attachment { line: Some(line), punt: None };
+    let ends = Attachment { line: Some(line), punt: None, fast: None };
     sender.send(Command::Attach { interface: "east".to_owned(), ends, done: None });
     WorkerHandle { commands: sender, thread, faults }
 }
@@ -219,7 +220,7 @@ fn a_worker_sleeps_between_departures_and_none_is_early() {
     let began = ports::now();
     for (interface, left) in [("wan", 0), ("lan", PACKETS)] {
         let line = Paced { left, departed: departed.clone(), fd: WakeUp::new().unwrap() };
-        let ends = Attachment { line: Some(Box::new(line)), punt: None };
+        let ends = Attachment { line: Some(Box::new(line)), punt: None, fast: None };
         sender.send(Command::Attach { interface: interface.to_owned(), ends, done: None });
     }
     let deadline = Instant::now() + Duration::from_secs(20);
@@ -247,7 +248,7 @@ fn packets_for_an_interface_without_a_port_are_dropped() {
     let (worker, sender) = worker(0, text, Resolve::Assume, events);
     let thread = thread::spawn(move || worker.work());
     let line = Paced { left: PACKETS, departed: Arc::default(), fd: WakeUp::new().unwrap() };
-    let ends = Attachment { line: Some(Box::new(line)), punt: None };
+    let ends = Attachment { line: Some(Box::new(line)), punt: None, fast: None };
     sender.send(Command::Attach { interface: "lan".to_owned(), ends, done: None });
     let handle = WorkerHandle { commands: sender, thread, faults: Arc::default() };
     let deadline = Instant::now() + Duration::from_secs(20);

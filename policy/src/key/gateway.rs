@@ -14,6 +14,7 @@ pub(super) fn gateway(keys: &mut Keys<'_, '_>, gateway: &mut Gateway) {
     keys.optional("workers", NUMBER16, &mut gateway.workers);
     keys.key("driver", word::DRIVER, &mut gateway.driver);
     keys.key("offload", word::OFFLOAD, &mut gateway.offload);
+    keys.key("fast-path", word::FAST_PATH, &mut gateway.fast_path);
     keys.optional("metrics", SOCKET_ADDRESS, &mut gateway.metrics);
     keys.optional("metrics-certificate", PATH, &mut gateway.metrics_access.certificate);
     keys.optional("metrics-key", PATH, &mut gateway.metrics_access.key);

@@ -16,12 +16,13 @@ use wire::{BitRate, Bytes, Dscp, Nanos, Pcp};
 use super::{
     Action, AddressItem, AddressRange, Addresses, Atm, Authentication, Channel, Checksum, Class,
     ColourAction, ColourMode, Conditions, Connection, ConnectionEnd, ConnectionLimit, CrossConnect, Driver,
-    Encapsulation, FamilyMatch, FragmentLimits, Gateway, Hairpin, IcmpMatch, Interface, Limits, LinkKind,
-    Log, LogEvent, LogOutput, Logging, Mac, MacRange, Macs, Meter, MeterKind, MeterRate, MeterScope,
-    MetricsAccess, Mode, MssClamp, Nat, NatAction, Neighbour, NextHop, NoInstance, Offload, OnExit, Overhead,
-    PcpMap, Pickup, Policy, PortChoice, PortDriver, PortRange, PortUse, Ppp, PppRole, PriorityTag, Protocol,
-    Rate, RejectWith, Route, RouteTarget, Rule, Scope, Search, SearchAlgorithm, Set, SourceCheck, State,
-    SynAnswer, SyslogAddress, TcpFlagsMatch, TcpWindow, Timeouts, Vc, WhenFull, Xfrm, ZoneDefault,
+    Encapsulation, FamilyMatch, FastPath, FragmentLimits, Gateway, Hairpin, IcmpMatch, Interface, Limits,
+    LinkKind, Log, LogEvent, LogOutput, Logging, Mac, MacRange, Macs, Meter, MeterKind, MeterRate,
+    MeterScope, MetricsAccess, Mode, MssClamp, Nat, NatAction, Neighbour, NextHop, NoInstance, Offload,
+    OnExit, Overhead, PcpMap, Pickup, Policy, PortChoice, PortDriver, PortRange, PortUse, Ppp, PppRole,
+    PriorityTag, Protocol, Rate, RejectWith, Route, RouteTarget, Rule, Scope, Search, SearchAlgorithm, Set,
+    SourceCheck, State, SynAnswer, SyslogAddress, TcpFlagsMatch, TcpWindow, Timeouts, Vc, WhenFull, Xfrm,
+    ZoneDefault,
 };
 
 mod queue;
@@ -99,6 +100,7 @@ pub(crate) fn gateway() -> impl Strategy<Value = Gateway> {
     let own = (name(), driver()).prop_map(|(interface, driver)| PortDriver { interface, driver });
     let drivers = vec(own, 0..3).prop_map(|all| unique(all, |own| &own.interface));
     let offload = select(&[Offload::Whole, Offload::Segment, Offload::Refuse][..]);
+    let fast_path = select(&[FastPath::Auto, FastPath::Tc, FastPath::Off][..]);
     let metrics = option::of((any::<IpAddr>(), any::<u16>()).prop_map(SocketAddr::from));
     let path = || option::of(name().prop_map(PathBuf::from));
     let access = (path(), path(), path()).prop_map(|(certificate, key, token)| MetricsAccess {
@@ -109,9 +111,22 @@ pub(crate) fn gateway() -> impl Strategy<Value = Gateway> {
     let on_exit = select(&[OnExit::Closed, OnExit::Open][..]);
     let socket = name().prop_filter("a word of its own", |name| name != "linux");
     let xfrm = prop_oneof![Just(Xfrm::Linux), socket.prop_map(PathBuf::from).prop_map(Xfrm::Socket)];
-    (option::of(any::<u16>()), driver(), drivers, offload, metrics, access, log(), option::of(xfrm), on_exit)
-        .prop_map(|(workers, driver, drivers, offload, metrics, metrics_access, log, xfrm, on_exit)| {
-            Gateway { workers, driver, drivers, offload, metrics, metrics_access, log, xfrm, on_exit }
+    let carried = (offload, fast_path);
+    (option::of(any::<u16>()), driver(), drivers, carried, metrics, access, log(), option::of(xfrm), on_exit)
+        .prop_map(|(workers, driver, drivers, carried, metrics, metrics_access, log, xfrm, on_exit)| {
+            let (offload, fast_path) = carried;
+            Gateway {
+                workers,
+                driver,
+                drivers,
+                offload,
+                fast_path,
+                metrics,
+                metrics_access,
+                log,
+                xfrm,
+                on_exit,
+            }
         })
 }
 

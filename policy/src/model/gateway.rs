@@ -16,6 +16,8 @@ pub struct Gateway {
     pub drivers: Vec<PortDriver>,
     /// Treatment of frames that GRO merged, or that GSO left unsegmented.
     pub offload: Offload,
+    /// Fast path of established flows in Linux's kernel.
+    pub fast_path: FastPath,
     /// Listening address and TCP port of the metrics endpoint; none if absent.
     pub metrics: Option<SocketAddr>,
     /// Access control of the metrics endpoint.
@@ -70,6 +72,18 @@ pub enum Offload {
     Segment,
     /// Merging is switched off, and oversized frames are dropped.
     Refuse,
+}
+
+/// Fast path: established flows that Linux's kernel carries, without a worker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FastPath {
+    /// By a program at tc, on interfaces of AF_PACKET; none where the kernel refuses it.
+    #[default]
+    Auto,
+    /// As `Auto`, and it is a warning where the kernel refuses it.
+    Tc,
+    /// None.
+    Off,
 }
 
 /// State of the policy's interfaces after the gateway has ended.

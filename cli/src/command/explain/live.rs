@@ -15,7 +15,8 @@ use dataplane::state::{FlowRecord, Item, Names, Standing};
 use dataplane::tables::OWN_ACCORD;
 use dataplane::{Replay, Tables};
 use gateway::about::About;
-use gateway::api::{BasisView, MeterView};
+use gateway::api::{BasisView, Listed, MeterView};
+use gateway::flows::{FlowQuery, FlowView};
 use gateway::sa::AssociationView;
 use gateway::store::{self, Entry};
 use gateway::{Client, ClientError};
@@ -155,6 +156,24 @@ impl Live {
         })
     }
 
+    /// Path of a flow's plain packets.
+    pub(super) fn path(&self, flow: &FlowRecord) -> Result<PacketPath, Failure> {
+        let Ends { source, sport, destination, dport, protocol } = flow.original;
+        let query = FlowQuery {
+            host: Some(source.to_string()),
+            port: Some(sport).filter(|port| *port != 0),
+            protocol: Some(protocol.to_string()),
+            ..FlowQuery::default()
+        };
+        let listed: Listed = self.client.get_with("/flows", &query)?;
+        let ports = flow.original.ports().map(|_| (sport, dport));
+        let same = |of: &&FlowView| {
+            (of.source, of.destination) == (source, destination) && of.sport.zip(of.dport) == ports
+        };
+        let is_fast = listed.flows.iter().find(same).is_some_and(|flow| flow.fast_path);
+        Ok(if is_fast { PacketPath::Kernel } else { PacketPath::Worker })
+    }
+
     /// Returns the parts of a translation that the gateway chooses only when the packet comes.
     pub(super) fn chosen(&self, account: &Account, tables: &Tables) -> Option<Chosen> {
         let visit = account.visits.iter().find(|visit| visit.stage == "snat")?;
@@ -231,6 +250,27 @@ fn stand_in(view: &AssociationView) -> Option<SaStandIn<'_>> {
     Some(SaStandIn { tunnel, direction, spi: *spi, remote, udp, suite, number: *number, senders })
 }
 
+/// Path of a flow's plain packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PacketPath {
+    /// The worker that owns the flow.
+    Worker,
+    /// Linux's kernel, by the fast path.
+    Kernel,
+}
+
+impl PacketPath {
+    /// Sentence on the path, where there is something to tell.
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            PacketPath::Worker => "",
+            PacketPath::Kernel => {
+                " Its plain packets go by the fast path: Linux's kernel does to them what is told here."
+            }
+        }
+    }
+}
+
 /// The flow, as it is in the gateway.
 pub(super) fn flow_text(flow: &FlowRecord) -> String {
     let validated = match flow.standing {
@@ -246,11 +286,12 @@ pub(super) fn flow_text(flow: &FlowRecord) -> String {
 }
 
 /// Returns a flow as JSON, for scripts.
-pub(super) fn flow_json(flow: &FlowRecord) -> Value {
+pub(super) fn flow_json(flow: &FlowRecord, path: PacketPath) -> Value {
     json!({
         "age_seconds": flow.age.as_secs_f64(),
         "idle_seconds": flow.idle.as_secs_f64(),
         "validated": flow.standing == Standing::Validated,
+        "fast_path": path == PacketPath::Kernel,
     })
 }
 

@@ -1,9 +1,12 @@
 //! Opening of ports on the seven kinds of interfaces: port, VLAN of Linux, VLAN of the gateway, tunnel, PPPoE session, TAP, cells over UDP.
 
+use std::sync::Arc;
+
 use policy::Policy;
 use policy::model::{Driver, Interface, LinkKind, Offload};
 use ports::{
-    CellSocket, CellSpec, Copying, Held, OpenError, Opened, Punt, PuntHeld, Spec, Tagged, Tap, TapHeld, Wish,
+    Bypass, CellSocket, CellSpec, Copying, FastPath, Held, OpenError, Opened, Punt, PuntHeld, Spec, Tagged,
+    Tap, TapHeld, Wish,
 };
 use tracing::warn;
 use wire::PoolMemory;
@@ -19,6 +22,7 @@ pub(super) struct Opener<'a> {
     policy: &'a Policy,
     linux: &'a State,
     offload: ports::Offload,
+    fast_path: Option<Arc<FastPath>>,
     /// The frame pool of each worker.
     memories: Vec<PoolMemory>,
 }
@@ -51,7 +55,8 @@ impl Opener<'_> {
             Offload::Segment => ports::Offload::Segment,
             Offload::Refuse => ports::Offload::Refuse,
         };
-        Opener { policy: &reload.effective.policy, linux, offload, memories: workers.memories() }
+        let (fast_path, memories) = (workers.fast_path(), workers.memories());
+        Opener { policy: &reload.effective.policy, linux, offload, fast_path, memories }
     }
 
     /// Opens an interface of Linux, and its punt path.
@@ -64,21 +69,27 @@ impl Opener<'_> {
         };
         let mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
         let tagged = tags(self.policy, name);
+        let (name_, fast_path) = (name.to_owned(), self.fast_path.clone());
         let spec =
-            Spec { name: name.to_owned(), mtu, wish, tagged, offload: self.offload, ..Spec::default() };
+            Spec { name: name_, mtu, wish, tagged, offload: self.offload, fast_path, ..Spec::default() };
         // First the way to Linux: what the port takes must not be lost to it meanwhile.
         let punt = Punt::open(name, ports::MARK, self.memories.len())?;
-        let Opened { driver, copying, tagged, lines, refused, held, .. } =
+        let Opened { driver, copying, tagged, ifindex, lines, refused, held, bypass } =
             ports::open(&spec, &self.memories)?;
+        if let Bypass::Refused(error) = &bypass {
+            warn!(interface = name, "no fast path: {error}");
+        }
+        let fast = matches!(bypass, Bypass::On).then_some(ifindex);
         let driver = match (driver, copying) {
             (ports::Driver::Xdp, Copying::ZeroCopy) => format!("{driver}, zero-copy"),
             (ports::Driver::Xdp, Copying::Copy) => format!("{driver}, copy"),
             _ => driver.to_string(),
         };
-        let ends = lines
-            .into_iter()
-            .zip(punt.lines)
-            .map(|(line, punt)| Attachment { line: Some(line), punt: Some(Box::new(punt)) });
+        let ends = lines.into_iter().zip(punt.lines).map(|(line, punt)| Attachment {
+            line: Some(line),
+            punt: Some(Box::new(punt)),
+            fast,
+        });
         Ok(Ends {
             ends: ends.collect(),
             driver,
@@ -173,7 +184,8 @@ const FAR: &str = "-far";
 
 /// Returns punt paths without a port of their own.
 fn alone(lines: Vec<ports::TapLine>, driver: &str) -> Ends {
-    let ends = lines.into_iter().map(|line| Attachment { line: None, punt: Some(Box::new(line)) });
+    let ends =
+        lines.into_iter().map(|line| Attachment { line: None, punt: Some(Box::new(line)), fast: None });
     let (kept, punt) = (Kept::default(), None);
     let (driver, tagged) = (driver.to_owned(), Tagged::Yes);
     Ends { ends: ends.collect(), driver, tagged, refused: Vec::new(), kept, punt }

@@ -271,8 +271,18 @@ impl Crew {
             let (events, tables) = (events.clone(), tables.clone());
             let shared = Some(Shared { steering: steering.clone(), clients: Arc::default(), exchange });
             let events = Box::new(move |event: WorkerEvent| events.send(event).is_ok());
-            let parts =
-                Parts { number, tables, setup, pool: pool(), clock, commands, events, shared, log: None };
+            let parts = Parts {
+                number,
+                tables,
+                setup,
+                pool: pool(),
+                clock,
+                commands,
+                events,
+                shared,
+                log: None,
+                fast_path: None,
+            };
             let worker = Worker::new(parts).unwrap();
             let (comes, coming) = channel();
             let (leaves, left) = channel();
@@ -280,7 +290,7 @@ impl Crew {
             let lan = Fake { wakes: wakes.clone(), coming, gone: channel().0 };
             let wan = Fake { wakes: WakeUp::new().unwrap(), coming: channel().1, gone: leaves };
             for (name, line) in [("lan", lan), ("wan", wan)] {
-                let ends = Attachment { line: Some(Box::new(line)), punt: None };
+                let ends = Attachment { line: Some(Box::new(line)), punt: None, fast: None };
                 sender.send(Command::Attach { interface: name.to_owned(), ends, done: None });
             }
             threads.push(thread::spawn(move || worker.work()));

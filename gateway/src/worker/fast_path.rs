@@ -1,0 +1,251 @@
+//! Fast path: a worker's flows that Linux's kernel carries, in the table that all workers share.
+//!
+//! The shard publishes and takes back flows by [`Kernel`]; [`FastPorts`] knows which interfaces the programs of the kernel serve, and counts what
+//! they have carried by interface. A slot of the table is free again a second after its flow was taken back: until then a program may still act
+//! on what it has found before.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use dataplane::fast_path::{Account, Carried, Carrier, Published, Tag, Way};
+use dataplane::flow::{Direction, Ends, FlowId, TcpSide};
+use ports::{Entry, FastPath, Place, Tuple, Window};
+use wire::header::Protocol;
+use wire::{Nanos, PortId, ethernet};
+
+use super::report::LinkCounts;
+use crate::clock::Clock;
+
+/// Interfaces that the fast path serves, for one worker, which outlive its shard.
+#[derive(Clone)]
+pub(super) struct FastPorts(Arc<Mutex<Ports>>);
+
+struct Ports {
+    /// Index in Linux of each interface that the fast path serves, in the order of the tables.
+    served: Vec<Option<u32>>,
+    /// Counters by the interface's index in Linux.
+    counts: HashMap<u32, LinkCounts>,
+    /// Flows taken back whose slots are not free yet, in order.
+    retired: VecDeque<(Nanos, Flow)>,
+}
+
+/// The kernel, as the carrier of a shard's flows.
+pub(super) struct Kernel {
+    path: Arc<FastPath>,
+    ports: FastPorts,
+    clock: Clock,
+    flows: HashMap<FlowId, Flow>,
+    /// Published flows, to be accounted for in turn.
+    order: Vec<FlowId>,
+    turn: usize,
+}
+
+/// A published flow.
+struct Flow {
+    places: [Place; 2],
+    /// Indices in Linux of the interfaces that packets come in by and leave by, per direction.
+    interfaces: [[u32; 2]; 2],
+    tag: Tag,
+    /// Account so far, per direction.
+    before: [Carried; 2],
+    /// Place among the flows that are accounted for in turn.
+    place: usize,
+}
+
+/// Time after which no program acts any more on a flow that was taken back: 1 s.
+const GRACE: Nanos = Nanos::from_secs(1);
+
+impl FastPorts {
+    /// No interface is served.
+    pub(super) fn new() -> FastPorts {
+        let (served, counts, retired) = (Vec::new(), HashMap::new(), VecDeque::new());
+        FastPorts(Arc::new(Mutex::new(Ports { served, counts, retired })))
+    }
+
+    /// Serves these interfaces, by index in Linux, in the order of the tables.
+    pub(super) fn serve(&self, served: impl Iterator<Item = Option<u32>>) {
+        let ports = &mut *self.lock();
+        ports.served.clear();
+        ports.served.extend(served);
+        let Ports { served, counts, .. } = ports;
+        counts.retain(|index, _| served.contains(&Some(*index)));
+    }
+
+    /// Counters of an interface.
+    pub(super) fn counts(&self, index: u32) -> LinkCounts {
+        self.lock().counts.get(&index).copied().unwrap_or_default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Ports> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Ports {
+    fn index(&self, interface: PortId) -> Option<u32> {
+        *self.served.get(usize::from(interface.0))?
+    }
+
+    fn count(&mut self, [ingress, egress]: [u32; 2], carried: &Carried) {
+        let into = self.counts.entry(ingress).or_default();
+        into.received += carried.packets;
+        into.received_bytes += carried.frame_bytes;
+        let out = self.counts.entry(egress).or_default();
+        out.sent += carried.packets;
+        out.sent_bytes += carried.packet_bytes + carried.packets * ethernet::HEADER_LEN as u64;
+    }
+}
+
+impl Kernel {
+    /// Publishes up to `most` flows in a table.
+    pub(super) fn new(path: Arc<FastPath>, ports: FastPorts, clock: Clock, most: usize) -> Kernel {
+        let most = most.min(path.capacity() as usize / 2);
+        let (flows, order) = (HashMap::with_capacity(most), Vec::with_capacity(most));
+        Kernel { path, ports, clock, flows, order, turn: 0 }
+    }
+
+    /// Accounts for a flow since the last time.
+    fn account_for(path: &FastPath, ports: &mut Ports, clock: Clock, flow: &mut Flow) -> Account {
+        let mut carried = [Carried::default(); 2];
+        let mut seen = Nanos(0);
+        for direction in [0, 1] {
+            let all = path.account(flow.places[direction]);
+            let now =
+                Carried { packets: all.packets, packet_bytes: all.bytes.0, frame_bytes: all.frame_bytes.0 };
+            let before = std::mem::replace(&mut flow.before[direction], now);
+            carried[direction] = Carried {
+                packets: now.packets.saturating_sub(before.packets),
+                packet_bytes: now.packet_bytes.saturating_sub(before.packet_bytes),
+                frame_bytes: now.frame_bytes.saturating_sub(before.frame_bytes),
+            };
+            if carried[direction].packets > 0 {
+                ports.count(flow.interfaces[direction], &carried[direction]);
+            }
+            seen = seen.max(all.seen);
+        }
+        let sides = flow.places.map(|place| path.window(place).map(side));
+        Account {
+            tag: flow.tag,
+            carried,
+            seen: (seen != Nanos(0)).then(|| clock.of_port(seen)),
+            sides: sides[0].zip(sides[1]).map(|(original, reply)| [original, reply]),
+            is_live: flow.places.iter().all(|place| path.is_live(*place)),
+        }
+    }
+}
+
+impl Carrier for Kernel {
+    fn publish(&mut self, id: FlowId, ways: &[Way; 2], tag: Tag) -> Published {
+        if self.order.len() == self.order.capacity() || self.flows.contains_key(&id) {
+            return Published::No;
+        }
+        let ports = self.ports.lock();
+        let interfaces = ways.each_ref().map(|way| {
+            let [ingress, egress] = [way.ingress, way.egress].map(|interface| ports.index(interface));
+            Some([ingress?, egress?])
+        });
+        let [Some(there), Some(back)] = interfaces else { return Published::No };
+        let interfaces = [there, back];
+        let entries = [0, 1].map(|direction| entry(&ways[direction], interfaces[direction]));
+        let Some(places) = self.path.publish(&entries) else { return Published::No };
+        let place = self.order.len();
+        self.order.push(id);
+        self.flows.insert(id, Flow { places, interfaces, tag, before: [Carried::default(); 2], place });
+        Published::Yes
+    }
+
+    fn account(&mut self, id: FlowId) -> Option<Account> {
+        let flow = self.flows.get_mut(&id)?;
+        Some(Kernel::account_for(&self.path, &mut self.ports.lock(), self.clock, flow))
+    }
+
+    fn set_side(&mut self, id: FlowId, direction: Direction, side: TcpSide) {
+        if let Some(flow) = self.flows.get(&id) {
+            self.path.set_window(flow.places[direction as usize], window(&side));
+        }
+    }
+
+    fn take_back(&mut self, id: FlowId) -> Option<Account> {
+        let mut flow = self.flows.remove(&id)?;
+        self.order.swap_remove(flow.place);
+        if let Some(moved) = self.order.get(flow.place).and_then(|id| self.flows.get_mut(id)) {
+            moved.place = flow.place;
+        }
+        flow.places.iter().for_each(|place| self.path.retract(*place));
+        let ports = &mut *self.ports.lock();
+        let account = Kernel::account_for(&self.path, ports, self.clock, &mut flow);
+        ports.retired.push_back((self.clock.now(), flow));
+        Some(account)
+    }
+
+    fn take_all_back(&mut self) {
+        if !self.flows.is_empty() {
+            self.path.advance_generation();
+        }
+    }
+
+    fn remainder(&mut self, now: Nanos) -> Option<Account> {
+        let ports = &mut *self.ports.lock();
+        ports.retired.front().filter(|(since, _)| now.since(*since) >= GRACE)?;
+        let (_, mut flow) = ports.retired.pop_front()?;
+        let account = Kernel::account_for(&self.path, ports, self.clock, &mut flow);
+        flow.places.iter().for_each(|place| self.path.free(*place));
+        Some(account)
+    }
+
+    fn next(&mut self) -> Option<FlowId> {
+        self.turn = if self.turn < self.order.len() { self.turn } else { 0 };
+        let id = self.order.get(self.turn).copied()?;
+        self.turn += 1;
+        Some(id)
+    }
+
+    fn published(&self) -> usize {
+        self.order.len()
+    }
+}
+
+impl Drop for Kernel {
+    /// Takes back what is still published: the flows have gone with their shard.
+    fn drop(&mut self) {
+        let now = self.clock.now();
+        let ports = &mut *self.ports.lock();
+        for (_, flow) in self.flows.drain() {
+            flow.places.iter().for_each(|place| self.path.retract(*place));
+            ports.retired.push_back((now, flow));
+        }
+    }
+}
+
+/// A flow's direction in the table of the fast path.
+fn entry(way: &Way, [ifindex, out]: [u32; 2]) -> Entry {
+    let tuple = |ends: &Ends| Tuple {
+        source: ends.source,
+        destination: ends.destination,
+        sport: ends.sport,
+        dport: ends.dport,
+    };
+    Entry {
+        from: tuple(&way.arrives),
+        protocol: Protocol(way.arrives.protocol),
+        ifindex,
+        to: tuple(&way.leaves),
+        link: way.header,
+        mtu: way.mtu,
+        out,
+        dscp: None,
+        window: way.side.as_ref().map(window),
+    }
+}
+
+/// TCP window state as the table has it.
+fn window(side: &TcpSide) -> Window {
+    let TcpSide { end, max_window, allows, scale } = *side;
+    Window { end, max_window, grants: allows, scale }
+}
+
+/// TCP window state as connection tracking has it.
+fn side(window: Window) -> TcpSide {
+    let Window { end, max_window, grants, scale } = window;
+    TcpSide { end, max_window, allows: grants, scale }
+}

@@ -1,0 +1,164 @@
+"""Established flows in Linux's kernel: what goes by the workers, what does not, and that nobody can tell."""
+
+import json
+import shlex
+import socket
+import time
+
+import gateway
+import pytest
+import wait
+from test_whole import meanwhile
+from topology import CLIENT, GATEWAY, OUTSIDE, REMOTE, REMOTE6, SERVER6
+from transfer import transfer
+
+pytestmark = pytest.mark.only("wirerate-fast", why="the fast path is on")
+
+MANY = 20_000_000
+SEGMENT = 1_448
+
+
+def fast(net):
+    return net.office.counters()["fast_path"]
+
+
+def is_even(net):
+    """All that was received has one fate."""
+    now = net.office.counters()
+    ended = sum(now[fate] for fate in ("forwarded", "delivered", "answered", "dropped", "held", "queued"))
+    return now["received"] == ended
+
+
+def flows(net):
+    return json.loads(net.office.ask("flows", "--json").stdout)["flows"]
+
+
+def port(net, interface):
+    ports = json.loads(net.office.ask("ports", "--json").stdout)
+    return next(port for port in ports if port["interface"] == interface)
+
+
+@pytest.mark.parametrize("to", [REMOTE, REMOTE6])
+def test_streams_go_by_and_count(net, to):
+    before, ports = fast(net), [port(net, interface) for interface in ("lan", "wan")]
+    transfer(net.client, net.remote, to, 80, upload=MANY, download=MANY)
+    after = fast(net)
+    carried = after["packets"] - before["packets"]
+    assert carried > 1.8 * MANY // SEGMENT, (before, after)
+    assert after["lost"] == 0
+    for was, interface in zip(ports, ("lan", "wan"), strict=True):
+        now = port(net, interface)
+        for packets, count in [("received", "received_bytes"), ("sent", "sent_bytes")]:
+            assert now[packets] - was[packets] >= MANY // SEGMENT, "each segment counts"
+            assert MANY + 66 * (MANY // SEGMENT) <= now[count] - was[count], "with its headers"
+    wait.until(lambda: is_even(net), "received = forwarded + delivered + answered + dropped + held + queued")
+
+
+def test_forwarded_ports_go_by_and_the_gateway_itself_does_not(net):
+    before = fast(net)["packets"]
+    transfer(net.remote, net.server, OUTSIDE, 443, upload=MANY, download=MANY)
+    transfer(net.remote, net.server, SERVER6, 443, upload=MANY, download=MANY)
+    after = fast(net)["packets"]
+    assert after - before > 3.5 * MANY // SEGMENT
+    transfer(net.client, net.gateway, GATEWAY, 22, upload=MANY, download=MANY)
+    assert fast(net)["packets"] - after < 100
+
+
+def datagrams(client, server, count):
+    """As many questions and answers."""
+    for number in range(count):
+        client.sendto(b"question %d" % number, (REMOTE, 5001))
+        data, back = server.recvfrom(100)
+        assert data == b"question %d" % number
+        server.sendto(b"answer %d" % number, back)
+        assert client.recv(100) == b"answer %d" % number
+
+
+def test_datagrams_go_by_and_keep_their_flow_alive(net):
+    with net.remote.udp(port=5001) as server, net.client.udp(port=5004) as client:
+        datagrams(client, server, 20)
+        own = next(flow for flow in flows(net) if flow.get("sport") == 5004)
+        assert own["fast_path"] and own["state"] == "confirmed", own
+        assert "fast path" in net.office.ask("flows", "--port", "5004").stdout
+        told = net.office.ask("explain", "--live", f"lan udp {CLIENT}:5004 > {REMOTE}:5001").stdout
+        assert "fast path" in told, told
+        before = fast(net)["packets"]
+        time.sleep(2)
+        datagrams(client, server, 10)
+        own = next(flow for flow in flows(net) if flow.get("sport") == 5004)
+        assert fast(net)["packets"] - before == 20
+        assert own["idle_seconds"] < 1.5, own
+        # What is not plain goes by the worker: here a packet with a TTL of 1, which is answered.
+        client.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, 1)
+        client.sendto(b"too far", (REMOTE, 5001))
+        client.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, 64)
+        datagrams(client, server, 1)
+
+
+def test_a_flow_that_is_ended_is_not_carried_on(net):
+    """What comes after it opens another one."""
+    with net.remote.udp(port=5001) as server, net.client.udp(port=5007) as client:
+        datagrams(client, server, 20)
+        assert next(flow for flow in flows(net) if flow.get("sport") == 5007)["fast_path"]
+        net.office.ask("flows", "kill", "--port", "5007")
+        dropped = net.office.counters()["dropped"]
+        server.sendto(b"too late", (OUTSIDE, 5007))
+        wait.until(lambda: net.office.counters()["dropped"] > dropped, "what comes too late is dropped")
+        datagrams(client, server, 1)
+        assert not next(flow for flow in flows(net) if flow.get("sport") == 5007)["fast_path"]
+
+
+def test_reloads_and_captures_take_flows_back(net, tmp_path):
+    """Nothing is lost meanwhile, and a capture sees all."""
+    apply = [gateway.binary(), "apply", net.office.policy, "--socket", net.office.socket]
+    with meanwhile(net, shlex.join(map(str, apply)), "sleep 0.1"):
+        for _ in range(5):
+            transfer(net.client, net.remote, REMOTE, 80, upload=MANY, download=MANY)
+    captured = tmp_path / "some.pcapng"
+    with net.remote.udp(port=5001) as server, net.client.udp(port=5005) as client:
+        datagrams(client, server, 20)
+        assert next(flow for flow in flows(net) if flow.get("sport") == 5005)["fast_path"]
+        capture = ["capture", "--seconds", 2, "--protocol", "udp", "--out", captured]
+        process = net.gateway.start(gateway.binary(), *capture, "--socket", net.office.socket, log="capture")
+        wait.until(captured.exists, "the capture has begun")
+        time.sleep(0.3)
+        before = fast(net)["packets"]
+        datagrams(client, server, 20)
+        assert fast(net)["packets"] == before
+        wait.until(lambda: process.poll() is not None, "the capture has ended")
+        datagrams(client, server, 80)
+        assert fast(net)["packets"] > before
+    assert fast(net)["lost"] == 0
+    wait.until(lambda: is_even(net), "received = forwarded + delivered + answered + dropped + held + queued")
+
+
+def test_a_neighbour_that_moves_is_followed(net):
+    """The kernel does not go on to send to the old address."""
+    with net.remote.udp(port=5001) as server, net.client.udp(port=5006) as client:
+        datagrams(client, server, 20)
+        own = net.client.mac("eth0")
+        moved = "02:00:00:00:77:01"
+        try:
+            net.client.run("ip", "link", "set", "eth0", "address", moved)
+            net.client.reaches(GATEWAY)
+            net.gateway.run("ip", "neigh", "flush", "dev", "lan")
+            net.client.reaches(GATEWAY)
+            datagrams(client, server, 20)
+        finally:
+            net.client.run("ip", "link", "set", "eth0", "address", own)
+            net.gateway.run("ip", "neigh", "flush", "dev", "lan")
+            net.client.reaches(GATEWAY)
+
+
+def test_it_can_be_switched_off_and_on(net):
+    text = net.office.policy.read_text()
+    net.office.policy.write_text(text.replace('fast-path = "tc"', 'fast-path = "off"'))
+    net.office.ask("apply", net.office.policy)
+    try:
+        before = fast(net)["packets"]
+        transfer(net.client, net.remote, REMOTE, 80, upload=MANY)
+        assert fast(net)["packets"] == before
+    finally:
+        net.office.apply()
+    transfer(net.client, net.remote, REMOTE, 80, upload=MANY)
+    assert fast(net)["packets"] > before
