@@ -69,6 +69,11 @@ impl<E: Copy> Agenda<E> {
         self.now
     }
 
+    /// True if no event is left.
+    pub fn is_empty(&self) -> bool {
+        self.words == 0 && self.far.is_empty()
+    }
+
     /// Notes that `event` will happen at `at`; now, if that is past.
     #[inline]
     pub fn note(&mut self, at: Ticks, event: E) {
@@ -236,8 +241,10 @@ mod tests {
                 }
             }
             while let Some((at, number)) = next(&mut list) {
+                prop_assert!(!agenda.is_empty());
                 prop_assert_eq!((agenda.take(), agenda.now()), (Some(number), Ticks(at)));
             }
+            prop_assert!(agenda.is_empty());
             prop_assert_eq!(agenda.take(), None);
         }
     }

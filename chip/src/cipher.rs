@@ -16,7 +16,7 @@ use crate::description::{Chip, EngineKind, UnitWork};
 use crate::kernel::Ticks;
 use crate::load::{Arrival, Job, Length, Load};
 use crate::machine::{Deadlock, Ideal, Machine, MachineError};
-use crate::mapping::{Extra, Mapping, Place, Placement, Pool, PoolPlace, ServedPorts, Task, Work};
+use crate::mapping::{Extra, Mapping, Place, Placement, Pool, PoolPlace, Priority, ServedPorts, Task, Work};
 use crate::report::{EngineReport, MemoryReport, Report, Share};
 use crate::trace::{Act, Recorder};
 
@@ -313,10 +313,13 @@ impl<'a> CipherRun<'a> {
                     to: Vec::new(),
                     ports: ServedPorts::default(),
                     extra: Extra::default(),
+                    priority: Priority::Normal,
                 }],
+                poll: None,
             }],
             rings: Vec::new(),
             placements,
+            timers: Vec::new(),
             classifier: None,
         })
     }

@@ -240,8 +240,13 @@ pub struct Memory {
     pub recovery: Cycles,
     /// Cycles of its own clock that an atomic operation takes beyond a read; where absent, it is a read and a write.
     pub atomic: Option<Cycles>,
-    /// Commands that a channel queues before further ones stall their issuer.
+    /// Commands that a channel queues before further ones stall their issuer; those of high priority apart, where they have a queue.
     pub queue: u32,
+    /// Order in which a channel serves the commands that it queues.
+    pub order: ServiceOrder,
+    /// Commands of high priority that a channel queues beside the others, before which they are served; absent where there is no such
+    /// queue. Behind a cache all are served in the order of arrival.
+    pub priority: Option<u32>,
     /// Cache that all engines share in front of the channels; its latency is instead of the memory's, in the same cycles.
     pub cache: Option<Cache>,
 }
@@ -254,6 +259,20 @@ pub enum DataPins {
     Shared,
     /// Reads have some, and writes have others, as those of quad data rate (QDR) SRAM: neither holds up the other.
     Separate,
+}
+
+/// Order in which a memory's channel serves the commands that it queues, each way where the ways have pins of their own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ServiceOrder {
+    /// That of arrival: who waits for a bank holds up all behind.
+    #[default]
+    Arrival,
+    /// That of arrival in each of so many queues, from 1 to as many as there are banks, over which banks are dealt out: a command whose bank is
+    /// free passes those of other queues that wait for theirs.
+    Bank {
+        /// Number of queues.
+        queues: u32,
+    },
 }
 
 /// Rings of one kind: queues between engines.

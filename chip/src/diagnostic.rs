@@ -59,6 +59,8 @@ pub enum Code {
     SkippedStage,
     /// Frames come to a stage a second time.
     RepeatedStage,
+    /// Commands of high priority, where no memory has a queue for them.
+    NoPriority,
     /// No task receives, or no task transmits.
     NoEnd,
     /// Ports that no thread receives from.
@@ -115,6 +117,7 @@ impl Code {
         (Code::StageOrder, "stage-order", Severity::Error),
         (Code::SkippedStage, "skipped-stage", Severity::Error),
         (Code::RepeatedStage, "repeated-stage", Severity::Error),
+        (Code::NoPriority, "no-priority", Severity::Error),
         (Code::NoEnd, "no-end", Severity::Error),
         (Code::UnservedPort, "unserved-port", Severity::Error),
         (Code::EarlyParting, "early-parting", Severity::Error),

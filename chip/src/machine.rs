@@ -14,11 +14,12 @@ use crate::agenda::Agenda;
 use crate::description::{Chip, bound};
 use crate::kernel::{Ticks, Timebase};
 use crate::load::{Job, Length, Load};
-use crate::mapping::{Mapping, Task, Work};
+use crate::mapping::{Mapping, Priority, Task, Work};
 use crate::trace::Access;
 
 mod build;
 mod cache;
+mod controller;
 mod deadlock;
 mod edge;
 mod engine;
@@ -26,12 +27,15 @@ mod exit;
 mod list;
 mod memory;
 mod order;
+mod pending;
 mod program;
 mod reorder;
+mod rotation;
 mod script;
 mod seen;
 #[cfg(test)]
 mod tests;
+mod timer;
 mod unit;
 mod watch;
 
@@ -40,9 +44,12 @@ use edge::{Buffer, Bus, Element, Line, Waiting};
 use list::{Link, Linked, Segments};
 use memory::SharedMemory;
 use order::Order;
+use pending::{Held, Outbox, Pending, UNKNOWN, Whose};
 use program::Part;
 use reorder::Reorder;
+use rotation::Rotation;
 use script::{Command, Holds, Move, Remembered, View, Writer};
+use timer::Clock;
 use unit::Unit;
 
 pub(crate) use cache::{CachePlace, CacheSeen};
@@ -67,12 +74,18 @@ pub struct Machine<'a> {
     clusters: Vec<Cluster>,
     threads: Vec<Thread>,
     pools: Vec<Crew>,
+    /// Timers of the mapping; their threads are behind those of pools.
+    clocks: Vec<Clock>,
     rings: Vec<Ring>,
     /// Segments of linked lists in the queues of units, by unit and queue.
     queued: HashMap<(usize, u32), u32>,
     /// Segments of frames, where frames are in linked lists.
     segments: Option<Segments>,
     memories: Vec<SharedMemory>,
+    /// True if a memory chooses among the commands that wait for it.
+    chooses: bool,
+    /// References whose end is not known.
+    pending: Pending,
     /// The engines that work and have a cache.
     cached: Vec<usize>,
     units: Vec<Unit>,
@@ -119,6 +132,14 @@ enum Event {
     Deliver { ring: usize, job: u32 },
     /// A reorder buffer has released a frame into a ring.
     Release { ring: usize, job: u32 },
+    /// Commands of a cluster may leave it.
+    Outbox(usize),
+    /// A memory may start its next command.
+    Serve { memory: u16, lane: u32 },
+    /// What a reference has read is written back, changed.
+    Back(u32),
+    /// A timer wakes.
+    Tick,
     /// A line's MAC has room for the next element.
     Cross(usize),
     /// An element has left the transmit buffer.
@@ -138,6 +159,8 @@ struct Engine {
     ready: VecDeque<usize>,
     remembered: Remembered,
     cache: Option<Cache>,
+    /// Turns of its threads, where some of them poll.
+    rotation: Option<Rotation>,
 }
 
 /// Engines that share a command bus. It takes commands in order, and holds so many.
@@ -146,6 +169,8 @@ struct Cluster {
     most: usize,
     departures: VecDeque<Ticks>,
     last: Ticks,
+    /// Commands after those, which leave at times that show later.
+    outbox: Outbox,
 }
 
 #[derive(Clone, Debug)]
@@ -159,8 +184,12 @@ struct Thread {
     element: Element,
     script: Vec<Move>,
     next: usize,
-    tickets: Vec<(u32, Ticks)>,
+    tickets: Vec<Held>,
+    /// Ticket whose end it waits for, while that is not known.
+    awaits: Option<u32>,
     waits: Waits,
+    /// Priority of its task's commands.
+    priority: Priority,
 }
 
 /// Cause of a thread's wait.
@@ -210,6 +239,7 @@ impl<'a> Machine<'a> {
         self.seen.warm = warm;
         self.start(load);
         self.expect(load);
+        self.expect_tick();
         while let Some(event) = self.agenda.take() {
             match event {
                 Event::Arrive { port, length } => self.arrive(port, length, load),
@@ -224,6 +254,10 @@ impl<'a> Machine<'a> {
                 Event::Ready(thread) => self.ready(thread),
                 Event::Deliver { ring, job } => self.deliver(ring, job, load),
                 Event::Release { ring, job } => self.enter(ring, job, load),
+                Event::Outbox(cluster) => self.empty_outbox(cluster),
+                Event::Serve { memory, lane } => self.serve(memory, lane as usize),
+                Event::Back(reference) => self.write_back(reference),
+                Event::Tick => self.tick(),
                 Event::Cross(line) => self.cross_due(line),
                 Event::Crossed => self.crossed(load),
                 Event::Sent { job, output, bytes } => self.sent(job, output, bytes),
@@ -256,7 +290,7 @@ impl<'a> Machine<'a> {
 
     /// Gives every thread of tasks without a ring or a buffer before them something to do.
     fn start(&mut self, load: &mut dyn Load) {
-        for thread in 0..self.threads.len() {
+        for thread in (0..self.threads.len()).filter(|thread| !self.is_timer(*thread)).collect::<Vec<_>>() {
             let pool = self.threads[thread].pool;
             if self.mapping.pools[pool].tasks.iter().any(exit::is_closed) {
                 self.seen.is_closed = true;
@@ -392,7 +426,7 @@ impl<'a> Machine<'a> {
         self.tell(|watch, now| watch.begins(now, thread, number, element.job));
         let of = &mut self.threads[thread];
         of.script.clear();
-        (of.next, of.task, of.element) = (0, number, element);
+        (of.next, of.task, of.element, of.priority) = (0, number, element, task.priority);
         of.tickets.clear();
         let is_part = matches!(task.work, Work::Receive(_) | Work::Transmit);
         let holds = if is_part || task.from.is_none() { Holds::Nothing } else { Holds::Packet };
@@ -429,7 +463,7 @@ impl<'a> Machine<'a> {
                     Some(unit) => writer.stages_in_unit(unit, job.length.bytes, job.acts_of(stages)),
                     None => {
                         writer.acts(job.acts_of(stages));
-                        writer.extra(task.extra);
+                        writer.extra(task.extra, Purpose::Extra);
                     }
                 }
                 exit::go_on(&mut writer, task, job, rings, unit);
@@ -452,7 +486,7 @@ impl<'a> Machine<'a> {
                     writer.hold_header();
                 }
                 writer.acts(ends.job.acts_of(&stages));
-                writer.extra(task.extra);
+                writer.extra(task.extra, Purpose::Extra);
             }
         }
         exit::go_on(&mut writer, task, ends.job, rings, unit);
@@ -496,8 +530,10 @@ impl<'a> Machine<'a> {
         let (memory, put) = (of.memory, of.command(4, Access::Write));
         match memory {
             Some(_) => {
-                let (goes, done) = self.command(engine, put);
-                self.agenda.note(done, Event::Deliver { ring, job });
+                let (goes, done) = self.command(engine, put, Whose::Ring { ring, job });
+                if done != UNKNOWN {
+                    self.agenda.note(done, Event::Deliver { ring, job });
+                }
                 self.resume(engine, goes);
             }
             None => {
@@ -531,6 +567,7 @@ impl<'a> Machine<'a> {
         of.places.iter().for_each(|place| self.order.remove(*place));
         self.seen.end(of.length.bytes, self.agenda.now().since(of.arrived));
         self.seen.under_way -= 1;
+        self.note_end();
         self.free.push(job);
         self.tell(|watch, now| watch.leaves(now, job));
     }

@@ -13,11 +13,13 @@ use config::LoadError;
 use config::Source;
 use dataplane::pipeline;
 use tally::Region;
+use wire::Nanos;
 
 use crate::description::{Chip, Unit};
 use crate::diagnostic::Diagnostic;
 use crate::load::{Handling, Standing};
 use crate::setting::{self, SetError};
+use crate::trace::Access;
 
 mod fit;
 mod flow;
@@ -25,6 +27,7 @@ mod place;
 mod pool;
 mod read;
 mod task;
+mod timer;
 
 pub use fit::{Extent, Program, check_fit};
 
@@ -95,6 +98,8 @@ pub struct Mapping {
     pub rings: Vec<Ring>,
     /// Places of the regions.
     pub placements: Vec<Placement>,
+    /// Work at intervals, whatever frames come.
+    pub timers: Vec<Timer>,
     /// Name of the classifier; the outcome is the same, the program and its cost are not. `None`: the policy's.
     pub classifier: Option<String>,
 }
@@ -109,6 +114,24 @@ pub struct Pool {
     /// Tasks of each thread. A free thread serves the last task that has a frame waiting, so that frames furthest along
     /// the pipeline go first.
     pub tasks: Vec<Task>,
+    /// Instructions by which an idle thread looks for something to receive, again and again in its turn; absent where it waits, and takes no
+    /// time of its engine.
+    pub poll: Option<u32>,
+}
+
+/// Work that an engine does at intervals, beside its threads: the timer of a control processor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Timer {
+    /// Its name.
+    pub name: String,
+    /// Kind of its engine, by its place in the chip's list.
+    pub engine: usize,
+    /// Number of the engine, from 0.
+    pub number: u32,
+    /// Interval.
+    pub every: Nanos,
+    /// Work each time. It has no effect but its time.
+    pub work: Extra,
 }
 
 /// Engines or unit that the threads of a pool run on.
@@ -140,6 +163,18 @@ pub struct Task {
     pub ports: ServedPorts,
     /// Work on each frame beyond that of its stages.
     pub extra: Extra,
+    /// Priority of its commands, in memories that have a queue for those of high priority.
+    pub priority: Priority,
+}
+
+/// Priority of commands to memories.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Priority {
+    /// Served in the memory's order.
+    #[default]
+    Normal,
+    /// Served before all that are not of high priority.
+    High,
 }
 
 /// Work of a service that is not written yet, on each frame that a task has run its stages on: to see how much is to spare. It has no
@@ -148,8 +183,10 @@ pub struct Task {
 pub struct Extra {
     /// Instructions.
     pub instructions: u32,
-    /// Reads, one after the other; the thread waits for each.
+    /// References, one after the other; the thread waits for each.
     pub references: u32,
+    /// Kind of reference.
+    pub access: Access,
     /// Bytes of each.
     pub bytes: u32,
     /// The memory, by its place in the chip's list.

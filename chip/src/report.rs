@@ -110,7 +110,7 @@ pub struct Quantile {
 pub struct EngineReport {
     /// Its kind and number: "me.5".
     pub name: String,
-    /// The pools that have threads on it.
+    /// The pools that have threads on it, and timers.
     pub pools: Vec<String>,
     /// Executing instructions.
     pub executing: f64,
@@ -118,7 +118,9 @@ pub struct EngineReport {
     pub aborted: f64,
     /// Unable to issue a command, for queues were full.
     pub stalled: f64,
-    /// Idle: no thread was ready.
+    /// Looks of idle threads that poll: no work, and no time that another thread had need of, but for the looks before its turn.
+    pub polling: f64,
+    /// Idle: no thread was ready, and none polled.
     pub idle: f64,
     /// Number of instructions executed.
     pub instructions: u64,
@@ -136,7 +138,7 @@ pub struct MemoryReport {
     pub channels: Vec<f64>,
     /// Mean number of commands that waited for service.
     pub queue: f64,
-    /// References by region, and those of rings, of linked lists and of extra work.
+    /// References by region, and those of rings, of linked lists, of extra work and of timers.
     pub regions: Vec<RegionReport>,
 }
 
@@ -152,7 +154,7 @@ impl MemoryReport {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RegionReport {
     /// The region; "rings" for puts and gets, "lists" for the pointers of linked lists, "extra" for
-    /// work beyond the stages.
+    /// work beyond the stages, "timers" for that of timers.
     pub name: String,
     /// Number of them.
     pub references: u64,
@@ -328,15 +330,17 @@ fn engines(chip: &Chip, mapping: &Mapping, window: &Window) -> Vec<EngineReport>
     let mut push = |name: String, pools: Vec<String>, place: usize| {
         let Some(seen) = window.engines.get(place).filter(|_| !pools.is_empty()) else { return };
         let span = window.span.0.max(1) as f64;
-        let [executing, aborted, stalled] =
-            [seen.executing, seen.aborted, seen.stalled].map(|ticks| (ticks.0 as f64 / span).min(1.0));
+        let [executing, aborted, stalled, polling] =
+            [seen.executing, seen.aborted, seen.stalled, seen.polling]
+                .map(|ticks| (ticks.0 as f64 / span).min(1.0));
         reports.push(EngineReport {
             name,
             pools,
             executing,
             aborted,
             stalled,
-            idle: (1.0 - executing - aborted - stalled).max(0.0),
+            polling,
+            idle: (1.0 - executing - aborted - stalled - polling).max(0.0),
             instructions: seen.instructions,
         });
     };
@@ -346,8 +350,9 @@ fn engines(chip: &Chip, mapping: &Mapping, window: &Window) -> Vec<EngineReport>
                 PoolPlace::Engines { kind: on, numbers, .. } => *on == kind && numbers.contains(&number),
                 PoolPlace::Unit(_) => false,
             };
-            let pools =
-                mapping.pools.iter().filter(|pool| has(&pool.place)).map(|pool| pool.name.clone()).collect();
+            let pools = mapping.pools.iter().filter(|pool| has(&pool.place)).map(|pool| &pool.name);
+            let timers = mapping.timers.iter().filter(|timer| timer.engine == kind && timer.number == number);
+            let pools = pools.chain(timers.map(|timer| &timer.name)).cloned().collect();
             push(format!("{}.{number}", of.name), pools, Machine::engine_of(chip, kind, number));
         }
     }
@@ -385,7 +390,12 @@ fn memories(chip: &Chip, time: Timebase, window: &Window) -> Vec<MemoryReport> {
             regions: Region::ALL
                 .into_iter()
                 .map(|region| of(region.name(), &seen.regions[region as usize]))
-                .chain([of("rings", &seen.rings), of("lists", &seen.lists), of("extra", &seen.extra)])
+                .chain([
+                    of("rings", &seen.rings),
+                    of("lists", &seen.lists),
+                    of("extra", &seen.extra),
+                    of("timers", &seen.timers),
+                ])
                 .filter(|region| region.references > 0)
                 .collect(),
         })

@@ -190,7 +190,10 @@ impl<'a, W: Write> Timeline<'a, W> {
             }
             *tid += 1;
             let tid = *tid;
-            self.name("thread_name", pid, tid, &format!("{} {tid}", self.mapping.pools[track.pool].name));
+            let pools = self.mapping.pools.iter().map(|pool| &pool.name);
+            let mut names = pools.chain(self.mapping.timers.iter().map(|timer| &timer.name));
+            let name = names.nth(track.pool).cloned().unwrap_or_default();
+            self.name("thread_name", pid, tid, &format!("{name} {tid}"));
             self.lanes.push(Lane {
                 pid,
                 tid,
@@ -400,6 +403,7 @@ impl<W: Write> Watch for Timeline<'_, W> {
             Purpose::Ring => "rings",
             Purpose::List => "lists",
             Purpose::Extra => "extra",
+            Purpose::Timer => "timers",
         };
         let how = match access {
             Access::Read => "read",

@@ -47,9 +47,10 @@ pub struct Referral {
 }
 
 /// Kind of access to memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Access {
     /// A read.
+    #[default]
     Read,
     /// A write.
     Write,

@@ -24,6 +24,8 @@ pub const INSTRUCTIONS: u32 = 1 << 24;
 pub const REFERENCES: u32 = 4_096;
 /// Bytes of such a reference.
 pub const REFERENCE: u32 = 4_096;
+/// Interval of a timer, in nanoseconds: an hour.
+pub const INTERVAL: u64 = 3_600_000_000_000;
 /// Cycles for an instruction, and cycles for 4 bytes, in thousandths.
 pub const THOUSANDTHS: u32 = 1_000_000;
 /// The least common multiple of all clocks, in Hz: a picosecond's tenth is the shortest tick.

@@ -9,8 +9,8 @@ use wire::{BitRate, Bytes};
 
 use super::{
     Buffer, Bus, Cache, Cam, Carries, Checked, Chip, DataPins, EngineKind, FrameAccess, Lists, LocalMemory,
-    Memory, Package, PortKind, Ports, Power, Reach, RingKind, Role, Source, Standing, Tickets, Unit,
-    UnitWork, bound,
+    Memory, Package, PortKind, Ports, Power, Reach, RingKind, Role, ServiceOrder, Source, Standing, Tickets,
+    Unit, UnitWork, bound,
 };
 use crate::clock::{Cycles, Hertz};
 use crate::diagnostic::Code;
@@ -306,12 +306,14 @@ fn misshapen(size: Bytes, line: Bytes, ways: u32) -> Option<Complaint> {
 
 fn memory(sink: &Sink, (name, value): Pair<'_, '_>) -> Option<Memory> {
     let mut table = Table::of(sink, value, "a memory")?;
+    let (banks, recovery) =
+        (known_count(&mut table, "banks"), table.require("recovery", "10", value::cycles));
     let memory = Memory {
         name: name.get_ref().to_string(),
         bytes: table.require("size", "\"8 MB\"", value::bytes).unwrap_or(Bytes(bound::BYTES)),
         channels: count(&mut table, "channels"),
         interleave: bytes(&mut table, "interleave", "\"128 B\""),
-        banks: count(&mut table, "banks"),
+        banks: banks.unwrap_or(1),
         clock: clock(&mut table),
         width: bytes(&mut table, "width", "\"8 B\""),
         pins: table
@@ -323,9 +325,11 @@ fn memory(sink: &Sink, (name, value): Pair<'_, '_>) -> Option<Memory> {
         write_latency: cycles(&mut table, "write-latency"),
         burst: bytes(&mut table, "burst", "\"64 B\""),
         overhead: cycles(&mut table, "overhead"),
-        recovery: cycles(&mut table, "recovery"),
+        recovery: recovery.unwrap_or_default(),
         atomic: table.take("atomic", value::cycles),
         queue: entries(&mut table, "queue", "16"),
+        order: ServiceOrder::Arrival,
+        priority: table.take("priority", |value| value::number32(value, 1, bound::ENTRIES)),
         cache: section(&mut table, "cache", "a cache", false).map(cache),
     };
     for (what, small) in [("interleave", memory.interleave), ("burst", memory.burst)] {
@@ -335,8 +339,42 @@ fn memory(sink: &Sink, (name, value): Pair<'_, '_>) -> Option<Memory> {
             table.complain(complaint.hint(format!("the memory has {}", memory.bytes)));
         }
     }
+    let memory = Memory { order: order(&mut table, &memory, (banks, recovery)), ..memory };
     table.finish();
     Some(memory)
+}
+
+/// Reads the order in which a memory serves commands, and complains of one that makes no difference.
+fn order(
+    table: &mut Table<'_, '_, '_>,
+    memory: &Memory,
+    (banks, recovery): (Option<u32>, Option<Cycles>),
+) -> ServiceOrder {
+    let words = [("arrival", false), ("bank", true)];
+    let by_bank = table.take("order", |value| value::one_of(value, &words)) == Some(true);
+    if by_bank && memory.cache.is_some() {
+        let message = "a memory behind a cache serves what misses in the order of arrival";
+        let complaint = Complaint::new(Code::Contradiction, message);
+        table.complain(complaint.hint("leave `order` out, or `cache`"));
+    }
+    if !by_bank {
+        table.misplaced("bank-queues", "it is for order = \"bank\"");
+        return ServiceOrder::Arrival;
+    }
+    let idle = match (banks, recovery) {
+        (Some(1), _) => Some("commands are to pass those that wait for another bank, and there is one bank"),
+        (_, Some(Cycles(0))) => {
+            Some("commands are to pass those that wait for a bank, and banks recover at once")
+        }
+        _ => None,
+    };
+    if let Some(message) = idle {
+        let complaint = Complaint::new(Code::Contradiction, message);
+        table.complain(complaint.hint("leave `order` out"));
+    }
+    let most = banks.unwrap_or(bound::COUNT);
+    let queues = table.take("bank-queues", |value| value::number32(value, 1, most));
+    ServiceOrder::Bank { queues: queues.unwrap_or(memory.banks) }
 }
 
 fn ring(sink: &Sink, (name, value): Pair<'_, '_>, memories: &[&str], units: &[Unit]) -> Option<RingKind> {
@@ -534,8 +572,11 @@ fn ports(sink: &Sink, top: &mut Table<'_, '_, '_>, element: Option<Bytes>) -> Po
 fn few_elements(sink: &Sink, span: Range<usize>, buffer: Buffer, ports: &Ports) {
     let count = ports.count();
     if buffer.elements < count && count <= bound::COUNT {
-        let message =
-            format!("{count} ports share {} elements, and may have a frame each under way", buffer.elements);
+        let elements = if buffer.elements == 1 { "element" } else { "elements" };
+        let message = format!(
+            "{count} ports share {} {elements}, and may have a frame each under way",
+            buffer.elements
+        );
         let complaint = Complaint::new(Code::SmallBuffer, message);
         sink.report(complaint.hint("frames are lost while others have all of them"), span);
     }

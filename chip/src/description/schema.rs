@@ -35,6 +35,9 @@ const MEMORY: &[&str] = &[
     "recovery",
     "atomic",
     "queue",
+    "order",
+    "bank-queues",
+    "priority",
     "cache",
 ];
 const RING: &[&str] = &["count", "entries", "priorities", "memory", "unit", "entry", "latency", "reach"];

@@ -7,7 +7,9 @@ use super::edge::{Buffer, Bus, Credits, Element, Line, UNBOUNDED, Way};
 use super::list::Linked;
 use super::memory::SharedMemory;
 use super::order::Order;
+use super::pending::{Outbox, Pending};
 use super::reorder::Reorder;
+use super::rotation::Rotation;
 use super::script::{Remembered, View};
 use super::seen::Tallies;
 use super::watch::{Track, Watch};
@@ -18,7 +20,7 @@ use dataplane::stage::reassemble::Reassemble;
 use crate::agenda::Agenda;
 use crate::description::{Carries, Chip, EngineKind, PortKind};
 use crate::kernel::{Ticks, Timebase};
-use crate::mapping::{Mapping, PoolPlace, Task, Work, stages};
+use crate::mapping::{Mapping, PoolPlace, Priority, Task, Work, stages};
 
 /// Commands that a unit's references may have under way.
 const UNIT_COMMANDS: usize = 64;
@@ -63,9 +65,13 @@ impl<'a> Machine<'a> {
     pub fn new(chip: &'a Chip, mapping: &'a Mapping, ideal: Ideal) -> Result<Machine<'a>, MachineError> {
         let time = Timebase::new(chip.ticks_per_second().ok_or(MachineError::Clocks)?);
         let cycle = time.cycle(chip.clock);
+        let has_priorities = program::tasks(mapping).any(|(_, task)| task.priority == Priority::High);
         let memories = chip.memories.iter().enumerate();
         let memories = memories
-            .map(|memory| SharedMemory::new(memory, cycle, time, ideal == Ideal::Memory(memory.0)))
+            .map(|memory| {
+                let is_ideal = ideal == Ideal::Memory(memory.0);
+                SharedMemory::new(memory, cycle, time, is_ideal, has_priorities)
+            })
             .collect::<Vec<_>>();
         let mut rings = Vec::new();
         for (number, ring) in mapping.rings.iter().enumerate() {
@@ -134,11 +140,14 @@ impl<'a> Machine<'a> {
             engines: Vec::new(),
             clusters: Vec::new(),
             threads: Vec::new(),
+            clocks: Vec::new(),
             pools: vec![Crew::default(); mapping.pools.len()],
             queued: HashMap::new(),
             segments: rings.iter().find_map(|ring| ring.linked).map(|linked| linked.segments()),
             rings,
+            chooses: memories.iter().any(SharedMemory::chooses),
             memories,
+            pending: Pending::default(),
             cached: Vec::new(),
             units: units.collect(),
             reassembly: stages()
@@ -164,6 +173,7 @@ impl<'a> Machine<'a> {
             watch: None,
         };
         machine.make_engines()?;
+        machine.make_timers()?;
         machine.seen.make_room(
             machine.engines.len(),
             machine.rings.len(),
@@ -201,6 +211,7 @@ impl<'a> Machine<'a> {
                     most: kind.commands.max(1) as usize,
                     departures: VecDeque::new(),
                     last: Ticks::ZERO,
+                    outbox: Outbox::default(),
                 });
             }
             self.views.push(View::new(chip, mapping, kind, self.time, false));
@@ -231,6 +242,7 @@ impl<'a> Machine<'a> {
                             }
                             self.add_cache(engine, described);
                             self.add_thread(engine, pool);
+                            self.add_turn(engine, of.poll);
                         }
                     }
                 }
@@ -245,6 +257,7 @@ impl<'a> Machine<'a> {
                             most: UNIT_COMMANDS,
                             departures: VecDeque::new(),
                             last: Ticks::ZERO,
+                            outbox: Outbox::default(),
                         });
                         let cluster = self.clusters.len() - 1;
                         self.engines.push(Engine::new(0, cluster, Ticks::ZERO));
@@ -256,7 +269,18 @@ impl<'a> Machine<'a> {
                 }
             }
         }
+        for engine in &mut self.engines {
+            engine.rotation = engine.rotation.take().filter(Rotation::polls);
+        }
         Ok(())
+    }
+
+    /// Gives the engine's last thread its place in the rotation.
+    fn add_turn(&mut self, engine: usize, poll: Option<u32>) {
+        let of = &mut self.engines[engine];
+        let look = poll.map_or(Ticks::ZERO, |poll| self.views[of.view].look(poll) + of.switch);
+        let thread = self.threads.len() - 1;
+        of.rotation.get_or_insert_with(Rotation::new).add(thread, look);
     }
 
     /// Gives an engine that works its cache, once.
@@ -289,7 +313,9 @@ impl<'a> Machine<'a> {
             script: Vec::new(),
             next: 0,
             tickets: Vec::new(),
+            awaits: None,
             waits: Waits::Frames,
+            priority: Priority::Normal,
         });
     }
 }
@@ -324,6 +350,7 @@ impl Engine {
             ready: VecDeque::new(),
             remembered: Remembered::default(),
             cache: None,
+            rotation: None,
         }
     }
 }

@@ -8,6 +8,8 @@
 //! Simplifications: a line counts as there from the moment at which it is asked for; instructions are fetched for nothing, which is in
 //! an engine's cycles per instruction; and rings are no part of what is cached.
 
+use super::memory::Purpose;
+use super::pending::{UNKNOWN, Whose};
 use super::script::Command;
 use super::{Engine, Machine, Spends};
 use crate::description::Cache as Described;
@@ -188,35 +190,47 @@ pub(super) enum Issued {
 }
 
 impl Machine<'_> {
-    /// Issues a reference of an engine's thread.
-    pub(super) fn refer(&mut self, engine: usize, command: Command) -> Issued {
+    /// Issues a reference of an engine's thread, which has it by that ticket.
+    pub(super) fn refer(&mut self, engine: usize, thread: usize, command: Command, ticket: u32) -> Issued {
+        let whose = Whose::Thread { thread, ticket };
         if !self.cached.is_empty() {
             self.snoop(engine, command);
         }
-        let Some(cache) = &self.engines[engine].cache else {
-            let (goes, done) = self.command(engine, command);
+        // What a timer shares with other engines is not cached.
+        let is_cached = |_: &&Cache| command.purpose != Purpose::Timer;
+        let Some(cache) = self.engines[engine].cache.as_ref().filter(is_cached) else {
+            let (goes, done) = self.command(engine, command, whose);
             return Issued::Sent { goes, done };
         };
         let latency = if command.access == Access::Read { cache.latency } else { Ticks::ZERO };
         let lines = cache.lines(command.memory, command.address, command.bytes);
-        let mut sent = None;
+        let mut sent: Option<(Ticks, Ticks)> = None;
+        let mut known = Ticks::ZERO;
         for line in lines {
             let Some(cache) = &mut self.engines[engine].cache else { break };
             let Look::Miss(victim) = cache.look(line, command.access) else { continue };
             let fill = cache.command(line, Access::Read, command);
             let back = victim.map(|victim| cache.command(victim, Access::Write, command));
-            let (goes, done) = self.command(engine, fill);
+            let (goes, done) = self.command(engine, fill, whose);
             let (first, last) = sent.unwrap_or((goes, done));
+            known = if done == UNKNOWN { known } else { known.max(done) };
             let mut moved = (first.max(goes), last.max(done));
             // Nobody waits for what is written back, but for room to say so.
             if let Some(back) = back {
-                moved.0 = moved.0.max(self.command(engine, back).0);
+                moved.0 = moved.0.max(self.command(engine, back, Whose::Nobody).0);
             }
             sent = Some(moved);
         }
         match sent {
-            Some((goes, done)) => Issued::Sent { goes, done },
+            Some((goes, done)) => {
+                // Of lines that are there at times that are known and of others the thread waits for all.
+                if done == UNKNOWN {
+                    self.hold_ticket(thread, ticket, known);
+                }
+                Issued::Sent { goes, done }
+            }
             None => {
+                self.go_past(engine);
                 self.seen.engines[engine].executing += latency;
                 if let Some(thread) = self.engines[engine].current {
                     self.tell(|watch, now| watch.spends(thread, Spends::Executing, now, latency));
@@ -243,7 +257,7 @@ impl Machine<'_> {
                 let Some(cache) = &mut self.engines[other].cache else { break };
                 if cache.snoop(line, command.access) {
                     let back = cache.command(line, Access::Write, command);
-                    self.command(engine, back);
+                    self.command(engine, back, Whose::Nobody);
                 }
             }
         }

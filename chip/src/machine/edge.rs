@@ -208,7 +208,9 @@ mod tests {
     use crate::clock::{Cycles, Hertz};
     use crate::description::{self, Cache, Carries, Chip, FrameAccess, PortKind, Unit, UnitWork};
     use crate::kernel::Ticks;
-    use crate::mapping::{Exit, Extra, Mapping, Place, Pool, PoolPlace, Ring, ServedPorts, Task, Who, Work};
+    use crate::mapping::{
+        Exit, Extra, Mapping, Place, Pool, PoolPlace, Priority, Ring, ServedPorts, Task, Who, Work,
+    };
     use crate::trace::{Access, Act, Referral, Wait};
 
     /// A bus that takes 16 ticks for 64 bytes, and 50 more until they are there.
@@ -297,7 +299,9 @@ mod tests {
                 to: to.map(|ring| Exit { who: Who::All, ring }).into_iter().collect(),
                 ports: ServedPorts::default(),
                 extra: Extra::default(),
+                priority: Priority::Normal,
             }],
+            poll: None,
         };
         let engine = PoolPlace::Engines { kind: 0, numbers: vec![0], threads: 1 };
         let ring = |name: &str| Ring { name: name.into(), kind: 0, entries: 16, order: None };

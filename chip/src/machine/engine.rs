@@ -1,6 +1,7 @@
 //! Engines: threads that take turns, instruction by instruction, and the commands that they issue.
 
 use super::cache::Issued;
+use super::pending::{Held, NOW, SETTLED, Then, UNKNOWN, Whose};
 use super::script::{Command, Move, WRITES};
 use super::{Event, Machine, Reference, Spends, Waits};
 use crate::kernel::Ticks;
@@ -10,23 +11,34 @@ use crate::trace::{Access, Wait};
 impl Machine<'_> {
     /// The thread can go on when its engine comes to it.
     pub(super) fn ready(&mut self, thread: usize) {
-        self.threads[thread].waits = Waits::Engine;
         let engine = self.threads[thread].engine;
+        let of = &self.engines[engine];
+        let is_free = of.current.is_none() && !of.held;
+        let look = if is_free && of.rotation.is_some() { self.finish_looks(engine) } else { Ticks::ZERO };
+        self.threads[thread].waits = Waits::Engine;
         self.engines[engine].ready.push_back(thread);
-        if self.engines[engine].current.is_none() && !self.engines[engine].held {
-            self.dispatch(engine);
+        if is_free {
+            self.dispatch_after(engine, look);
         }
     }
 
     /// Gives the engine to the thread that has been ready longest.
     pub(super) fn dispatch(&mut self, engine: usize) {
+        self.dispatch_after(engine, Ticks::ZERO);
+    }
+
+    /// Gives the engine to that thread after the rest of a look that is under way.
+    fn dispatch_after(&mut self, engine: usize, look: Ticks) {
         let of = &mut self.engines[engine];
         of.current = of.ready.pop_front();
-        if let Some(thread) = of.current {
-            let switch = of.switch;
+        let (switch, current, polls) = (of.switch, of.current, of.rotation.is_some());
+        if let Some(thread) = current {
+            let looks = if polls { look + self.take_turn(engine, thread) } else { Ticks::ZERO };
             self.seen.engines[engine].aborted += switch;
-            self.tell(|watch, now| watch.spends(thread, Spends::Switching, now, switch));
-            self.go(engine, switch);
+            self.tell(|watch, now| watch.spends(thread, Spends::Switching, now + looks, switch));
+            self.go(engine, looks + switch);
+        } else if polls {
+            self.begin_looks(engine);
         }
     }
 
@@ -50,9 +62,9 @@ impl Machine<'_> {
                 }
                 // What lay in the engine itself was there at once, and has no ticket.
                 Move::Await(ticket)
-                    if thread.tickets.iter().all(|(held, done)| held != ticket || *done <= at) =>
+                    if thread.tickets.iter().all(|held| held.ticket != *ticket || held.done <= at) =>
                 {
-                    thread.tickets.retain(|(held, _)| held != ticket);
+                    thread.tickets.retain(|held| held.ticket != *ticket);
                 }
                 _ => break,
             }
@@ -71,37 +83,19 @@ impl Machine<'_> {
         match step {
             // Time alone is played out by `go`.
             Move::Busy(_) => self.go(engine, Ticks::ZERO),
-            Move::Refer(command, wait) => match (self.refer(engine, command), wait) {
-                (Issued::Hit(latency), _) => self.go(engine, latency),
-                (Issued::Sent { goes, done }, Wait::Now) => {
-                    self.wait_until(engine, number, goes, done, Waits::Memory)
-                }
-                (Issued::Sent { goes, done }, Wait::Later(ticket)) => {
-                    self.threads[number].tickets.push((ticket, done));
-                    self.resume(engine, goes);
-                }
-            },
-            Move::Await(ticket) => {
-                let tickets = &mut self.threads[number].tickets;
-                let done = tickets.iter().position(|(held, _)| *held == ticket);
-                let done = done.map_or(self.agenda.now(), |place| tickets.swap_remove(place).1);
-                if done <= self.agenda.now() {
-                    self.go(engine, Ticks::ZERO);
-                } else {
-                    self.wait_until(engine, number, self.agenda.now(), done, Waits::Memory);
+            Move::Refer(command, wait) => {
+                let ticket = if let Wait::Later(ticket) = wait { ticket } else { NOW };
+                match (self.refer(engine, number, command, ticket), wait) {
+                    (Issued::Hit(latency), _) => self.go(engine, latency),
+                    (Issued::Sent { goes, done }, Wait::Now) => self.wait(engine, number, goes, done),
+                    (Issued::Sent { goes, done }, Wait::Later(ticket)) => {
+                        self.hold_ticket(number, ticket, done);
+                        self.resume(engine, goes);
+                    }
                 }
             }
-            Move::Settle => {
-                let tickets = &mut self.threads[number].tickets;
-                let writes = tickets.iter().filter(|(held, _)| *held == WRITES);
-                let done = writes.map(|(_, done)| *done).max().unwrap_or_default();
-                tickets.retain(|(held, _)| *held != WRITES);
-                if done <= self.agenda.now() {
-                    self.go(engine, Ticks::ZERO);
-                } else {
-                    self.wait_until(engine, number, self.agenda.now(), done, Waits::Memory);
-                }
-            }
+            Move::Await(ticket) => self.wait_for_ticket(engine, number, ticket),
+            Move::Settle => self.wait_for_ticket(engine, number, WRITES),
             Move::Hand { unit, bytes } => {
                 let done = self.hand(unit.into(), bytes);
                 self.wait_until(engine, number, self.now(), done, Waits::Memory);
@@ -117,8 +111,9 @@ impl Machine<'_> {
             Move::Get(ring) => {
                 let ring = &self.rings[usize::from(ring)];
                 let get = ring.command(0, Access::Read);
-                let (goes, done) = self.command(engine, get);
-                self.wait_until(engine, number, goes, done, Waits::Memory);
+                let whose = Whose::Thread { thread: number, ticket: NOW };
+                let (goes, done) = self.command(engine, get, whose);
+                self.wait(engine, number, goes, done);
             }
             Move::Release => {
                 self.release(number);
@@ -152,6 +147,10 @@ impl Machine<'_> {
 
     /// A thread is done with its task: it takes the next frame, or its engine turns to another thread.
     fn finish(&mut self, engine: usize, thread: usize, load: &mut dyn Load) {
+        if self.is_timer(thread) {
+            self.threads[thread].waits = Waits::Frames;
+            return self.dispatch(engine);
+        }
         self.tell(|watch, now| watch.finishes(now, thread));
         if self.take_work(thread, load) {
             self.threads[thread].waits = Waits::Engine;
@@ -161,9 +160,11 @@ impl Machine<'_> {
         }
     }
 
-    /// Issues a command: when the engine may go on, and when it is done.
-    pub(super) fn command(&mut self, engine: usize, command: Command) -> (Ticks, Ticks) {
-        let Command { memory, access, address, bytes, purpose } = command;
+    /// Issues a command: when the engine may go on, and when it is done; [`UNKNOWN`] where that shows later, and is said to `whose` it is.
+    pub(super) fn command(&mut self, engine: usize, command: Command, whose: Whose) -> (Ticks, Ticks) {
+        if self.chooses {
+            return self.issue(engine, command, whose);
+        }
         let now = self.agenda.now();
         let cluster = &mut self.clusters[self.engines[engine].cluster];
         let mut goes = now;
@@ -174,6 +175,14 @@ impl Machine<'_> {
             goes = cluster.departures.pop_front().unwrap_or(now);
         }
         let at = goes.max(cluster.last);
+        (goes, self.refer_at(engine, at, command))
+    }
+
+    /// Issues a command to a memory that serves in the order of arrival: when it is done.
+    pub(super) fn refer_at(&mut self, engine: usize, at: Ticks, command: Command) -> Ticks {
+        let Command { memory, access, address, bytes, purpose } = command;
+        let now = self.agenda.now();
+        let cluster = &mut self.clusters[self.engines[engine].cluster];
         let underway = self.memories[usize::from(memory)].refer(at, address, bytes, access, purpose);
         if underway.admitted > now {
             cluster.departures.push_back(underway.admitted);
@@ -184,7 +193,32 @@ impl Machine<'_> {
                 Reference { thread, memory: memory.into(), purpose, access, bytes, at, done: underway.done };
             watch.refers(now, &reference);
         }
-        (goes, underway.done)
+        underway.done
+    }
+
+    /// A thread has a ticket for what is done at `done`; for what shows later it has one already.
+    pub(super) fn hold_ticket(&mut self, thread: usize, ticket: u32, done: Ticks) {
+        if done != UNKNOWN {
+            self.threads[thread].tickets.push(Held { ticket, reference: SETTLED, done });
+        }
+    }
+
+    /// The thread waits for all references with that ticket, if they are not done.
+    fn wait_for_ticket(&mut self, engine: usize, thread: usize, ticket: u32) {
+        let now = self.agenda.now();
+        match self.end_of(thread, ticket) {
+            Some(UNKNOWN) => self.wait_for(engine, thread, now, ticket),
+            Some(done) if done > now => self.wait_until(engine, thread, now, done, Waits::Memory),
+            _ => self.go(engine, Ticks::ZERO),
+        }
+    }
+
+    /// The thread waits for the reference that it has issued; its engine is held up until `goes`.
+    fn wait(&mut self, engine: usize, thread: usize, goes: Ticks, done: Ticks) {
+        match done {
+            UNKNOWN => self.wait_for(engine, thread, goes, NOW),
+            _ => self.wait_until(engine, thread, goes, done, Waits::Memory),
+        }
     }
 
     /// The thread waits until `done`; its engine is held up until `goes`, and then turns to another one.
@@ -198,7 +232,9 @@ impl Machine<'_> {
     pub(super) fn leave(&mut self, engine: usize, goes: Ticks) {
         let now = self.now();
         let left = self.engines[engine].current.take();
-        if goes > now {
+        if goes == UNKNOWN {
+            self.hold(engine, left, Then::Leave);
+        } else if goes > now {
             self.seen.engines[engine].stalled += goes.since(now);
             if let Some(thread) = left {
                 self.tell(|watch, _| watch.spends(thread, Spends::Stalled, now, goes.since(now)));
@@ -213,7 +249,9 @@ impl Machine<'_> {
     /// The engine goes on with its thread at `goes`.
     pub(super) fn resume(&mut self, engine: usize, goes: Ticks) {
         let now = self.now();
-        if goes > now {
+        if goes == UNKNOWN {
+            self.hold(engine, self.engines[engine].current, Then::Resume);
+        } else if goes > now {
             self.seen.engines[engine].stalled += goes.since(now);
             if let Some(thread) = self.engines[engine].current {
                 self.tell(|watch, _| watch.spends(thread, Spends::Stalled, now, goes.since(now)));

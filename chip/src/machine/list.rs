@@ -11,6 +11,7 @@
 use tally::Region;
 
 use super::memory::Purpose;
+use super::pending::Whose;
 use super::script::{Command, Move, WRITES, Writer};
 use super::{Machine, Ring};
 use crate::description::{Chip, FrameAccess, Lists};
@@ -186,9 +187,10 @@ impl Machine<'_> {
         let commands = ends.into_iter().chain([free]).chain(has_neighbour.then_some(neighbours));
         let mut goes = self.now();
         for command in commands {
-            let (admitted, done) = self.command(engine, command);
+            let whose = Whose::Thread { thread, ticket: WRITES };
+            let (admitted, done) = self.command(engine, command, whose);
             goes = goes.max(admitted);
-            self.threads[thread].tickets.push((WRITES, done));
+            self.hold_ticket(thread, WRITES, done);
         }
         goes
     }

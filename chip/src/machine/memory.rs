@@ -3,16 +3,19 @@
 //!
 //! A command waits for room in its channel's queue, then for those before it and for its bank, then takes the
 //! channel's data pins for its overhead and its data. What it waits beyond its unloaded latency is contention. Where reads and writes
-//! have pins of their own, each way has a queue. The order of service is that of arrival: controllers that reorder for open banks or
-//! by priority do better at times. A cache in front of the channels answers any number of commands at once.
+//! have pins of their own, each way has a queue. The order of service is that of arrival, and so all of it is known at once; where a memory
+//! has another order or a queue of high priority, its [`Controller`] chooses when pins and banks are free. A cache in front of the channels
+//! answers any number of commands at once.
 
 use std::collections::VecDeque;
 
 use tally::Region;
 
 use super::cache::{Cache, CacheSeen, Line, Look};
-use crate::description::{DataPins, Memory};
+use super::controller::{Controller, Waiting};
+use crate::description::{DataPins, Memory, ServiceOrder};
 use crate::kernel::{Ticks, Timebase};
+use crate::mapping::Priority;
 use crate::trace::Access;
 
 /// A memory at work.
@@ -32,6 +35,7 @@ pub(super) struct SharedMemory {
     /// Place of the memory in the chip.
     number: u16,
     cache: Option<Cache>,
+    controller: Option<Controller>,
     ideal: bool,
     /// Counts, except for the channels' busy time, which each channel keeps.
     seen: Seen,
@@ -41,8 +45,19 @@ pub(super) struct SharedMemory {
 struct Channel {
     /// Pins of both ways, or of reads and then of writes.
     pins: Vec<Pins>,
-    /// Time from which each bank is free.
+    /// Time from which each bank is free. Static memory recovers at once: there the pins alone are taken.
     banks: Vec<Ticks>,
+}
+
+/// Times of a command from its start on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Timing {
+    /// Time for which it takes its pins.
+    busy: Ticks,
+    /// Time for which the pins for writing are taken afterwards, for what an atomic operation has changed.
+    back: Ticks,
+    /// Time until it is done.
+    done: Ticks,
 }
 
 /// Data pins of a channel, with the queue before them.
@@ -62,9 +77,16 @@ struct Command {
     address: u64,
     bytes: u32,
     access: Access,
-    latency: Ticks,
-    /// Time beyond that of a read, for an atomic operation.
-    extra: Ticks,
+}
+
+/// A command that a controller has started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Started {
+    /// The reference that it is a part of.
+    pub(super) reference: u32,
+    pub(super) priority: Priority,
+    /// Time of its completion.
+    pub(super) done: Ticks,
 }
 
 /// Counts of a memory.
@@ -82,6 +104,8 @@ pub(crate) struct Seen {
     pub(crate) lists: Traffic,
     /// Traffic of work beyond the stages.
     pub(crate) extra: Traffic,
+    /// Traffic of timers.
+    pub(crate) timers: Traffic,
 }
 
 /// References to a memory, summed.
@@ -107,6 +131,8 @@ pub(crate) enum Purpose {
     List,
     /// A reference of work beyond the stages.
     Extra,
+    /// A reference of a timer.
+    Timer,
 }
 
 /// A reference under way.
@@ -136,6 +162,7 @@ impl Seen {
             rings: self.rings.since(&earlier.rings),
             lists: self.lists.since(&earlier.lists),
             extra: self.extra.since(&earlier.extra),
+            timers: self.timers.since(&earlier.timers),
         }
     }
 }
@@ -152,13 +179,17 @@ impl Traffic {
 }
 
 impl SharedMemory {
-    /// The chip's memory of that number, at rest.
+    /// The chip's memory of that number, at rest. Where all commands are of one priority, and served in the order of arrival, none is chosen.
     pub(super) fn new(
         (number, memory): (usize, &Memory),
         chip_cycle: Ticks,
         time: Timebase,
         ideal: bool,
+        priorities: bool,
     ) -> SharedMemory {
+        let chooses = !ideal
+            && memory.cache.is_none()
+            && (memory.order != ServiceOrder::Arrival || memory.priority.is_some() && priorities);
         let cycles = |count: u64| Ticks(time.cycle(memory.clock).0.saturating_mul(count));
         let chip_cycles = |count: u64| Ticks(chip_cycle.0.saturating_mul(count));
         let pins = Pins {
@@ -167,10 +198,17 @@ impl SharedMemory {
             starts: VecDeque::with_capacity(memory.queue.max(1) as usize),
         };
         let ways = if memory.pins == DataPins::Separate { 2 } else { 1 };
+        let channels = memory.channels.max(1) as usize;
+        let queues = match memory.order {
+            ServiceOrder::Arrival => 1,
+            ServiceOrder::Bank { queues } => queues as usize,
+        };
+        let most = [memory.queue, memory.priority.unwrap_or(memory.queue)].map(|most| most.max(1) as usize);
+        let controller = chooses.then(|| Controller::new(channels, ways, queues, most));
         let banks = vec![Ticks::ZERO; memory.banks.max(1) as usize];
         let channel = Channel { pins: vec![pins; ways], banks };
         SharedMemory {
-            channels: vec![channel; memory.channels.max(1) as usize],
+            channels: vec![channel; channels],
             interleave: memory.interleave.0.max(1),
             cycle: cycles(1),
             width: memory.width.0.max(1),
@@ -183,6 +221,7 @@ impl SharedMemory {
             queue: memory.queue.max(1) as usize,
             number: number as u16,
             cache: memory.cache.map(|cache| Cache::new(&cache, chip_cycles(cache.latency.0))),
+            controller,
             ideal,
             seen: Seen::default(),
         }
@@ -211,18 +250,23 @@ impl SharedMemory {
             Purpose::Transfer(_) if self.cache.is_some() => self.past_cache(at, address, bytes, access),
             _ => self.serve(at, address, bytes, access),
         };
-        let latency = underway.done.since(at);
+        self.count(purpose, bytes, underway.done.since(at));
+        underway
+    }
+
+    /// Counts a reference that takes so long from its issue to its completion.
+    pub(super) fn count(&mut self, purpose: Purpose, bytes: u32, latency: Ticks) {
         let sum = match purpose {
             Purpose::Region(region) | Purpose::Transfer(region) => &mut self.seen.regions[region as usize],
             Purpose::Ring => &mut self.seen.rings,
             Purpose::List => &mut self.seen.lists,
             Purpose::Extra => &mut self.seen.extra,
+            Purpose::Timer => &mut self.seen.timers,
         };
         sum.references += 1;
         sum.bytes += u64::from(bytes);
         sum.latency += u128::from(latency.0);
         sum.worst = sum.worst.max(latency);
-        underway
     }
 
     /// Returns the counts of the cache, if there is one.
@@ -276,19 +320,10 @@ impl SharedMemory {
         let mut left = bytes.max(1);
         while left > 0 {
             let some = left.min(self.burst);
-            let latency = match access {
-                Access::Read | Access::Atomic => self.read,
-                Access::Write => self.write,
-            };
-            let extra =
-                if access == Access::Atomic { self.atomic.unwrap_or(Ticks::ZERO) } else { Ticks::ZERO };
-            let command = Command { address: next, bytes: some, access, latency, extra };
+            let command = Command { address: next, bytes: some, access };
             let mut one = self.command(underway.admitted, command);
-            if access == Access::Atomic && self.atomic.is_none() {
-                // Without atomic operations it is read, changed in the engine, and written back.
-                let access = Access::Write;
-                let back = Command { access, latency: self.write, extra: Ticks::ZERO, ..command };
-                one.done = self.command(one.done, back).done;
+            if self.is_written_back(access) {
+                one.done = self.command(one.done, Command { access: Access::Write, ..command }).done;
             }
             underway.admitted = one.admitted;
             underway.done = underway.done.max(one.done);
@@ -298,37 +333,129 @@ impl SharedMemory {
         underway
     }
 
+    /// True if a reference is read, changed in the engine, and written back: the memory has no atomic operations.
+    pub(super) fn is_written_back(&self, access: Access) -> bool {
+        access == Access::Atomic && self.atomic.is_none()
+    }
+
     fn command(&mut self, at: Ticks, command: Command) -> Underway {
-        let Command { address, bytes, access, latency, extra } = command;
-        let line = address / self.interleave;
-        let count = self.channels.len() as u64;
-        let Channel { pins, banks } = &mut self.channels[(line % count) as usize];
-        let bank = ((line / count) % banks.len() as u64) as usize;
-        let ways = pins.len();
-        let way = if access == Access::Write { ways - 1 } else { 0 };
-        let of = &mut pins[way];
+        let timing = self.timing(command);
+        let (channel, bank, way) = self.locate(command);
+        let of = &mut self.channels[channel];
+        let pins = &mut of.pins[way];
         let admitted =
-            if of.starts.len() < self.queue { at } else { at.max(of.starts.pop_front().unwrap_or(at)) };
-        // Static memory recovers at once: there the pins alone are taken.
-        let bank_free = if self.recovery == Ticks::ZERO { Ticks::ZERO } else { banks[bank] };
-        let start = admitted.max(of.free).max(bank_free);
-        of.starts.push_back(start);
-        let words = u64::from(bytes).div_ceil(self.width);
-        let data = Ticks(self.cycle.0 * words);
-        let is_apart = ways > 1 && access == Access::Atomic;
-        // The controller writes back what an atomic operation has changed, by the pins for writing where there are such.
-        let busy = self.overhead + data + if is_apart { Ticks::ZERO } else { extra };
-        of.free = start + busy;
-        of.busy += busy;
-        if is_apart {
-            let back = &mut pins[1];
-            back.free = back.free.max(start + busy) + data;
-            back.busy += data;
-        }
-        banks[bank] = start + busy + self.recovery;
+            if pins.starts.len() < self.queue { at } else { at.max(pins.starts.pop_front().unwrap_or(at)) };
+        let start = admitted.max(pins.free).max(of.banks[bank]);
+        pins.starts.push_back(start);
+        of.start(start, (bank, way), timing, self.recovery);
         self.seen.waited += u128::from(start.since(at).0);
-        // The latency counts to the first word; the others follow it.
-        Underway { admitted, done: start + latency + extra + (data - self.cycle) }
+        Underway { admitted, done: start + timing.done }
+    }
+
+    /// The channel of a command, its bank there, and the pins that it takes.
+    fn locate(&self, command: Command) -> (usize, usize, usize) {
+        let line = command.address / self.interleave;
+        let count = self.channels.len() as u64;
+        let channel = (line % count) as usize;
+        let Channel { pins, banks } = &self.channels[channel];
+        let way = if command.access == Access::Write { pins.len() - 1 } else { 0 };
+        (channel, ((line / count) % banks.len() as u64) as usize, way)
+    }
+
+    fn timing(&self, command: Command) -> Timing {
+        let Command { bytes, access, .. } = command;
+        let latency = match access {
+            Access::Read | Access::Atomic => self.read,
+            Access::Write => self.write,
+        };
+        let extra = if access == Access::Atomic { self.atomic.unwrap_or(Ticks::ZERO) } else { Ticks::ZERO };
+        let data = Ticks(self.cycle.0 * u64::from(bytes).div_ceil(self.width));
+        let is_apart = access == Access::Atomic && self.channels[0].pins.len() > 1;
+        // The controller writes back what an atomic operation has changed, by the pins for writing where there are such.
+        Timing {
+            busy: self.overhead + data + if is_apart { Ticks::ZERO } else { extra },
+            back: if is_apart { data } else { Ticks::ZERO },
+            // The latency counts to the first word; the others follow it.
+            done: latency + extra + (data - self.cycle),
+        }
+    }
+
+    // ---- Commands that a controller chooses among -----------------------------------------------------------------
+
+    /// True if a controller chooses among the commands that wait.
+    pub(super) fn chooses(&self) -> bool {
+        self.controller.is_some()
+    }
+
+    /// The lane of a reference's command that begins at `address`, and its bytes.
+    pub(super) fn lane(&self, address: u64, left: u32, access: Access) -> (usize, u32) {
+        let bytes = left.min(self.burst);
+        let (channel, _, way) = self.locate(Command { address, bytes, access });
+        (channel * self.channels[channel].pins.len() + way, bytes)
+    }
+
+    /// True if the queue of a lane has room.
+    pub(super) fn has_room(&self, lane: usize, priority: Priority) -> bool {
+        self.controller.as_ref().is_none_or(|controller| controller.has_room(lane, priority))
+    }
+
+    /// Puts a command of a reference into the queue of its lane.
+    pub(super) fn enter(
+        &mut self,
+        reference: u32,
+        (address, bytes, access): (u64, u32, Access),
+        priority: Priority,
+        since: Ticks,
+    ) {
+        let command = Command { address, bytes, access };
+        let (timing, (channel, bank, way)) = (self.timing(command), self.locate(command));
+        let lane = channel * self.channels[channel].pins.len() + way;
+        if let Some(controller) = &mut self.controller {
+            controller.enter(lane, priority, Waiting { reference, bank, timing, since, number: 0 });
+        }
+    }
+
+    /// Starts the command of a lane that is next at `now`.
+    pub(super) fn start(&mut self, lane: usize, now: Ticks) -> Option<Started> {
+        let ways = self.channels[0].pins.len();
+        let of = &mut self.channels[lane / ways];
+        let pins = of.pins[lane % ways].free;
+        let (waiting, priority) = self.controller.as_mut()?.pick(lane, pins, &of.banks, now)?;
+        let Waiting { reference, bank, timing, since, .. } = waiting;
+        of.start(now, (bank, lane % ways), timing, self.recovery);
+        self.seen.waited += u128::from(now.since(since).0);
+        Some(Started { reference, priority, done: now + timing.done })
+    }
+
+    /// Notes the time at which a lane can start its next command, and returns it if nothing was noted before.
+    pub(super) fn expect(&mut self, lane: usize) -> Option<Ticks> {
+        let ways = self.channels[0].pins.len();
+        let of = &self.channels[lane / ways];
+        let controller = self.controller.as_mut()?;
+        let at = controller.next(lane, of.pins[lane % ways].free, &of.banks)?;
+        controller.expect(lane, at).then_some(at)
+    }
+
+    /// The controller, if there is one.
+    pub(super) fn controller(&mut self) -> Option<&mut Controller> {
+        self.controller.as_mut()
+    }
+}
+
+impl Channel {
+    /// Starts a command that pins and bank are free for.
+    fn start(&mut self, start: Ticks, (bank, way): (usize, usize), timing: Timing, recovery: Ticks) {
+        let pins = &mut self.pins[way];
+        pins.free = start + timing.busy;
+        pins.busy += timing.busy;
+        if timing.back > Ticks::ZERO {
+            let back = &mut self.pins[1];
+            back.free = back.free.max(start + timing.busy) + timing.back;
+            back.busy += timing.back;
+        }
+        if recovery > Ticks::ZERO {
+            self.banks[bank] = start + timing.busy + recovery;
+        }
     }
 }
 
@@ -357,13 +484,15 @@ mod tests {
             recovery: Cycles(0),
             atomic: Some(Cycles(2)),
             queue: 2,
+            order: ServiceOrder::Arrival,
+            priority: None,
             cache: None,
         }
     }
 
     fn made(memory: &Memory) -> SharedMemory {
         // A tick is a cycle of 600 MHz; a cycle of the memory is three.
-        SharedMemory::new((0, memory), Ticks(1), Timebase::new(600_000_000), false)
+        SharedMemory::new((0, memory), Ticks(1), Timebase::new(600_000_000), false, false)
     }
 
     const RULES: Purpose = Purpose::Region(Region::RuleTable);
@@ -461,7 +590,7 @@ mod tests {
 
     #[test]
     fn the_infinitely_fast_memory_takes_no_time() {
-        let mut memory = SharedMemory::new((0, &sram()), Ticks(1), Timebase::new(600_000_000), true);
+        let mut memory = SharedMemory::new((0, &sram()), Ticks(1), Timebase::new(600_000_000), true, false);
         let underway = memory.refer(Ticks(7), 0, 4096, Access::Read, RULES);
         assert_eq!(underway, Underway { admitted: Ticks(7), done: Ticks(7) });
     }

@@ -208,6 +208,11 @@ impl View {
         span.map_or((Place::Registers, 0), |span| (span.place, span.base))
     }
 
+    /// The time of a look of so many instructions, after which another thread has its turn.
+    pub(super) fn look(&self, instructions: u32) -> Ticks {
+        self.busy(instructions, 0).executing + self.wait
+    }
+
     /// The time of `count` instructions, of which `taken` are branches taken.
     pub(super) fn busy(&self, count: u32, taken: u32) -> Busy {
         let rest = self.instruction_rest * u64::from(count) / 1000;
@@ -290,17 +295,17 @@ impl Writer<'_> {
         }
     }
 
-    /// Work of the task beyond its stages, on state of the frame's own.
-    pub(super) fn extra(&mut self, extra: Extra) {
+    /// Work beyond the stages: of a task, on state of the frame's own, or of a timer.
+    pub(super) fn extra(&mut self, extra: Extra, purpose: Purpose) {
         self.execute(extra.instructions, 0);
         let state = u64::from(self.slot) * u64::from(extra.references) * u64::from(extra.bytes);
         for number in 0..extra.references {
             let command = Command {
                 memory: extra.memory as u16,
-                access: Access::Read,
+                access: extra.access,
                 address: state + u64::from(number) * u64::from(extra.bytes),
                 bytes: extra.bytes,
-                purpose: Purpose::Extra,
+                purpose,
             };
             self.shared(command, Wait::Now);
         }

@@ -32,6 +32,8 @@ pub(super) struct Tallies {
     pub(super) is_closed: bool,
     pub(super) all_arrived: bool,
     pub(super) warm: u64,
+    /// End of the run, where timers go on behind it.
+    pub(super) until: Option<Ticks>,
     begin: Option<Box<Shot>>,
     end: Option<Box<Shot>>,
 }
@@ -50,6 +52,8 @@ pub(crate) struct EngineSeen {
     pub(crate) executing: Ticks,
     pub(crate) aborted: Ticks,
     pub(crate) stalled: Ticks,
+    /// Looks of idle threads that poll; their instructions are not among those counted.
+    pub(crate) polling: Ticks,
 }
 
 /// Counts of a ring.
@@ -133,6 +137,7 @@ impl Default for Tallies {
             is_closed: false,
             all_arrived: false,
             warm: 0,
+            until: None,
             begin: None,
             end: None,
         }
@@ -217,9 +222,14 @@ impl Machine<'_> {
 
     fn shot(&self) -> Shot {
         let seen = &self.seen;
+        let at = seen.until.unwrap_or_else(|| self.now());
+        let looked = |(place, of): (usize, &EngineSeen)| EngineSeen {
+            polling: of.polling + self.looked(place, at),
+            ..*of
+        };
         Shot {
-            at: self.now(),
-            engines: seen.engines.clone(),
+            at,
+            engines: seen.engines.iter().enumerate().map(looked).collect(),
             rings: seen.rings.clone(),
             units: seen.units.clone(),
             buses: seen.buses.clone(),
@@ -303,6 +313,7 @@ impl EngineSeen {
             executing: self.executing.since(earlier.executing),
             aborted: self.aborted.since(earlier.aborted),
             stalled: self.stalled.since(earlier.stalled),
+            polling: self.polling.since(earlier.polling),
         }
     }
 }

@@ -7,20 +7,23 @@ use super::{Ideal, Machine, Window};
 use crate::clock::{Cycles, Hertz};
 use crate::description::{
     Buffer, Cam, Chip, DataPins, EngineKind, FrameAccess, LocalMemory, Memory, PortKind, Ports, Reach,
-    RingKind, Role, Unit, UnitWork,
+    RingKind, Role, ServiceOrder, Unit, UnitWork,
 };
 use crate::kernel::{Ticks, Timebase};
 use crate::load::{Arrival, Job, Length, Load, Output, Standing};
 use crate::mapping::{
-    Exit, Extra, Mapping, Place, Placement, Pool, PoolPlace, Ring, ServedPorts, Task, Who, Work,
+    Exit, Extra, Mapping, Place, Placement, Pool, PoolPlace, Priority, Ring, ServedPorts, Task, Who, Work,
 };
 use crate::trace::{Access, Act, Referral, Wait};
 
 mod cell;
+mod controller;
 mod list;
 mod order;
+mod polling;
 mod priority;
 mod stage;
+mod timer;
 
 /// Four engines of 100 MHz; a tick is a cycle, 10 ns.
 pub(super) fn chip() -> Chip {
@@ -63,6 +66,8 @@ pub(super) fn chip() -> Chip {
             recovery: Cycles(0),
             atomic: Some(Cycles(1)),
             queue: 16,
+            order: ServiceOrder::Arrival,
+            priority: None,
             cache: None,
         }],
         rings: vec![RingKind {
@@ -104,16 +109,29 @@ pub(super) fn drawing(engines: u32, threads: u32, place: Place) -> Mapping {
             .into_iter()
             .map(|region| Placement { region, first: 0, end: u64::MAX, place })
             .collect(),
+        timers: Vec::new(),
         classifier: None,
     }
 }
 
 fn task(work: Work, from: Option<usize>, to: Vec<Exit>) -> Task {
-    Task { work, from, to, ports: ServedPorts::default(), extra: Extra::default() }
+    Task {
+        work,
+        from,
+        to,
+        ports: ServedPorts::default(),
+        extra: Extra::default(),
+        priority: Priority::Normal,
+    }
 }
 
 fn pool(name: &str, numbers: Vec<u32>, threads: u32, task: Task) -> Pool {
-    Pool { name: name.into(), place: PoolPlace::Engines { kind: 0, numbers, threads }, tasks: vec![task] }
+    Pool {
+        name: name.into(),
+        place: PoolPlace::Engines { kind: 0, numbers, threads },
+        tasks: vec![task],
+        poll: None,
+    }
 }
 
 /// Frames that all cost the same.
@@ -227,7 +245,7 @@ fn extra_work_takes_its_instructions_and_waits_for_its_references() {
     let none = work(Extra::default());
     let operations = work(Extra { instructions: 50, ..Extra::default() });
     assert_eq!(operations.span.0 * 100, none.span.0 * 150, "half as many again");
-    let state = work(Extra { instructions: 50, references: 3, bytes: 8, memory: 0 });
+    let state = work(Extra { instructions: 50, references: 3, bytes: 8, ..Extra::default() });
     let seen = &state.memories[0];
     assert_eq!((seen.extra.references, seen.extra.bytes), (3_000, 24_000));
     assert!(state.span > operations.span);

@@ -35,7 +35,8 @@ pub(super) fn pools(
             only_moves(&mut table, chip, unit, &tasks);
             only_engines(&mut table, &tasks);
         }
-        pools.push(Pool { name: name.get_ref().to_string(), place, tasks });
+        let poll = poll(&mut table, &place, &tasks);
+        pools.push(Pool { name: name.get_ref().to_string(), place, tasks, poll });
         let mut entry = table.finish();
         entry.span = name.span();
         if spans.is_empty() {
@@ -50,6 +51,20 @@ pub(super) fn pools(
         lines.pools.push(Entry { broken: true, ..Entry::default() });
     }
     pools
+}
+
+/// Reads the instructions of a look of the pool's idle threads.
+fn poll(table: &mut Table<'_, '_, '_>, place: &PoolPlace, tasks: &[Task]) -> Option<u32> {
+    let wrong = match place {
+        PoolPlace::Unit(_) => Some("a unit has no instructions"),
+        _ if tasks.is_empty() || tasks.iter().any(Task::receives) => None,
+        _ => Some("it is for pools that receive: others wait for a ring"),
+    };
+    if let Some(why) = wrong {
+        table.misplaced("poll", why);
+        return None;
+    }
+    table.take("poll", |value| value::number32(value, 1, bound::INSTRUCTIONS))
 }
 
 fn place(table: &mut Table<'_, '_, '_>, chip: &Chip, name: &Range<usize>) -> PoolPlace {
@@ -141,6 +156,12 @@ fn numbers(table: &mut Table<'_, '_, '_>, engines: Option<&EngineKind>) -> Vec<u
         numbers.push(number);
     }
     numbers
+}
+
+/// Reads the number of one engine; any where it is not known of which.
+pub(super) fn engine(value: &DeValue<'_>, engines: Option<&EngineKind>) -> Read<u32> {
+    let number = value::number32(value, 0, bound::COUNT)?;
+    range(value, engines).map(|_| number)
 }
 
 fn range(value: &DeValue<'_>, engines: Option<&EngineKind>) -> Read<std::ops::RangeInclusive<u32>> {

@@ -7,14 +7,17 @@ use lookup::classify::{ALGORITHMS, RENAMED};
 use tally::Region;
 use toml::de::{DeTable, DeValue};
 
-use super::{Checked, Lines, Mapping, Ring, flow, place, pool, stages};
+use super::{Checked, Lines, Mapping, Ring, flow, place, pool, stages, timer};
 use crate::description::{self, Chip, UnitWork, bound};
 use crate::diagnostic::Code;
 use crate::value::{self, Complaint, Read, Sink, Table};
 
-const POOL: &[&str] =
-    &["engine", "unit", "at", "threads", "work", "stages", "from", "to", "ports", "bound", "extra"];
-const EXTRA: &[&str] = &["instructions", "references", "bytes", "memory"];
+const POOL: &[&str] = &[
+    "engine", "unit", "at", "threads", "work", "stages", "from", "to", "ports", "bound", "extra", "priority",
+    "poll",
+];
+const EXTRA: &[&str] = &["instructions", "references", "bytes", "memory", "access"];
+const TIMER: &[&str] = &["engine", "at", "every", "instructions", "references", "bytes", "memory", "access"];
 const RING: &[&str] = &["kind", "entries", "order"];
 
 /// The keys of the table at `path` that are no tables themselves; none where there is no such table.
@@ -25,6 +28,7 @@ pub(super) fn keys(path: &[&str]) -> Vec<&'static str> {
         ["pool", _, "to"] => vec!["new", "known"],
         ["pool", _, "extra"] => EXTRA.to_vec(),
         ["ring", _] => RING.to_vec(),
+        ["timer", _] => TIMER.to_vec(),
         ["region"] => std::iter::once("default").chain(Region::ALL.map(Region::name)).collect(),
         ["region", _] => place::KEYS.to_vec(),
         _ => vec![],
@@ -81,6 +85,7 @@ fn mapping(sink: &Sink, root: &DeTable<'_>, chip: &Chip, lines: &mut Lines) -> M
         pools,
         rings,
         placements: Vec::new(),
+        timers: timer::timers(sink, &mut top, chip),
         classifier,
     };
     if whole {

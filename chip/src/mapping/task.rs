@@ -6,9 +6,10 @@ use config::Entry;
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::{Exit, Extra, ServedPorts, Task, Who, Work};
+use super::{Exit, Extra, Priority, ServedPorts, Task, Who, Work};
 use crate::description::{Chip, PortKind, bound};
 use crate::diagnostic::Code;
+use crate::trace::Access;
 use crate::value::{self, Complaint, Read, Table};
 
 /// The tasks of a pool: those of its list `task`, or the one that its own keys say.
@@ -21,7 +22,7 @@ pub(super) fn tasks(
     let mut entries = Vec::new();
     let mut tasks = Vec::new();
     if table.has("task") {
-        for key in ["work", "stages", "from", "to", "ports", "bound", "extra"] {
+        for key in ["work", "stages", "from", "to", "ports", "bound", "extra", "priority"] {
             table.misplaced(key, "each [[pool.NAME.task]] has its own");
         }
         for mut inner in config::tables(table, "task", "a task") {
@@ -106,7 +107,19 @@ fn task(table: &mut Table<'_, '_, '_>, chip: &Chip, stages: &[&str], rings: &[&s
             Extra::default()
         }
     };
-    Some(Task { work: work?, from, to, ports, extra })
+    let words = [("normal", Priority::Normal), ("high", Priority::High)];
+    let priority = table.take("priority", |value| priority(value::one_of(value, &words)?, chip));
+    Some(Task { work: work?, from, to, ports, extra, priority: priority.unwrap_or_default() })
+}
+
+/// Checks that a memory of the chip tells priorities apart.
+fn priority(priority: Priority, chip: &Chip) -> Read<Priority> {
+    if priority == Priority::High && chip.memories.iter().all(|memory| memory.priority.is_none()) {
+        let message = format!("no memory of {} has a queue of high priority", chip.name);
+        return Err(Complaint::new(Code::NoPriority, message)
+            .hint("leave `priority` out, or give a memory of the chip `priority`, the depth of that queue"));
+    }
+    Ok(priority)
 }
 
 /// Reads the work of a task beyond its stages.
@@ -115,6 +128,14 @@ fn extra(table: &mut Table<'_, '_, '_>, chip: &Chip) -> Extra {
     let Some(mut extra) = Table::of(table.sink(), value, "extra work") else {
         return Extra::default();
     };
+    let work = work(&mut extra, chip);
+    let entry = extra.finish();
+    table.note(entry.broken);
+    work
+}
+
+/// Reads work that has no effect but its time: instructions, and references to a memory.
+pub(super) fn work(extra: &mut Table<'_, '_, '_>, chip: &Chip) -> Extra {
     let instructions = extra.take("instructions", |value| value::number32(value, 0, bound::INSTRUCTIONS));
     let references = extra.take("references", |value| value::number32(value, 0, bound::REFERENCES));
     let bytes = extra.take("bytes", |value| value::number32(value, 1, bound::REFERENCE));
@@ -128,17 +149,21 @@ fn extra(table: &mut Table<'_, '_, '_>, chip: &Chip) -> Extra {
             extra.require("memory", &usual, place)
         }
         _ => {
-            for key in ["bytes", "memory"] {
+            for key in ["bytes", "memory", "access"] {
                 extra.misplaced(key, "it is of `references`, of which there are none");
             }
             None
         }
     };
-    let entry = extra.finish();
-    table.note(entry.broken);
+    let words = [("read", Access::Read), ("write", Access::Write), ("atomic", Access::Atomic)];
+    let access = match references {
+        Some(1..) => extra.take("access", |value| value::one_of(value, &words)),
+        _ => None,
+    };
     Extra {
         instructions: instructions.unwrap_or(0),
         references: references.unwrap_or(0),
+        access: access.unwrap_or_default(),
         bytes: bytes.unwrap_or(4),
         memory: memory.unwrap_or(0),
     }

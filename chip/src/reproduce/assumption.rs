@@ -34,10 +34,11 @@ enum Numbers {
 pub const SPREAD: f64 = 0.25;
 
 /// Keys of what is a structure rather than a quantity: widths, numbers of parts, sizes.
-const STRUCTURES: [&str; 13] = [
+const STRUCTURES: [&str; 14] = [
     "count",
     "channels",
     "banks",
+    "bank-queues",
     "interleave",
     "width",
     "burst",

@@ -139,7 +139,11 @@ impl Figures {
             most.map_or_else(|| (mean(&|_| 0.0), String::new()), |(busy, name)| (busy, name.clone()))
         };
         let (engine_busy, engine) = busiest(&|report| {
-            report.engines.iter().map(|engine| (1.0 - engine.idle, engine.name.clone())).collect()
+            report
+                .engines
+                .iter()
+                .map(|engine| (1.0 - engine.idle - engine.polling, engine.name.clone()))
+                .collect()
         });
         let (memory_busy, memory) = busiest(&|report| {
             report.memories.iter().map(|memory| (memory.utilisation, memory.name.clone())).collect()

@@ -31,6 +31,7 @@ impl Machine<'_> {
             Some(arrival) => self.seen.expected = arrival,
             None if !self.seen.all_arrived => {
                 self.seen.all_arrived = true;
+                self.note_end();
                 self.seal();
             }
             None => {}

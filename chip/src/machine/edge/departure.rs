@@ -266,6 +266,7 @@ impl Machine<'_> {
         self.seen.depart(bytes, self.agenda.now().since(arrived));
         if last {
             self.seen.under_way -= 1;
+            self.note_end();
             self.free.push(job);
             self.tell(|watch, now| watch.leaves(now, job));
         } else {

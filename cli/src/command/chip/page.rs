@@ -91,13 +91,17 @@ fn row(page: &mut String, name: &str, parts: &[(f64, &str)], note: &str) {
 
 fn engines(page: &mut String, report: &Report) {
     page.push_str("<h2>Engines</h2><p class=\"key\">");
-    for class in ["executing", "aborted", "stalled", "idle"] {
+    for class in ["executing", "aborted", "stalled", "polling", "idle"] {
         page.push_str(&format!("<span class=\"swatch {class}\"></span>{class} "));
     }
     page.push_str("</p>");
     for engine in &report.engines {
-        let parts =
-            [(engine.executing, "executing"), (engine.aborted, "aborted"), (engine.stalled, "stalled")];
+        let parts = [
+            (engine.executing, "executing"),
+            (engine.aborted, "aborted"),
+            (engine.stalled, "stalled"),
+            (engine.polling, "polling"),
+        ];
         let note = format!("{:.1} % · {}", engine.executing * 100.0, engine.pools.join(", "));
         row(page, &engine.name, &parts, &note);
     }

@@ -154,11 +154,13 @@ fn bottleneck(out: &mut impl Write, report: &Report, detail: Detail) -> io::Resu
 /// Characters of a bar.
 const BAR: usize = 32;
 
-/// An engine's time as a bar: what it executed, lost and waited for.
+/// An engine's time as a bar: what it executed, lost, waited for and polled.
 fn bar(engine: &EngineReport) -> String {
     let mut bar = String::with_capacity(BAR * 3);
     let (mut sum, mut drawn) = (0.0, 0);
-    for (share, shade) in [(engine.executing, '█'), (engine.aborted, '▓'), (engine.stalled, '▒')] {
+    for (share, shade) in
+        [(engine.executing, '█'), (engine.aborted, '▓'), (engine.stalled, '▒'), (engine.polling, '░')]
+    {
         sum += share;
         let end = ((sum * BAR as f64).round() as usize).min(BAR);
         bar.extend(std::iter::repeat_n(shade, end.saturating_sub(drawn)));
@@ -173,20 +175,34 @@ fn percent(share: f64) -> String {
 }
 
 fn engines(out: &mut impl Write, report: &Report) -> io::Result<()> {
-    writeln!(out, "{HEADING}Engines{HEADING:#} {DIM}█ executing  ▓ aborted  ▒ stalled  · idle{DIM:#}")?;
-    let mut table = Table::new(&[2, 3, 4, 5]);
-    let names = ["", "", "executing", "aborted", "stalled", "idle", ""];
-    table.row(names.map(str::to_owned));
+    // Most engines have no thread that polls.
+    let polls = report.engines.iter().any(|engine| engine.polling > 0.0);
+    let looks = if polls { "  ░ polling" } else { "" };
+    writeln!(
+        out,
+        "{HEADING}Engines{HEADING:#} {DIM}█ executing  ▓ aborted  ▒ stalled{looks}  · idle{DIM:#}"
+    )?;
+    let mut table = Table::new(if polls { &[2, 3, 4, 5, 6] } else { &[2, 3, 4, 5] });
+    let row = |start: [String; 5], polling: String, end: [String; 2]| {
+        start.into_iter().chain(polls.then_some(polling)).chain(end)
+    };
+    table.row(row(
+        ["", "", "executing", "aborted", "stalled"].map(str::to_owned),
+        "polling".to_owned(),
+        ["idle", ""].map(str::to_owned),
+    ));
     for engine in &report.engines {
-        table.row([
-            engine.name.clone(),
-            bar(engine),
-            percent(engine.executing),
-            percent(engine.aborted),
-            percent(engine.stalled),
-            percent(engine.idle),
-            engine.pools.join(", "),
-        ]);
+        table.row(row(
+            [
+                engine.name.clone(),
+                bar(engine),
+                percent(engine.executing),
+                percent(engine.aborted),
+                percent(engine.stalled),
+            ],
+            percent(engine.polling),
+            [percent(engine.idle), engine.pools.join(", ")],
+        ));
     }
     write!(out, "{table}")
 }
@@ -321,19 +337,21 @@ mod tests {
 
     #[test]
     fn bars_are_as_long_as_the_time_they_stand_for() {
-        let engine = |executing, aborted, stalled, idle| EngineReport {
+        let engine = |executing, aborted, stalled, polling, idle| EngineReport {
             name: String::new(),
             pools: Vec::new(),
             executing,
             aborted,
             stalled,
+            polling,
             idle,
             instructions: 0,
         };
-        let counts = |bar: &str| ['█', '▓', '▒', '·'].map(|shade| bar.matches(shade).count());
-        assert_eq!(counts(&bar(&engine(0.5, 0.25, 0.125, 0.125))), [16, 8, 4, 4]);
-        assert_eq!(counts(&bar(&engine(0.0, 0.0, 0.0, 1.0))), [0, 0, 0, 32]);
-        assert_eq!(counts(&bar(&engine(1.0, 0.0, 0.0, 0.0))), [32, 0, 0, 0]);
+        let counts = |bar: &str| ['█', '▓', '▒', '░', '·'].map(|shade| bar.matches(shade).count());
+        assert_eq!(counts(&bar(&engine(0.5, 0.25, 0.125, 0.0, 0.125))), [16, 8, 4, 0, 4]);
+        assert_eq!(counts(&bar(&engine(0.5, 0.0, 0.0, 0.25, 0.25))), [16, 0, 0, 8, 8]);
+        assert_eq!(counts(&bar(&engine(0.0, 0.0, 0.0, 0.0, 1.0))), [0, 0, 0, 0, 32]);
+        assert_eq!(counts(&bar(&engine(1.0, 0.0, 0.0, 0.0, 0.0))), [32, 0, 0, 0, 0]);
     }
 
     #[test]
