@@ -8,7 +8,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use run::{Room, home_office, wirerate};
+use run::{Room, home_office, root, wirerate};
 use serde_json::Value;
 use wire::capture::link::LinkType;
 use wire::capture::{PcapngWriter, Reader, Record};
@@ -405,6 +405,19 @@ fn office(room: &Room) -> [String; 2] {
     ])
     .exits(0);
     [room.path("office/lan.pcapng"), room.path("office/wan.pcapng")]
+}
+
+/// The router of the study has a route behind each port, and none to all the rest.
+#[test]
+fn servers_are_where_routes_lead_without_a_default_route() {
+    let room = Room::new("generate-routed");
+    let policy = root().join("policies/ixp1200-diffserv.toml").display().to_string();
+    let out = room.path("out");
+    wirerate(&["generate", "traffic", "--seconds", "10", "--policy", &policy, "--out", &out]).exits(0);
+    let [inside, outside] = ["p0", "p8"].map(|name| room.path(&format!("out/{name}.pcapng")));
+    let json = wirerate(&["replay", &policy, &inside, &outside, "--json"]).exits(0).json();
+    let frames = |what: &str| json["frames"][what].as_u64().unwrap();
+    assert!(frames("forwarded") * 10 > frames("received") * 9 && frames("received") > 1_000, "{json}");
 }
 
 #[test]

@@ -8,8 +8,9 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use dataplane::replay::{Way, Witness};
 use dataplane::{Replay, Tables, Verdict};
+use ipnet::{IpNet, Ipv4Net};
 use policy::Policy;
-use policy::model::{AddressItem, Interface, NatAction, Protocol};
+use policy::model::{AddressItem, Interface, NatAction, NextHop, Protocol, RouteTarget};
 use traffic::{Host, Link, Office, Settings, Side};
 use wire::capture::{PcapngWriter, Record};
 use wire::ethernet::Mac;
@@ -55,7 +56,7 @@ pub(super) struct Traffic {
     #[arg(long, value_name = "IFACE")]
     lan: Option<String>,
 
-    /// The outside interface; otherwise that of the default route
+    /// The outside interface; otherwise that of the default route, or without one the last that a route leads by
     #[arg(long, value_name = "IFACE")]
     wan: Option<String>,
 
@@ -131,9 +132,13 @@ impl Traffic {
         };
         let wan = match &self.wan {
             Some(name) => named(name)?,
-            None => default_route(tables, false).or_else(|| default_route(tables, true)).ok_or(
-                PolicyError::Lacks { what: "default route", hint: "name the outside interface with --wan" },
-            )?,
+            None => default_route(tables, false)
+                .or_else(|| default_route(tables, true))
+                .or_else(|| last_routed(policy))
+                .ok_or(PolicyError::Lacks {
+                    what: "route to an outside",
+                    hint: "name the outside interface with --wan",
+                })?,
         };
         let lan = match &self.lan {
             Some(name) => named(name)?,
@@ -184,6 +189,7 @@ impl Traffic {
             .map_or(standard.wan.neighbour, |neighbour| neighbour.mac);
         let (lan, wan) = (link(sides.lan, Mac::ZERO)?, link(sides.wan, router)?);
         let v6 = lan.v6.and(wan.v6);
+        let outside = if default_route(tables, false).is_some() { None } else { beyond(policy, sides.wan) };
         let hosts =
             hosts(lan.v4, lan.v6.filter(|_| v6.is_some()), &policy.interfaces[usize::from(sides.lan.0)]);
         Ok(Settings {
@@ -193,6 +199,7 @@ impl Traffic {
             wan,
             hosts,
             published: published(policy),
+            servers_v4: outside.unwrap_or(standard.servers_v4),
             ..standard
         })
     }
@@ -240,6 +247,35 @@ fn v6_of(interface: &Interface) -> Option<Ipv6Addr> {
     })
 }
 
+/// The widest IPv4 network that a route leads to by an interface, where servers have room.
+fn routed_by(policy: &Policy, place: usize) -> Option<Ipv4Net> {
+    let interface = policy.interfaces.get(place)?;
+    let is_by = |hop: &NextHop| match (&hop.interface, hop.via) {
+        (Some(name), _) => *name == interface.name,
+        (None, via) => via.is_some_and(|via| interface.addresses.iter().any(|own| own.contains(&via))),
+    };
+    let networks = policy.routes.iter().filter_map(|route| match (route.destination, &route.target) {
+        (IpNet::V4(network), RouteTarget::Via(hops)) if hops.iter().any(is_by) => Some(network),
+        _ => None,
+    });
+    networks.filter(|network| network.prefix_len() <= 24).min_by_key(Ipv4Net::prefix_len)
+}
+
+/// The last interface with an IPv4 address that a route leads by.
+fn last_routed(policy: &Policy) -> Option<PortId> {
+    let routed = |place: &usize| {
+        routed_by(policy, *place).is_some()
+            && policy.interfaces.get(*place).is_some_and(|of| v4_of(of).is_some())
+    };
+    (0..policy.interfaces.len()).rev().find(routed).map(|place| PortId(place as u16))
+}
+
+/// The first address of servers behind the routes of an interface.
+fn beyond(policy: &Policy, wan: PortId) -> Option<Ipv4Addr> {
+    let network = routed_by(policy, usize::from(wan.0))?;
+    Some(Ipv4Addr::from_bits(network.network().to_bits() | 1))
+}
+
 /// True if a translation hides what comes in by an interface.
 fn is_masqueraded(interface: &Interface, policy: &Policy) -> bool {
     policy.nats.iter().any(|nat| {
@@ -261,7 +297,7 @@ fn hosts(own: Ipv4Addr, own6: Option<Ipv6Addr>, interface: &Interface) -> Vec<Ho
     let network = interface.addresses.iter().find(|network| network.addr() == IpAddr::V4(own));
     let room = network
         .map_or(0, |network| 1u32.checked_shl(32 - u32::from(network.prefix_len())).unwrap_or(u32::MAX));
-    let base = match network.map(ipnet::IpNet::network) {
+    let base = match network.map(IpNet::network) {
         Some(IpAddr::V4(base)) => base.to_bits(),
         _ => own.to_bits(),
     };
