@@ -4,6 +4,7 @@
 mod run;
 
 use std::fs;
+use std::time::{Duration, Instant};
 
 use run::{root, wirerate};
 use serde_json::Value;
@@ -89,6 +90,15 @@ fn a_claim_with_nothing_to_test_says_why() {
     let run = wirerate(&["reproduce", "C14"]).exits(0);
     assert!(run.out.contains("C14: How the study measured"), "{}", run.out);
     assert_eq!(wirerate(&["reproduce", "C14", "--json"]).exits(0).json(), Value::Array(Vec::new()));
+}
+
+/// All claims, with their ranges, would take minutes.
+#[test]
+fn a_page_that_cannot_be_written_is_told_before_the_work() {
+    let began = Instant::now();
+    let run = wirerate(&["reproduce", "--html", "/nowhere/at/all/page.html"]).exits(3);
+    assert!(run.out.is_empty() && run.err.contains("/nowhere/at/all/page.html"), "{}", run.err);
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
 }
 
 #[test]

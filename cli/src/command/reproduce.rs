@@ -1,8 +1,8 @@
 //! `wirerate reproduce`: does the model show what was measured and published of these chips?
 
-use std::fs;
+use std::fs::File;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use chip::reproduce::{
     Claim, Model, Outcome, Plan, SPREAD, Study, Summary, TOLERANCE, Value, Verdict, Weight, claims, figure,
@@ -67,18 +67,20 @@ Examples:
 impl Arguments {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let chosen = choose(&self.ids)?;
+        // Before minutes of work: what cannot be written is not worth them.
+        let page_file = self.html.as_deref().map(PageFile::open).transpose()?;
         let jobs = Jobs::new("reproduce", chosen.len());
         let model = Model::default();
         let mut outcomes =
             reproduce(&model, &chosen, &|claim| jobs.done(claim.id)).map_err(ChipError::Reproduce)?;
         jobs.finish();
         let weights = if self.quick { Vec::new() } else { ranges(&chosen, &mut outcomes)? };
-        if let Some(path) = &self.html {
+        if let Some(file) = page_file {
             let jobs = Jobs::new("figures", figure::runs());
             let figures = figure::figures(&model, &|| jobs.done("")).map_err(ChipError::Reproduce)?;
             jobs.finish();
             let page = page::of(&chosen, &outcomes, &weights, &figures).map_err(Fault::Draw)?;
-            fs::write(path, page).map_err(|error| OutputError::Write { path: path.clone(), error })?;
+            file.write(&page)?;
         }
         let mut out = screen::out();
         if self.json {
@@ -93,6 +95,32 @@ impl Arguments {
             }
         }
         Ok(Exit::Done)
+    }
+}
+
+/// The page's file, which keeps what it had until there is a new page.
+struct PageFile {
+    path: PathBuf,
+    file: File,
+}
+
+impl PageFile {
+    /// Opens the file for writing.
+    fn open(path: &Path) -> Result<PageFile, OutputError> {
+        let path = path.to_owned();
+        match File::options().write(true).create(true).truncate(false).open(&path) {
+            Ok(file) => Ok(PageFile { path, file }),
+            Err(error) => Err(OutputError::Write { path, error }),
+        }
+    }
+
+    /// Writes the page in the place of what the file had.
+    fn write(mut self, page: &str) -> Result<(), OutputError> {
+        // A pipe has no length.
+        let is_regular = self.file.metadata().is_ok_and(|of| of.is_file());
+        let emptied = if is_regular { self.file.set_len(0) } else { Ok(()) };
+        let written = emptied.and_then(|()| self.file.write_all(page.as_bytes()));
+        written.map_err(|error| OutputError::Write { path: self.path, error })
     }
 }
 
