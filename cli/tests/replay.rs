@@ -523,8 +523,7 @@ fn segments(record: &Record<'_>) -> u64 {
 
 #[test]
 fn real_captures_go_through_and_are_conserved() {
-    let data =
-        std::env::var_os("WIRERATE_DATA").map_or_else(|| run::root().join("../shared/data"), PathBuf::from);
+    let data = std::env::var_os("WIRERATE_DATA").map_or_else(|| root().join("../shared/data"), PathBuf::from);
     let Ok(directory) = fs::read_dir(data.join("captures")) else {
         eprintln!("SKIPPED: no captures in {}; set WIRERATE_DATA", data.display());
         return;
