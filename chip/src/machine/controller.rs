@@ -73,6 +73,12 @@ impl Controller {
         }
     }
 
+    /// True if no command waits in a lane.
+    pub(super) fn is_empty(&self, lane: usize) -> bool {
+        let of = &self.lanes[lane];
+        of.normal == 0 && of.high.is_empty()
+    }
+
     /// Puts a command behind those of its queue.
     pub(super) fn enter(&mut self, lane: usize, priority: Priority, command: Waiting) {
         self.came += 1;

@@ -394,6 +394,30 @@ impl SharedMemory {
         (channel * self.channels[channel].pins.len() + way, bytes)
     }
 
+    /// Serves a reference of one command from `now` on, if none waits before it and its pins and its bank are free: when it is done.
+    pub(super) fn serve_at_once(
+        &mut self,
+        now: Ticks,
+        (address, bytes, access): (u64, u32, Access),
+        purpose: Purpose,
+    ) -> Option<Ticks> {
+        if bytes > self.burst || self.is_written_back(access) {
+            return None;
+        }
+        let command = Command { address, bytes: bytes.max(1), access };
+        let (channel, bank, way) = self.locate(command);
+        let of = &self.channels[channel];
+        let lane = channel * of.pins.len() + way;
+        let is_free = of.pins[way].free <= now && of.banks[bank] <= now;
+        if !is_free || !self.controller.as_ref()?.is_empty(lane) {
+            return None;
+        }
+        let timing = self.timing(command);
+        self.channels[channel].start(now, (bank, way), timing, self.recovery);
+        self.count(purpose, bytes, timing.done);
+        Some(now + timing.done)
+    }
+
     /// True if the queue of a lane has room.
     pub(super) fn has_room(&self, lane: usize, priority: Priority) -> bool {
         self.controller.as_ref().is_none_or(|controller| controller.has_room(lane, priority))

@@ -162,6 +162,18 @@ impl Machine<'_> {
             return (goes, self.refer_at(engine, at, command));
         }
         let thread = self.engines[engine].current;
+        if is_first && at <= now {
+            let Command { memory, access, address, bytes, purpose } = command;
+            let of = &mut self.memories[usize::from(memory)];
+            if let Some(done) = of.serve_at_once(now, (address, bytes, access), purpose) {
+                self.clusters[number].last = now;
+                if let (Some(watch), Some(thread)) = (&mut self.watch, thread) {
+                    let memory = memory.into();
+                    watch.refers(now, &Reference { thread, memory, purpose, access, bytes, at: now, done });
+                }
+                return (goes, done);
+            }
+        }
         let reference = self.pending.add(Issue {
             command,
             priority: thread.map_or(Priority::Normal, |thread| self.threads[thread].priority),
