@@ -136,7 +136,7 @@ enum Event {
     Outbox(usize),
     /// A memory may start its next command.
     Serve { memory: u16, lane: u32 },
-    /// What a reference has read is written back, changed.
+    /// Write-back of a value that a reference has read and changed.
     Back(u32),
     /// A timer wakes.
     Tick,

@@ -1,12 +1,12 @@
 //! Controller of a memory that chooses among the commands that wait for its channels, by priority and by banks that are free.
 //!
-//! Each channel has a queue of high priority, where the memory has one, and before it queues of the other commands: one, or several over which
+//! Each channel has a queue of high priority, where the memory has one, and beside it queues of the other commands: one, or several over which
 //! the banks are dealt out; reads and writes have their own, where they have pins of their own. Whenever the pins are free, the first command
 //! of high priority is next, as soon as its bank is free; without one, it is the oldest of those at the heads of the other queues whose
 //! bank is free. So a command of high priority starts before all others that have not started, commands to one bank of one priority stay in their
 //! order, and the pins never serve two at once. Pins are left free for a command of high priority that waits for its bank.
 //!
-//! Which command is next shows when pins and bank are free, so that who waits for one cannot be told beforehand when it will be done.
+//! The next command is known only when pins and bank are free, so that who waits for one cannot be told beforehand when it will be done.
 
 use std::collections::VecDeque;
 

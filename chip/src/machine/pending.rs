@@ -112,9 +112,9 @@ struct Stall {
 /// Next move of an engine that was held up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Then {
-    /// It turns to another thread.
+    /// Engine: turns to another thread.
     Leave,
-    /// It goes on with its thread.
+    /// Engine: goes on with its thread.
     Resume,
 }
 
@@ -312,7 +312,7 @@ impl Machine<'_> {
         self.known(reference, done);
     }
 
-    /// What was read is written back, changed.
+    /// Write-back of a value that was read and changed.
     pub(super) fn write_back(&mut self, reference: u32) {
         let now = self.now();
         let issue = self.pending.of(reference);

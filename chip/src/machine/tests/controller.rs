@@ -194,7 +194,7 @@ proptest! {
         prop_assert_eq!(by_model(&memory, &stream), by_the_clock(&memory, &stream));
     }
 
-    /// Where all commands are of one priority, it makes no difference which: the memory that chooses serves as the one that need not, whatever
+    /// Commands of one priority are served alike, whichever it is: the memory that chooses serves as the one that need not, whatever
     /// the depths of queues. (Of several engines one or the other would be first where both can go on at one moment.)
     #[test]
     fn commands_of_one_priority_are_served_in_the_order_of_arrival(
