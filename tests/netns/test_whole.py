@@ -70,6 +70,7 @@ def test_forwarded_ports_and_the_gateway_itself(net):
     assert port(net, "lan")["delivered"] - before >= MANY // SEGMENT
 
 
+@pytest.mark.longest(240)
 def test_a_device_that_cuts_nothing_gets_segments(net):
     """Before, meanwhile, and after: frames on the wire are no longer than its MTU while it is so."""
     transfer(net.client, net.remote, REMOTE, 80, upload=MANY)
