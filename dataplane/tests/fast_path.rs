@@ -15,7 +15,7 @@ use wire::random::Random;
 use wire::{Nanos, PortId};
 
 use crate::scene::packet::Packets;
-use crate::scene::talk::{OFFICE, Side, Talk};
+use crate::scene::talk::{OFFICE, Talk};
 use crate::scene::{Arrival, Gateway, Out, START, Sent, packet, policy};
 
 /// Kernel that carries flows.
@@ -327,26 +327,8 @@ fn conversations_go_fast() {
         let office = OFFICE.replace("dscp = \"ef\"\nmark = \"af11\"", "protocol = \"udp\"");
         let text = format!("{office}{window}");
         let mut two = Two::new(&text);
-        let mut talk = Talk {
-            v6: round % 2 == 1,
-            is_tcp: round % 3 < 2,
-            sport: 4000,
-            outside: 0,
-            sides: [Side { seq: u32::MAX - 2_000, window: 65_000 }, Side { seq: 7, window: 40_000 }],
-        };
-        let flags: &[(usize, u8)] = match talk.is_tcp {
-            true => &[(0, 0x02), (1, 0x12), (0, 0x10)],
-            false => &[(0, 0), (1, 0)],
-        };
-        for (from, flags) in flags {
-            let (port, bytes) = talk.frame(*from, *flags, 0, 64, &[]);
-            let out = two.receive(port, bytes, Nanos::from_millis(1));
-            let sent = out.sent.last().expect("it passes");
-            if *from == 0 && !talk.v6 {
-                talk.outside = word(&sent.bytes, 34);
-            }
-            talk.sides[*from].seq = talk.sides[*from].seq.wrapping_add(u32::from(flags >> 1 & 1));
-        }
+        let mut talk = Talk::of_round(round);
+        talk.open(|(port, bytes)| two.receive(port, bytes, Nanos::from_millis(1)));
         for _ in 0..200 {
             let mut draw = |many: u64| random.next_u64() % many;
             let from = draw(2) as usize;

@@ -158,26 +158,8 @@ fn conversations_go_whole() {
             pair.receive(&Arrival { port, at: now, number, bytes }, size);
             pair.compare(&text)
         };
-        let mut talk = Talk {
-            v6: round % 2 == 1,
-            is_tcp: round % 3 < 2,
-            sport: 4000,
-            outside: 0,
-            sides: [Side { seq: u32::MAX - 2_000, window: 65_000 }, Side { seq: 7, window: 40_000 }],
-        };
-        let flags: &[(usize, u8)] = match talk.is_tcp {
-            true => &[(0, 0x02), (1, 0x12), (0, 0x10)],
-            false => &[(0, 0), (1, 0)],
-        };
-        for (from, flags) in flags {
-            let frame = talk.frame(*from, *flags, 0, 64, &[]);
-            let out = step(&mut pair, frame, None);
-            let sent = out.sent.last().expect("it passes");
-            if *from == 0 && !talk.v6 {
-                talk.outside = u16::from_be_bytes([sent.bytes[34], sent.bytes[35]]);
-            }
-            talk.sides[*from].seq = talk.sides[*from].seq.wrapping_add(u32::from(flags >> 1 & 1));
-        }
+        let mut talk = Talk::of_round(round);
+        talk.open(|frame| step(&mut pair, frame, None));
         for _ in 0..60 {
             let mut draw = |many: u64| random.next_u64() % many;
             let from = draw(2) as usize;

@@ -5,6 +5,8 @@ use wire::build::{self, Tcp};
 use wire::ethernet::Mac;
 use wire::tcp::Flags;
 
+use super::Out;
+
 /// Policy of an office: masquerade over IPv4, and both versions.
 pub const OFFICE: &str = r#"
 [interface.lan]
@@ -71,6 +73,33 @@ pub struct Talk {
 }
 
 impl Talk {
+    /// The conversation of a round: of both IP versions in turn, and of TCP in two rounds of three.
+    pub fn of_round(round: u32) -> Talk {
+        Talk {
+            v6: round % 2 == 1,
+            is_tcp: round % 3 < 2,
+            sport: 4000,
+            outside: 0,
+            sides: [Side { seq: u32::MAX - 2_000, window: 65_000 }, Side { seq: 7, window: 40_000 }],
+        }
+    }
+
+    /// Opens the conversation: has `send` take the first frames, which pass, and notes by which port it is translated.
+    pub fn open(&mut self, mut send: impl FnMut((PortId, Vec<u8>)) -> Out) {
+        let flags: &[(usize, u8)] = match self.is_tcp {
+            true => &[(0, 0x02), (1, 0x12), (0, 0x10)],
+            false => &[(0, 0), (1, 0)],
+        };
+        for (from, flags) in flags {
+            let out = send(self.frame(*from, *flags, 0, 64, &[]));
+            let sent = out.sent.last().expect("it passes");
+            if *from == 0 && !self.v6 {
+                self.outside = u16::from_be_bytes([sent.bytes[34], sent.bytes[35]]);
+            }
+            self.sides[*from].seq = self.sides[*from].seq.wrapping_add(u32::from(flags >> 1 & 1));
+        }
+    }
+
     /// The frame that one side sends; what the other side sees of it outside is for the caller to know.
     pub fn frame(&self, from: usize, flags: u8, ds_field: u8, ttl: u8, payload: &[u8]) -> (PortId, Vec<u8>) {
         let packet = build::ethernet(Mac([2, 0, 0, 0, 0, 9]), Mac([2, 0, 0, 0, 0, 1 + from as u8]));
