@@ -220,11 +220,6 @@ impl FastPath {
     pub fn published(&self) -> usize {
         self.carrier.as_ref().map_or(0, |carrier| carrier.published())
     }
-
-    /// True if flows may be published.
-    pub fn is_open(&self) -> bool {
-        self.is_open
-    }
 }
 
 /// Most flows that are brought up to date at once where all are to be.

@@ -40,9 +40,7 @@ impl Shard {
             known = self.hops.update(tables, wanted, mac);
         }
         known?;
-        if before.is_some() && self.hops.header_to(wanted) != before {
-            self.fast_path.take_all_back();
-        }
+        self.take_back_unless(wanted, before);
         self.resume(wanted);
         Ok(())
     }
@@ -53,6 +51,11 @@ impl Shard {
         let wanted = Wanted { interface, address };
         let before = self.hops.header_to(wanted);
         self.hops.remove(tables, wanted);
+        self.take_back_unless(wanted, before);
+    }
+
+    /// Takes published flows back, unless packets to a neighbour have the link-layer header of before, or had none.
+    fn take_back_unless(&mut self, wanted: Wanted, before: Option<[u8; 12]>) {
         if before.is_some() && self.hops.header_to(wanted) != before {
             self.fast_path.take_all_back();
         }

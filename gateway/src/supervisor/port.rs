@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use dataplane::fast_path::Pause;
 use policy::Policy;
 use policy::model::{Channel, Driver, FastPath, Interface, LinkKind, Offload};
 use ports::{CellSocket, CellSpec, CellsIn, OpenError, Tagged};
@@ -99,7 +100,8 @@ impl Ports {
 
     /// Opens missing ports where possible, and closes those whose interface has gone or changed.
     pub(super) fn attach_all(&mut self, reload: &Reload, linux: &State, workers: &Workers) {
-        workers.publish_flows(reload.policy.gateway.fast_path != FastPath::Off);
+        let is_off = reload.policy.gateway.fast_path == FastPath::Off;
+        workers.pause_publication(if is_off { Pause::Yes } else { Pause::No });
         let policy = &reload.effective.policy;
         let wanted = |name: &str| policy.interfaces.iter().any(|interface| interface.name == name);
         let gone: Vec<String> = self

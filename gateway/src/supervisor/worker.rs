@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use dataplane::Tables;
 use dataplane::client::Clients;
+use dataplane::fast_path::Pause;
 use dataplane::flow::{SteeringError, SteeringTable, owner_of_sa};
 use dataplane::hop::Resolve;
 use dataplane::nat::Share;
@@ -235,10 +236,10 @@ impl Workers {
         }
     }
 
-    /// Has all workers publish established flows to the fast path, or publish none.
-    pub(super) fn publish_flows(&self, wanted: bool) {
+    /// Pauses the publication of established flows by all workers, or goes on with it.
+    pub(super) fn pause_publication(&self, pause: Pause) {
         for handle in self.handles.iter().filter(|_| self.fast_path.is_some()) {
-            handle.commands.send(Command::PublishFlows(wanted));
+            handle.commands.send(Command::PausePublication(pause));
         }
     }
 

@@ -65,8 +65,8 @@ impl Worker {
                     self.processing.captures.end(id);
                     self.processing.pause_publication();
                 }
-                Command::PublishFlows(wanted) => {
-                    self.processing.is_publishing = wanted;
+                Command::PausePublication(pause) => {
+                    self.processing.pause = pause;
                     self.processing.pause_publication();
                 }
                 Command::Report(to) => {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use dataplane::egress::SubscriberReport;
+use dataplane::fast_path::Pause;
 use dataplane::flow::{FlowId, SteeringTable};
 use dataplane::meter::{MeterState, MeteredEnds};
 use dataplane::ppp::News;
@@ -134,8 +135,8 @@ pub enum Command {
         /// Channel for the outcome.
         done: Sender<Result<Option<RetiredSa>, SaRefused>>,
     },
-    /// Publishes established flows to the fast path, or publishes none.
-    PublishFlows(bool),
+    /// Pauses the publication of established flows to the fast path, or goes on with it, as the policy asks for.
+    PausePublication(Pause),
     /// Requests a report of the counters.
     Report(Sender<Report>),
     /// Stops the worker.

@@ -30,8 +30,8 @@ pub(super) struct Processing {
     /// Frames that have been run, or that timers have ended, with their verdicts.
     pub(super) ended: Vec<Frame>,
     pub(super) captures: Captures,
-    /// True if the policy wants the fast path.
-    pub(super) is_publishing: bool,
+    /// Pause of publication that the policy asks for.
+    pub(super) pause: Pause,
     /// Latest time passed to the shard, whose time does not go backwards from one port to the next.
     latest: Nanos,
 }
@@ -51,7 +51,7 @@ impl Processing {
             pool,
             batch: Batch::new(),
             captures: Captures::default(),
-            is_publishing: true,
+            pause: Pause::No,
             latest: Clock::BEGIN,
         })
     }
@@ -170,8 +170,7 @@ impl Processing {
 
     /// Publishes no flows while there are captures, which are to see all packets.
     pub(super) fn pause_publication(&mut self) {
-        let is_open = self.is_publishing && self.captures.is_empty();
-        let pause = if is_open { Pause::No } else { Pause::Yes };
+        let pause = if self.captures.is_empty() { self.pause } else { Pause::Yes };
         self.shard.pause_publication(pause);
     }
 

@@ -69,9 +69,15 @@ impl Opener<'_> {
         };
         let mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
         let tagged = tags(self.policy, name);
-        let (name_, fast_path) = (name.to_owned(), self.fast_path.clone());
-        let spec =
-            Spec { name: name_, mtu, wish, tagged, offload: self.offload, fast_path, ..Spec::default() };
+        let spec = Spec {
+            name: name.to_owned(),
+            mtu,
+            wish,
+            tagged,
+            offload: self.offload,
+            fast_path: self.fast_path.clone(),
+            ..Spec::default()
+        };
         // First the way to Linux: what the port takes must not be lost to it meanwhile.
         let punt = Punt::open(name, ports::MARK, self.memories.len())?;
         let Opened { driver, copying, tagged, ifindex, lines, refused, held, bypass } =
