@@ -1,5 +1,6 @@
 //! Report of a run: throughput and latency of the chip, utilisation of its parts, bottleneck.
 
+use hdrhistogram::Histogram;
 use serde::Serialize;
 use tally::{Op, Region};
 
@@ -310,6 +311,22 @@ impl Latency {
     }
 }
 
+/// Returns the values of `Histogram::value_at_quantile` of ascending shares, by one pass over what is recorded.
+fn quantiles(histogram: &Histogram<u64>, shares: &[f64]) -> Vec<u64> {
+    let mut recorded = histogram.iter_recorded();
+    let (mut passed, mut at) = (0, 0);
+    let value = |share: &f64| {
+        let wanted = ((share * histogram.len() as f64).ceil() as u64).max(1);
+        while passed < wanted {
+            let Some(next) = recorded.next() else { break };
+            passed += next.count_at_value();
+            at = next.value_iterated_to();
+        }
+        if *share == 0.0 { histogram.lowest_equivalent(at) } else { at }
+    };
+    shares.iter().map(value).collect()
+}
+
 /// Steps of the curve of latency.
 const STEPS: u32 = 200;
 
@@ -317,12 +334,11 @@ fn curve(window: &Window, time: Timebase) -> Vec<Quantile> {
     if window.latency.is_empty() {
         return Vec::new();
     }
-    let shares = (0..=STEPS).map(|step| f64::from(step) / f64::from(STEPS)).chain([0.999]);
-    let mut curve: Vec<Quantile> = shares
-        .map(|share| Quantile { share, ns: time.to_nanos(Ticks(window.latency.value_at_quantile(share))) })
-        .collect();
-    curve.sort_by(|one, other| one.share.total_cmp(&other.share));
-    curve
+    let mut shares: Vec<f64> =
+        (0..=STEPS).map(|step| f64::from(step) / f64::from(STEPS)).chain([0.999]).collect();
+    shares.sort_by(f64::total_cmp);
+    let of = |(share, value)| Quantile { share, ns: time.to_nanos(Ticks(value)) };
+    shares.iter().copied().zip(quantiles(&window.latency, &shares)).map(of).collect()
 }
 
 fn engines(chip: &Chip, mapping: &Mapping, window: &Window) -> Vec<EngineReport> {
@@ -450,4 +466,27 @@ fn others(chip: &Chip, window: &Window, share: &dyn Fn(Ticks) -> f64) -> Vec<Sha
         Share { name: format!("line out of port {port}{of}"), share: share(*busy) }
     });
     units.chain(buses).chain(lines).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use hdrhistogram::Histogram;
+    use proptest::prelude::*;
+
+    use super::quantiles;
+
+    proptest! {
+        /// One pass gives what a pass for each quantile gives.
+        #[test]
+        fn quantiles_are_those_of_the_histogram(
+            values in proptest::collection::vec(0u64..1 << 40, 1..300),
+            mut shares in proptest::collection::vec(prop_oneof![Just(0.0), Just(1.0), 0.0..1.0f64], 1..50),
+        ) {
+            let mut histogram = Histogram::new(3).unwrap();
+            values.iter().for_each(|value| histogram.record(*value).unwrap());
+            shares.sort_by(f64::total_cmp);
+            let each: Vec<u64> = shares.iter().map(|share| histogram.value_at_quantile(*share)).collect();
+            prop_assert_eq!(quantiles(&histogram, &shares), each);
+        }
+    }
 }
