@@ -10,10 +10,11 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::ops::Range;
 use std::panic::Location;
 
+use foldhash::fast::FixedState;
 use tally::{Branch, Reference, Region, Tally, Ticket};
 
 pub use counted::Counted;
@@ -37,7 +38,7 @@ pub struct Ledger<'a> {
     tally: RefCell<&'a mut (dyn Tally + 'a)>,
     plan: Plan,
     /// Number of instructions at each place of the code.
-    places: RefCell<HashMap<Place, u32>>,
+    places: RefCell<HashMap<Place, u32, FixedState>>,
     /// Copy of the code in execution: a hash of the enclosing loops and calls.
     copy: Cell<u64>,
     /// Number of passes of loops and of copies entered so far.
@@ -57,7 +58,7 @@ struct Write {
     words: usize,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct Place {
     file: &'static str,
     line: u32,
@@ -65,6 +66,16 @@ struct Place {
     copy: u64,
     /// Number of the group of instructions within an operation of several groups.
     part: u8,
+}
+
+impl Hash for Place {
+    /// Places of one line and column in several files are few: their hashes do not tell them apart, as a file's name takes longer to hash
+    /// than all else.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.copy);
+        state.write_u64(u64::from(self.line) << 32 | u64::from(self.column));
+        state.write_u8(self.part);
+    }
 }
 
 type Caller = &'static Location<'static>;
@@ -218,8 +229,7 @@ impl<'a> Ledger<'a> {
     fn enter(&self, caller: Caller, pass: usize) -> u64 {
         self.pass();
         let outer = self.copy.get();
-        let mut hasher = DefaultHasher::new();
-        (outer, caller.file(), caller.line(), caller.column(), pass).hash(&mut hasher);
-        self.copy.replace(hasher.finish())
+        let at = (outer, caller.file(), caller.line(), caller.column(), pass);
+        self.copy.replace(FixedState::default().hash_one(at))
     }
 }

@@ -9,6 +9,8 @@ use crate::mapping::{Extra, Mapping, Place};
 use crate::trace::{Access, Act, Referral, Wait};
 use std::collections::{HashSet, VecDeque};
 
+use foldhash::fast::FixedState;
+
 use tally::{Address, Offload, Region};
 
 /// One move of a thread.
@@ -98,7 +100,7 @@ pub(super) struct Remembered {
     /// Lines in local memory, the one used last at the end.
     lines: Vec<(u16, u64)>,
     /// Tickets of references to shared memories, in the script that is being written.
-    issued: HashSet<u32>,
+    issued: HashSet<u32, FixedState>,
     /// Entries that the script has read or written last.
     held: VecDeque<Entry>,
 }
