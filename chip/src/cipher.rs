@@ -144,6 +144,14 @@ const HAND_OVER: u32 = 4;
 /// Number of different messages: the table look-ups depend on the text.
 const DIFFERENT: u64 = 5;
 
+/// Account of a cipher's code on messages of different text: the same on every chip, engine and thread.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    messages: Vec<Vec<Act>>,
+    /// Counts of the last message.
+    measured: ciphers::Report,
+}
+
 impl<'a> CipherRun<'a> {
     /// Code of one thread of one engine, for messages of so many bytes, whose tables and keys lie where that code has them.
     pub fn of(
@@ -165,15 +173,26 @@ impl<'a> CipherRun<'a> {
     }
 
     /// Measures.
+    ///
+    /// # Errors
+    /// The chip lacks what the cipher needs; see [`CipherError`].
     pub fn measure(&self) -> Result<CipherReport, CipherError> {
+        self.measure_recorded(&self.record()?)
+    }
+
+    /// Measures code that has been recorded: of the run's cipher, step of optimisation and length of messages.
+    ///
+    /// # Errors
+    /// As [`CipherRun::measure`].
+    pub fn measure_recorded(&self, recording: &Recording) -> Result<CipherReport, CipherError> {
         let started = Instant::now();
         let kind = self.chip.engines.first().ok_or(CipherError::TooMany { engines: 0, threads: 0 })?;
         if !(1..=kind.count).contains(&self.engines) || !(1..=kind.threads).contains(&self.threads) {
             return Err(CipherError::TooMany { engines: kind.count, threads: kind.threads });
         }
         let about = &self.cipher.about;
-        let (mut messages, measured) = self.messages(about)?;
-        let mapping = self.mapping(about, self.room(kind, &measured)?)?;
+        let Recording { messages, measured } = recording;
+        let mapping = self.mapping(about, self.room(kind, measured)?)?;
         // A key in local memory is an operand; elsewhere it takes a reference.
         let keys = measured.count.references(Region::CipherKey).reads;
         let is_far = |placement: &Placement| {
@@ -182,12 +201,14 @@ impl<'a> CipherRun<'a> {
         let keys = if mapping.placements.iter().any(is_far) { keys } else { 0 };
         let (measured_instructions, measured_references) =
             (measured.instructions() + keys, measured.references() + keys);
+        let handed;
+        let mut messages = messages.as_slice();
         if self.by == By::Unit {
             if self.chip.units.iter().all(|unit| unit.work != UnitWork::Crypto) {
                 return Err(CipherError::NoUnit);
             }
-            messages =
-                vec![vec![Act::Execute { instructions: HAND_OVER, taken: 0 }, Act::Encipher(self.message)]];
+            handed = [vec![Act::Execute { instructions: HAND_OVER, taken: 0 }, Act::Encipher(self.message)]];
+            messages = &handed;
         }
         let in_store = self.by == By::Code;
         if let Some(store) = kind.store.filter(|store| in_store && measured.code_size > *store) {
@@ -324,36 +345,39 @@ impl<'a> CipherRun<'a> {
         })
     }
 
-    /// Records the acts for messages of different text; returns them with the counts of the last.
-    fn messages(&self, about: &About) -> Result<(Vec<Vec<Act>>, ciphers::Report), CipherError> {
+    /// Records the code, on messages of different text.
+    ///
+    /// # Errors
+    /// The cipher does not take its key's length.
+    pub fn record(&self) -> Result<Recording, CipherError> {
         let mut random = Random::new(1);
         let mut bytes = |count: usize| (0..count).map(|_| random.below(256) as u8).collect::<Vec<u8>>();
-        let key = bytes(about.key_bytes);
+        let key = bytes(self.cipher.about.key_bytes);
         let mut messages = Vec::new();
         loop {
             let mut recorder = Recorder::default();
             let mut text = bytes(self.message as usize);
-            let report = self
+            let measured = self
                 .cipher
                 .measure(self.optimisation, &key, &mut text, &mut recorder)
                 .map_err(CipherError::Key)?;
             messages.push(recorder.acts);
             if messages.len() as u64 == DIFFERENT {
-                return Ok((messages, report));
+                return Ok(Recording { messages, measured });
             }
         }
     }
 }
 
 /// Messages in turn.
-struct Messages {
-    messages: Vec<Vec<Act>>,
+struct Messages<'a> {
+    messages: &'a [Vec<Act>],
     bytes: u32,
     given: usize,
     left: u32,
 }
 
-impl Load for Messages {
+impl Load for Messages<'_> {
     fn next(&mut self) -> Option<Arrival> {
         self.left = self.left.checked_sub(1)?;
         Some(Arrival { at: Ticks::ZERO, port: 0, length: Length::of(self.bytes) })

@@ -163,7 +163,7 @@ pub(super) fn cipher(model: &Model, name: &'static str) -> Result<f64, Reproduce
         let cipher = found.ok_or_else(|| ReproduceError::Shipped(format!("there is no cipher {name}")))?;
         let message = if cipher.about.kind == ciphers::Kind::Hash { DIGESTED } else { TEXT };
         let run = CipherRun::of(&chip, cipher, Optimisation::Generic, message);
-        Ok(f64::from(message) * 8.0 / run.measure()?.mbps)
+        Ok(f64::from(message) * 8.0 / model.recorded().measure(&run)?.mbps)
     })
 }
 

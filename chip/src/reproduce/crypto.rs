@@ -3,12 +3,14 @@
 //! Messages are of 1,024 bytes; the study does not say. Block ciphers are chained (CBC), and each thread has a flow of
 //! its own. "Optimised" is its last step.
 
+use std::sync::Arc;
+
 use ciphers::des::TEXTBOOK;
 use ciphers::{ALL, Cipher, Kind, Optimisation};
 
 use super::known::Known;
 use super::{Claim, Model, Outcome, ReproduceError, Study, TOLERANCE};
-use crate::cipher::{CipherReport, CipherRun};
+use crate::cipher::{CipherReport, CipherRun, Recording};
 use crate::description::Chip;
 
 pub(super) const CLAIMS: &[Claim] = &[
@@ -55,6 +57,19 @@ pub(super) struct Measured {
     runs: Known<Key, CipherReport>,
 }
 
+/// Ciphers' code, by cipher, step of optimisation and bytes of a message.
+#[derive(Default)]
+pub(super) struct Recorded(Known<(&'static str, &'static str, u32), Arc<Recording>>);
+
+impl Recorded {
+    /// Measures; the code is recorded where that has not been done.
+    pub(super) fn measure(&self, run: &CipherRun<'_>) -> Result<CipherReport, ReproduceError> {
+        let key = (run.cipher.about.name, run.optimisation.name(), run.message);
+        let recording = self.0.get(key, || run.record().map(Arc::new))?;
+        Ok(run.measure_recorded(&recording)?)
+    }
+}
+
 /// Makes one measurement, or takes it from the cache: several claims need the same.
 pub(super) fn measure(
     model: &Model,
@@ -66,7 +81,7 @@ pub(super) fn measure(
     model.crypto.runs.get((cipher.about.name, optimisation.name(), engines, threads), || {
         let chip = chip(model)?;
         let one = CipherRun::of(&chip, cipher, optimisation, MESSAGE);
-        Ok(CipherRun { engines, threads, ..one }.measure()?)
+        model.recorded().measure(&CipherRun { engines, threads, ..one })
     })
 }
 
@@ -77,7 +92,7 @@ pub(super) fn raw_with_near_tables(
 ) -> Result<CipherReport, ReproduceError> {
     let chip = chip(model)?;
     let raw = CipherRun::of(&chip, cipher, Optimisation::Raw, MESSAGE);
-    Ok(CipherRun { placement: Optimisation::Overlap, ..raw }.measure()?)
+    model.recorded().measure(&CipherRun { placement: Optimisation::Overlap, ..raw })
 }
 
 fn one_thread(

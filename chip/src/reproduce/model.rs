@@ -1,6 +1,8 @@
 //! Model that claims are put to the test on: the shipped chips, as they are or with other values of parameters, and what has been measured
 //! on them.
 
+use std::sync::Arc;
+
 use super::{ReproduceError, base, computer, crypto, diffserv, firewall, protocol, shipped};
 use crate::builtin::{CHIPS, named};
 use crate::description::{self, Chip};
@@ -10,6 +12,7 @@ use crate::description::{self, Chip};
 pub struct Model {
     values: Vec<Setting>,
     length: RunLength,
+    recorded: Arc<crypto::Recorded>,
     pub(super) base: base::Measured,
     pub(super) computer: computer::Measured,
     pub(super) diffserv: diffserv::Measured,
@@ -40,9 +43,15 @@ pub enum RunLength {
 }
 
 impl Model {
-    /// Returns a model with other values of parameters, on which runs are of that length.
-    pub fn new(values: Vec<Setting>, length: RunLength) -> Model {
-        Model { values, length, ..Model::default() }
+    /// Returns a model with other values of parameters, on which runs are of that length. Ciphers' code is the same on all models and
+    /// recorded once.
+    pub(super) fn new(values: Vec<Setting>, length: RunLength, recorded: Arc<crypto::Recorded>) -> Model {
+        Model { values, length, recorded, ..Model::default() }
+    }
+
+    /// Codes of ciphers that are recorded so far.
+    pub(super) fn recorded(&self) -> Arc<crypto::Recorded> {
+        Arc::clone(&self.recorded)
     }
 
     /// Number of frames of a run that has so many on the full model.

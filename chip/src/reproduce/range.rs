@@ -4,10 +4,13 @@
 //! hypercube (McKay, Beckman and Conover, 1979), of a fixed seed. Runs are shorter than those of predictions: what counts is how a short run
 //! differs from the short run of the shipped chip.
 
-use rayon::prelude::{IntoParallelRefIterator, ParallelIterator};
+use std::sync::Arc;
+
+use rayon::prelude::{IndexedParallelIterator, IntoParallelRefIterator, ParallelIterator};
 use wire::random::Random;
 
 use super::assumption::Assumption;
+use super::crypto::Recorded;
 use super::{Claim, Model, Outcome, ReproduceError, RunLength, Setting, Value};
 
 /// Samples of the hypercube.
@@ -48,9 +51,10 @@ fn size(changes: &[f64; 2]) -> f64 {
 pub struct Plan {
     /// The shipped chips, for short.
     short: Variant,
-    /// Each assumption at its lower end and at its upper one, then the samples.
+    /// The samples, whose runs are the longest, then each assumption at its lower end and at its upper one.
     variants: Vec<Variant>,
     assumptions: Vec<Assumption>,
+    recorded: Arc<Recorded>,
 }
 
 /// Chips with other values, and the claims that rest on them.
@@ -60,8 +64,8 @@ struct Variant {
 }
 
 impl Plan {
-    /// Plans the ranges of the numbers that claims have predicted.
-    pub fn new(claims: &[Claim], outcomes: &[Outcome]) -> Plan {
+    /// Plans the ranges of the numbers that claims have predicted on the model.
+    pub fn new(model: &Model, claims: &[Claim], outcomes: &[Outcome]) -> Plan {
         let is_number = |outcome: &Outcome| matches!(outcome.predicted, Value::Number(_));
         let claims: Vec<Claim> = claims
             .iter()
@@ -76,7 +80,18 @@ impl Plan {
         let resting_on = |chip: &str| -> Vec<Claim> {
             claims.iter().filter(|claim| claim.chips.contains(&chip)).copied().collect()
         };
-        let mut variants = Vec::new();
+        let shares = hypercube(assumptions.len());
+        let mut variants: Vec<Variant> = shares
+            .into_iter()
+            .map(|shares| Variant {
+                settings: assumptions
+                    .iter()
+                    .zip(shares)
+                    .map(|(assumption, share)| assumption.at(share))
+                    .collect(),
+                claims: claims.clone(),
+            })
+            .collect();
         for assumption in &assumptions {
             for end in [0.0, 1.0] {
                 variants.push(Variant {
@@ -85,13 +100,12 @@ impl Plan {
                 });
             }
         }
-        let shares = hypercube(assumptions.len());
-        variants.extend(shares.into_iter().map(|shares| Variant {
-            settings:
-                assumptions.iter().zip(shares).map(|(assumption, share)| assumption.at(share)).collect(),
-            claims: claims.clone(),
-        }));
-        Plan { short: Variant { settings: Vec::new(), claims }, variants, assumptions }
+        Plan {
+            short: Variant { settings: Vec::new(), claims },
+            variants,
+            assumptions,
+            recorded: model.recorded(),
+        }
     }
 
     /// Number of runs, which is the number of calls of `done` in [`Plan::run`].
@@ -109,14 +123,14 @@ impl Plan {
         outcomes: &mut [Outcome],
         done: &(dyn Fn() + Sync),
     ) -> Result<Vec<Weight>, ReproduceError> {
-        let short = self.short.run()?;
+        let short = self.short.run(&self.recorded)?;
         done();
         let run = |variant: &Variant| {
-            let found = variant.run();
+            let found = variant.run(&self.recorded);
             done();
             found.ok()
         };
-        let found: Vec<Option<Vec<Outcome>>> = self.variants.par_iter().map(run).collect();
+        let found: Vec<Option<Vec<Outcome>>> = self.variants.par_iter().with_max_len(1).map(run).collect();
         let mut changes: Vec<Vec<(usize, f64)>> = Vec::new();
         for found in &found {
             changes
@@ -127,7 +141,7 @@ impl Plan {
             outcomes[*place].widen(*change);
         }
         let mut weights: Vec<Weight> = Vec::new();
-        for (assumption, ends) in self.assumptions.iter().zip(changes.chunks(2)) {
+        for (assumption, ends) in self.assumptions.iter().zip(changes[SAMPLES..].chunks(2)) {
             let of = |end: usize, place: usize| {
                 let found = ends.get(end).into_iter().flatten().find(|(other, _)| *other == place);
                 found.map_or(0.0, |(_, change)| *change)
@@ -148,9 +162,9 @@ impl Plan {
 }
 
 impl Variant {
-    fn run(&self) -> Result<Vec<Outcome>, ReproduceError> {
-        let model = Model::new(self.settings.clone(), LENGTH);
-        let outcomes = self.claims.iter().map(|claim| (claim.test)(&model));
+    fn run(&self, recorded: &Arc<Recorded>) -> Result<Vec<Outcome>, ReproduceError> {
+        let model = Model::new(self.settings.clone(), LENGTH, Arc::clone(recorded));
+        let outcomes = self.claims.par_iter().map(|claim| (claim.test)(&model));
         Ok(outcomes.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
     }
 }
@@ -208,8 +222,9 @@ mod tests {
             .into_iter()
             .filter(|claim| ["C7", "C9", "R9"].contains(&claim.id))
             .collect();
-        let mut outcomes = super::super::reproduce(&Model::default(), &claims, &|_| ()).unwrap();
-        let plan = Plan::new(&claims, &outcomes);
+        let model = Model::default();
+        let mut outcomes = super::super::reproduce(&model, &claims, &|_| ()).unwrap();
+        let plan = Plan::new(&model, &claims, &outcomes);
         let weights = plan.run(&mut outcomes, &|| ()).unwrap();
         for outcome in &outcomes {
             match (&outcome.predicted, outcome.range) {

@@ -74,7 +74,7 @@ impl Arguments {
         let mut outcomes =
             reproduce(&model, &chosen, &|claim| jobs.done(claim.id)).map_err(ChipError::Reproduce)?;
         jobs.finish();
-        let weights = if self.quick { Vec::new() } else { ranges(&chosen, &mut outcomes)? };
+        let weights = if self.quick { Vec::new() } else { ranges(&model, &chosen, &mut outcomes)? };
         if let Some(file) = page_file {
             let jobs = Jobs::new("figures", figure::runs());
             let figures = figure::figures(&model, &|| jobs.done("")).map_err(ChipError::Reproduce)?;
@@ -125,8 +125,8 @@ impl PageFile {
 }
 
 /// Gives predicted numbers their ranges, and returns the assumptions by what they move.
-fn ranges(claims: &[Claim], outcomes: &mut [Outcome]) -> Result<Vec<Weight>, Failure> {
-    let plan = Plan::new(claims, outcomes);
+fn ranges(model: &Model, claims: &[Claim], outcomes: &mut [Outcome]) -> Result<Vec<Weight>, Failure> {
+    let plan = Plan::new(model, claims, outcomes);
     let jobs = Jobs::new("ranges", plan.runs());
     let weights = plan.run(outcomes, &|| jobs.done("")).map_err(ChipError::Reproduce)?;
     jobs.finish();
