@@ -24,6 +24,7 @@ use crate::flow::{Direction, Flow, FlowId, Hit, Key, State};
 use crate::fragment::{DatagramKey, Kept, Later, Span};
 use crate::hop::{ASKED_HOP, LINK_HOP, LOCAL_HOP, NO_HOP};
 use crate::opening::Opening;
+use crate::shard::Shard;
 use crate::tables::{Address, LOCAL, Tables};
 use crate::verdict::Reason;
 
@@ -163,15 +164,21 @@ fn live<T: Tally>(
 /// The flow that has been found, if it has not expired and these tables have decided it.
 #[inline(always)]
 fn current<'a, T: Tally>(hit: Hit, frame: &Frame, cx: &'a mut Cx<'_, T>) -> Option<&'a Flow> {
-    // Time in the present tick, of two words, 6; since when the flow was seen, 2; its timeout by its state, 6; epoch, 2; place and bound, 3.
-    cx.tally.instructions(19);
-    cx.tally.execute(Op::Branch, 7);
-    let tick = cx.shard.flows.tick(frame.meta.received);
     if cx.shard.flows.flow(hit.id)?.progress.is_published() {
         cx.shard.bring_up_to_date(hit.id);
     }
     let flow = cx.shard.flows.flow(hit.id)?;
-    (!cx.shard.flows.is_expired(flow, tick) && flow.epoch == cx.tables.epoch).then_some(flow)
+    is_current(flow, frame, cx.shard, cx.tables, cx.tally).then_some(flow)
+}
+
+/// True if a flow, which is up to date, has not expired and these tables have decided it.
+#[inline(always)]
+fn is_current<T: Tally>(flow: &Flow, frame: &Frame, shard: &Shard, tables: &Tables, tally: &mut T) -> bool {
+    // Time in the present tick, of two words, 6; since when the flow was seen, 2; its timeout by its state, 6; epoch, 2; place and bound, 3.
+    tally.instructions(19);
+    tally.execute(Op::Branch, 7);
+    let tick = shard.flows.tick(frame.meta.received);
+    !shard.flows.is_expired(flow, tick) && flow.epoch == tables.epoch
 }
 
 /// [`live`], of a flow that is not current.
@@ -664,14 +671,14 @@ fn do_what_is_due<T: Tally>(now: wire::Nanos, cx: &mut Cx<'_, T>) {
         expire_fragments(cx, now);
     }
     if cx.shard.sas.is_due(now) {
-        let crate::shard::Shard { sas, hops, .. } = &mut *cx.shard;
+        let Shard { sas, hops, .. } = &mut *cx.shard;
         sas.pass_time(now, hops, cx.tables);
     }
 }
 
 /// Drops fragments for which the first fragment of their datagram did not come in time.
 fn expire_fragments<T: Tally>(cx: &mut Cx<'_, T>, now: wire::Nanos) {
-    let crate::shard::Shard { fragments, released, .. } = &mut *cx.shard;
+    let Shard { fragments, released, .. } = &mut *cx.shard;
     fragments.expire(now, cx.tally, |mut frame, reason| {
         Step::Drop(reason).settle(&mut frame);
         released.push_back(frame);

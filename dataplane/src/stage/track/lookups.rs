@@ -6,9 +6,9 @@ use tally::{NoTally, Tally};
 use wire::tcp::Flags;
 use wire::{BATCH, Frame, Part};
 
-use super::{Track, current, follow, key_of, open};
+use super::{Track, follow, is_current, key_of, open};
 use crate::flag;
-use crate::flow::{Flow, Hit, Key};
+use crate::flow::{Hit, Key};
 use crate::hop::NO_HOP;
 use crate::nat::Endpoint;
 use crate::stage::{Cx, take};
@@ -88,8 +88,12 @@ impl Lookups {
             return false;
         }
         let hash = self.hashes[place % BATCH];
-        let has_hop = |flow: &Flow| flow.hops[hit.direction as usize] != NO_HOP;
-        if !current(hit, frame, cx).is_some_and(has_hop) {
+        let Cx { shard, tables, tally, .. } = cx;
+        let Some(flow) = shard.flows.flow(hit.id) else { return false };
+        // A published flow is brought up to date first, and its packets are few: the kernel has the others.
+        let is_up_to_date = !flow.progress.is_published();
+        let has_hop = flow.hops[hit.direction as usize] != NO_HOP;
+        if !(is_up_to_date && has_hop && is_current(flow, frame, shard, tables, *tally)) {
             return false;
         }
         follow(frame, hit, hash, cx).settle(frame);
