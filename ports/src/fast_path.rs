@@ -170,7 +170,7 @@ pub struct FastPathError {
 }
 
 impl FastPath {
-    /// Allocates memory for so many flows, 2^18 if they are more, and loads the programs. `seed` is a secret that hashes depend on; `mark` is
+    /// Allocates memory for so many flows, about a million (2^20) if they are more, and loads the programs. `seed` is a secret that hashes depend on; `mark` is
     /// the mark of packets that the punt delivers, as in [`Spec::mark`](crate::Spec::mark).
     ///
     /// # Errors

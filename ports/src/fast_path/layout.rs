@@ -13,8 +13,11 @@ pub(crate) const LINES: usize = 256;
 pub(crate) const PROBES: usize = 8;
 /// Bytes of a slot.
 pub(crate) const SLOT: usize = 256;
-/// Most homes: 256 MiB of slots, within the 2^29 bytes to which the verifier follows an offset.
-const MOST_HOMES: usize = 1 << 20;
+/// Bytes to which the verifier follows an offset (`BPF_MAX_VAR_OFF`): that of an address from the start of the memory, and that of a
+/// register from such an address.
+const REACH: usize = 1 << 29;
+/// Most homes: nearly a gibibyte of slots, which two addresses reach, and room for what comes before.
+const MOST_HOMES: usize = (1 << 22) - (1 << 14);
 /// Homes for each flow, which has two slots: half of the slots are free then.
 const HOMES_A_FLOW: usize = 4;
 
@@ -140,7 +143,7 @@ pub(crate) const V6: u8 = 6;
 /// Sizes of one fast path's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// Homes of keys: a power of two.
+    /// Homes of keys.
     homes: usize,
     /// CPUs: a power of two, at least as many as the machine can have.
     cpus: usize,
@@ -150,7 +153,7 @@ impl Layout {
     /// Layout for so many flows, on a machine that can have so many CPUs.
     pub(crate) fn new(flows: u32, cpus: usize) -> Layout {
         let homes = (flows as usize).saturating_mul(HOMES_A_FLOW).clamp(PROBES, MOST_HOMES);
-        Layout { homes: homes.next_power_of_two(), cpus: cpus.max(1).next_power_of_two() }
+        Layout { homes, cpus: cpus.max(1).next_power_of_two() }
     }
 
     /// Bytes of the memory.
@@ -163,9 +166,20 @@ impl Layout {
         self.homes + PROBES - 1
     }
 
-    /// Mask of the index of a home.
-    pub(crate) fn home_mask(&self) -> u32 {
-        self.homes as u32 - 1
+    /// Number of homes.
+    pub(crate) fn homes(&self) -> u32 {
+        self.homes as u32
+    }
+
+    /// Home of a hash: its share of the homes, which need not be a power of two.
+    #[inline]
+    pub(crate) fn home(&self, hash: u32) -> u32 {
+        (u64::from(hash) * self.homes as u64 >> 32) as u32
+    }
+
+    /// First slot that programs find by a second address, as the first one does not reach it.
+    pub(crate) fn second_part(&self) -> u32 {
+        ((REACH - self.first_slot()) / SLOT - 2 * PROBES) as u32
     }
 
     /// Offset of slot 0.

@@ -265,7 +265,7 @@ impl Table {
     }
 
     fn home(&self, key: &Key) -> u32 {
-        self.hasher.hash(&key.pairs()[..key.len()]) & self.layout.home_mask()
+        self.layout.home(self.hasher.hash(&key.pairs()[..key.len()]))
     }
 
     /// Words of a slot, from a field on.
@@ -393,6 +393,14 @@ fn address(address: IpAddr) -> [u32; 4] {
                 |at: usize| u32::from_ne_bytes([octets[at], octets[at + 1], octets[at + 2], octets[at + 3]]);
             [word(0), word(4), word(8), word(12)]
         }
+    }
+}
+
+#[cfg(test)]
+impl Place {
+    /// Index of the slot.
+    pub(crate) fn index(self) -> u32 {
+        self.index
     }
 }
 

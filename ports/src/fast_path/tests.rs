@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::layout::{PROBES, SLOT};
 use super::*;
 
 /// A fast path; `None`, with a message, if the kernel does not let us.
@@ -68,7 +69,13 @@ fn a_line_tells_what_has_been_sent_on() {
 
 #[test]
 fn sizes_are_bounded() {
-    let sizes = [0, 1, 2, 3, 1000, u32::MAX].map(|flows| Layout::new(flows, 1).home_mask() + 1);
-    assert_eq!(sizes, [8, 8, 8, 16, 4096, 1 << 20]);
-    assert!(Layout::new(u32::MAX, 4096).bytes() < 1 << 29);
+    let sizes = [0, 1, 2, 3, 1000, u32::MAX].map(|flows| Layout::new(flows, 1).homes());
+    assert_eq!(sizes, [8, 8, 8, 12, 4000, (1 << 22) - (1 << 14)]);
+    let largest = Layout::new(u32::MAX, 1 << 14);
+    assert!(largest.bytes() < 1 << 30);
+    // Each of both addresses, and what a register adds to it, is within the verifier's reach.
+    let second = largest.second_part();
+    assert!(largest.field(second + 2 * PROBES as u32, 0) <= 1 << 29);
+    assert!((largest.slots() - second as usize) * SLOT < 1 << 29);
+    assert_eq!([0, u32::MAX].map(|hash| largest.home(hash)), [0, largest.homes() - 1]);
 }

@@ -4,7 +4,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use super::assembler::{Assembler, Op, Width};
+use super::assembler::{Assembler, If, Op, Width};
 use super::{R0, R9, call};
 use crate::fast_path::hash::Hasher;
 use crate::fast_path::layout::{CPU_SHIFT, Fall, Layout, fall};
@@ -50,8 +50,25 @@ impl Memory<'_> {
 
     /// `target` = address of the slot whose index is in `index`, which is lost.
     fn find_slot(&self, a: &mut Assembler, target: u8, index: u8) {
+        let second = self.layout.second_part();
+        if self.last_slot() < second {
+            self.add_slots(a, target, index, 0);
+            return;
+        }
+        let (beyond, found) = (a.label(), a.label());
+        a.jump_if(index, If::Above, second - 1, beyond);
+        self.add_slots(a, target, index, 0);
+        a.jump(found);
+        a.place(beyond);
+        a.long_by(Op::Subtract, index, second as i32);
+        self.add_slots(a, target, index, second);
+        a.place(found);
+    }
+
+    /// `target` = address of the slot that is `index` slots behind `first`.
+    fn add_slots(&self, a: &mut Assembler, target: u8, index: u8, first: u32) {
         a.long_by(Op::Left, index, SLOT_SHIFT);
-        a.address(target, self.map, self.layout.first_slot());
+        a.address(target, self.map, self.layout.field(first, 0));
         a.long(Op::Add, target, index);
     }
 

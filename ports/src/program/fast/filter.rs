@@ -219,7 +219,8 @@ impl Memory<'_> {
         a.copy(R1, R0);
         a.shift_down(R1, 15);
         a.word(Op::Xor, R0, R1);
-        a.long_by(Op::And, R0, self.layout.home_mask() as i32);
+        a.long_by(Op::Multiply, R0, self.layout.homes() as i32);
+        a.shift_down(R0, 32);
         self.find_slot(a, R7, R0);
         a.load(Width::Double, R4, R10, ENDS);
         a.address(R1, self.map, layout::GENERATION);
