@@ -1,4 +1,4 @@
-"""What bench/live and bench/qos share: network namespaces around a router that is Linux or wirerate, and their command line.
+"""What bench/live, bench/fast, bench/stream and bench/qos share: network namespaces around a router that is Linux or wirerate, and their command line.
 
 Three namespaces: one that sends, one with the router, one that receives; veth between them. All routers get the same interfaces,
 addresses and packets. Needs root and two cores; leaves nothing behind.
@@ -74,10 +74,18 @@ class Spaces:
         """Each flow's first packet and its answer, slowly enough that none is lost."""
         echo = subprocess.Popen(self.inside("to", self.load, "echo", "in"), stdout=subprocess.PIPE, text=True)
         echo.stdout.readline()
-        answer(self.sending(flows, flows / 40_000 + 0.2, 50_000))
+        self.send_all(flows, flows + flows // 4 + 10_000, 50_000)
         time.sleep(0.2)
         echo.terminate()
         echo.wait()
+
+    def go_on(self, flows, times, rate=200_000):
+        """So many more packets of each flow, one flow after the other."""
+        self.send_all(flows, times * flows, rate)
+
+    def send_all(self, flows, count, rate):
+        """So many packets, however long it takes."""
+        answer([*self.sending(flows, 3600, rate), "64", str(count)])
 
     def rate(self, flows, seconds):
         """Packets a second that arrive while as many are sent as the sender can."""
@@ -191,6 +199,26 @@ def answer(command):
     if done.returncode:
         sys.exit(f"bench: {' '.join(command)} failed")
     return json.loads(done.stdout)
+
+
+@contextlib.contextmanager
+def room_for_connections(most):
+    """Lets Linux track so many connections, in as many buckets: both are the whole machine's."""
+    files = ["/sys/module/nf_conntrack/parameters/hashsize", "/proc/sys/net/netfilter/nf_conntrack_max"]
+    if shutil.which("modprobe"):
+        subprocess.run(["modprobe", "nf_conntrack"], stderr=subprocess.DEVNULL)
+    before = []
+    try:
+        for path in files:
+            with open(path, "r+", encoding="ascii") as file:
+                before.append((path, file.read()))
+                file.seek(0)
+                file.write(str(max(most, int(before[-1][1]))))
+        yield
+    finally:
+        for path, value in before:
+            with open(path, "w", encoding="ascii") as file:
+                file.write(value)
 
 
 @contextlib.contextmanager

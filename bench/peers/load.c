@@ -1,7 +1,8 @@
 /*
- * The load of bench/live and bench/qos: UDP packets out of one interface, and a look at what comes in by another.
+ * The load of bench/live, bench/fast and bench/qos: UDP packets out of one interface, and a look at what comes in by another.
  *
- *     load send INTERFACE DESTINATION_MAC FLOWS SECONDS RATE [BYTES]    RATE in packets a second; 0: as fast as it goes
+ *     load send INTERFACE DESTINATION_MAC FLOWS SECONDS RATE [BYTES [COUNT]]
+ *                                                               RATE in packets a second; 0: as fast as it goes
  *     load echo INTERFACE                                       says "ready", and answers each packet until SIGTERM
  *     load watch INTERFACE SECONDS                              says "ready", then what came; SIGTERM ends it, too
  *     load stamp INTERFACE COUNT SECONDS                        says "ready", then the times at which so many came, by the kernel:
@@ -11,7 +12,7 @@
  * A packet carries its number and the moment at which it was handed to the kernel; a BPF program looks at what comes in,
  * drops it and keeps the account. Packets are sent by `sendmmsg`, past the queueing
  * discipline; one that the interface refuses (its ring is full) counts as sent, and lost.
- * BYTES (64) are without the frame's check sequence, as everywhere in bench/.
+ * BYTES (64) are without the frame's check sequence, as everywhere in bench/. With COUNT it ends behind so many packets.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -50,9 +51,12 @@ struct words {
 /* Longest frame without jumbo. */
 #define LONGEST 1514
 
-/* Latencies are told apart by half a microsecond, up to 33 ms. */
-#define STEP_NS 512
-#define STEPS 65536
+/* Latencies are told apart by an eighth of a microsecond, up to 33 ms. */
+#define STEP_NS 128
+#define STEPS 262144
+
+/* Packets that are told from one that came already: so many from the first on. */
+#define NUMBERED (1u << 27)
 
 static volatile sig_atomic_t ended;
 static void end(int signal)
@@ -66,6 +70,18 @@ static uint64_t now_ns(void)
 	struct timespec now;
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* Seconds that all cores together have done nothing, or were not given to this machine. */
+static double idle(void)
+{
+	FILE *file = fopen("/proc/stat", "r");
+	unsigned long fields[8] = { 0 };
+	if (!file || fscanf(file, "cpu %lu %lu %lu %lu %lu %lu %lu %lu", fields, fields + 1, fields + 2, fields + 3, fields + 4,
+			    fields + 5, fields + 6, fields + 7) != 8)
+		die("no /proc/stat");
+	fclose(file);
+	return (double)(fields[3] + fields[4] + fields[7]) / (double)sysconf(_SC_CLK_TCK);
 }
 
 static int packet_socket(const char *interface, int protocol)
@@ -93,6 +109,7 @@ static int send_load(char **argv)
 	uint32_t flows = (uint32_t)strtoul(argv[2], NULL, 10);
 	double limit = strtod(argv[3], NULL), rate = strtod(argv[4], NULL);
 	uint32_t bytes = argv[5] ? (uint32_t)strtoul(argv[5], NULL, 10) : LEN;
+	uint64_t count = argv[5] && argv[6] ? strtoul(argv[6], NULL, 10) : UINT64_MAX;
 	if (!flows || bytes < PAYLOAD + sizeof(struct words) || bytes > LONGEST)
 		die("no flows, or packets of another length than they can have");
 
@@ -114,8 +131,8 @@ static int send_load(char **argv)
 	struct mmsghdr messages[VECTOR] = { 0 };
 	struct iovec vectors[VECTOR];
 	uint64_t sent = 0, refused = 0;
-	double begin = seconds(), now = begin;
-	while (!ended && now - begin < limit) {
+	double begin = seconds(), now = begin, since = begin, rested = idle();
+	while (!ended && now - begin < limit && sent < count) {
 		uint32_t most = VECTOR;
 		if (rate > 0) {
 			uint64_t due = (uint64_t)((now - begin) * rate);
@@ -136,6 +153,8 @@ static int send_load(char **argv)
 		}
 		if (most > flows)
 			most = flows;
+		if (most > count - sent)
+			most = (uint32_t)(count - sent);
 		uint64_t stamp = now_ns();
 		for (uint32_t i = 0; i < most; i++) {
 			uint8_t *frame = ring + (sent + i) % flows * bytes;
@@ -157,15 +176,16 @@ static int send_load(char **argv)
 		}
 		now = seconds();
 	}
-	printf("{\"sent\": %lu, \"refused\": %lu, \"seconds\": %.4f}\n", sent, refused, now - begin);
+	double busy = (double)sysconf(_SC_NPROCESSORS_ONLN) * (seconds() - since) - (idle() - rested);
+	printf("{\"sent\": %lu, \"refused\": %lu, \"seconds\": %.4f, \"busy\": %.3f}\n", sent, refused, now - begin, busy);
 	return 0;
 }
 
 /* `enum bpf_attach_type` of Linux 6.6; the headers may be older. */
 #define TCX_INGRESS 46
 
-/* Words of the summary: packets of ours, overtaken ones, the number expected next. */
-enum { CAME, OVERTAKEN, NEXT, COUNTS };
+/* Words of the summary: packets of ours, overtaken ones, the number expected next, those that came before. */
+enum { CAME, OVERTAKEN, NEXT, DOUBLED, COUNTS };
 
 #define INSN(c, d, s, o, i) ((struct bpf_insn){ .code = (c), .dst_reg = (d), .src_reg = (s), .off = (o), .imm = (i) })
 #define MOV(d, s) INSN(BPF_ALU64 | BPF_MOV | BPF_X, d, s, 0, 0)
@@ -207,23 +227,36 @@ static void look_up(int map, uint32_t key, void *value)
  * The program that counts what is ours, by how long it was under way, and drops it; all else is let through. In the kernel,
  * as a program that takes packets there would have no core left beside a sender. One core runs it.
  */
-static int watcher(int summary, int latency)
+static int watcher(int summary, int latency, int numbers)
 {
 	const struct bpf_insn code[] = {
 		LOAD(BPF_W, 6, 1, offsetof(struct __sk_buff, data)),
 		LOAD(BPF_W, 7, 1, offsetof(struct __sk_buff, data_end)),
 		MOV(2, 6), ALUI(BPF_ADD, 2, LEN),
-		JUMP(BPF_JGT, 2, 7, 39),
+		JUMP(BPF_JGT, 2, 7, 58),
 		LOAD(BPF_W, 1, 6, PAYLOAD),
-		JUMPI(BPF_JNE, 1, MAGIC, 37),
+		JUMPI(BPF_JNE, 1, MAGIC, 56),
 		LOAD(BPF_W, 8, 6, PAYLOAD + (int)offsetof(struct words, number)),
 		LOAD(BPF_DW, 9, 6, PAYLOAD + (int)offsetof(struct words, sent)),
+		/* r7 = the packet's bit if it was set already. */
+		MOV(1, 8), ALUI(BPF_RSH, 1, 6), STORE(BPF_W, 10, 1, -4),
+		MOV(2, 10), ALUI(BPF_ADD, 2, -4),
+		MAP(1, numbers),
+		CALL(BPF_FUNC_map_lookup_elem),
+		MOVI(7, 0),
+		JUMPI(BPF_JEQ, 0, 0, 5),
+		MOVI(7, 1), ALU(BPF_LSH, 7, 8),
+		MOV(1, 7),
+		INSN(BPF_STX | BPF_ATOMIC | BPF_DW, 0, 1, 0, BPF_OR | BPF_FETCH),
+		ALU(BPF_AND, 7, 1),
 		STOREI(BPF_W, 10, -4, 0),
 		MOV(2, 10), ALUI(BPF_ADD, 2, -4),
 		MAP(1, summary),
 		CALL(BPF_FUNC_map_lookup_elem),
-		JUMPI(BPF_JEQ, 0, 0, 28),
+		JUMPI(BPF_JEQ, 0, 0, 32),
 		LOAD(BPF_DW, 1, 0, 8 * CAME), ALUI(BPF_ADD, 1, 1), STORE(BPF_DW, 0, 1, 8 * CAME),
+		JUMPI(BPF_JEQ, 7, 0, 3),
+		LOAD(BPF_DW, 1, 0, 8 * DOUBLED), ALUI(BPF_ADD, 1, 1), STORE(BPF_DW, 0, 1, 8 * DOUBLED),
 		LOAD(BPF_DW, 1, 0, 8 * NEXT),
 		JUMP(BPF_JGE, 8, 1, 4),
 		LOAD(BPF_DW, 1, 0, 8 * OVERTAKEN), ALUI(BPF_ADD, 1, 1), STORE(BPF_DW, 0, 1, 8 * OVERTAKEN),
@@ -265,9 +298,9 @@ static double part(const uint64_t *seen, uint64_t count, double share)
 
 static int watch(char **argv)
 {
-	int summary = array(8 * COUNTS, 1), latency = array(8, STEPS);
+	int summary = array(8 * COUNTS, 1), latency = array(8, STEPS), numbers = array(8, NUMBERED / 64);
 	union bpf_attr attr = { .link_create = {
-		.prog_fd = (uint32_t)watcher(summary, latency),
+		.prog_fd = (uint32_t)watcher(summary, latency, numbers),
 		.target_ifindex = if_nametoindex(argv[0]),
 		.attach_type = TCX_INGRESS,
 	} };
@@ -283,8 +316,8 @@ static int watch(char **argv)
 	for (uint32_t i = 0; i < STEPS; i++)
 		look_up(latency, i, &seen[i]);
 	uint64_t came = counts[CAME];
-	printf("{\"came\": %lu, \"overtaken\": %lu, \"p50_us\": %.1f, \"p99_us\": %.1f, \"p999_us\": %.1f, \"longest_us\": %.1f}\n", came,
-	       counts[OVERTAKEN], part(seen, came, 0.5), part(seen, came, 0.99), part(seen, came, 0.999), part(seen, came, 1 - 1e-12));
+	printf("{\"came\": %lu, \"overtaken\": %lu, \"doubled\": %lu, \"p50_us\": %.2f, \"p99_us\": %.2f, \"p999_us\": %.1f, \"longest_us\": %.1f}\n", came,
+	       counts[OVERTAKEN], counts[DOUBLED], part(seen, came, 0.5), part(seen, came, 0.99), part(seen, came, 0.999), part(seen, came, 1 - 1e-12));
 	return 0;
 }
 
@@ -373,7 +406,7 @@ int main(int argc, char **argv)
 	struct sigaction action = { .sa_handler = end };
 	sigaction(SIGTERM, &action, NULL);
 	sigaction(SIGINT, &action, NULL);
-	if ((argc == 7 || argc == 8) && !strcmp(argv[1], "send"))
+	if (argc >= 7 && argc <= 9 && !strcmp(argv[1], "send"))
 		return send_load(argv + 2);
 	if (argc == 4 && !strcmp(argv[1], "watch"))
 		return watch(argv + 2);
@@ -381,6 +414,6 @@ int main(int argc, char **argv)
 		return echo(argv + 2);
 	if (argc == 5 && !strcmp(argv[1], "stamp"))
 		return stamp(argv + 2);
-	die("usage: load send INTERFACE DESTINATION_MAC FLOWS SECONDS RATE [BYTES] | load echo INTERFACE | "
+	die("usage: load send INTERFACE DESTINATION_MAC FLOWS SECONDS RATE [BYTES [COUNT]] | load echo INTERFACE | "
 	    "load watch INTERFACE SECONDS | load stamp INTERFACE COUNT SECONDS");
 }
