@@ -8,6 +8,7 @@
 pub(crate) mod beside;
 pub mod cow;
 pub mod desired;
+pub(crate) mod egress;
 pub mod interface;
 pub mod link;
 mod list;

@@ -271,6 +271,15 @@ impl Collected {
         let unsent = ports.iter().map(|view| view.unsent);
         port("port_unsent_packets", "Frames that could not be sent.")
             .counters(encoder, names().zip(unsent))?;
+        let dropped = ports.iter().map(|view| view.port.egress.device);
+        port(
+            "port_tx_dropped_packets",
+            "Packets that the device dropped, of the fast path, workers and Linux.",
+        )
+        .counters(encoder, names().zip(dropped))?;
+        let dropped = ports.iter().map(|view| view.port.egress.qdisc);
+        port("port_qdisc_dropped_packets", "Packets that Linux's queueing discipline dropped.")
+            .counters(encoder, names().zip(dropped))?;
         let backpressure = ports.iter().map(|view| view.backpressure);
         port("port_backpressure", "Times that the device did not take all frames that it was given.")
             .counters(encoder, names().zip(backpressure))?;

@@ -18,6 +18,34 @@ pub struct PortState {
     pub driver: String,
     /// Drivers that were tried and failed, with the cause.
     pub refused: Vec<String>,
+    /// Packets dropped behind the gateway.
+    #[serde(flatten)]
+    pub egress: EgressDrops,
+}
+
+impl PortState {
+    /// Port of an interface, so far without a driver.
+    pub(crate) fn new(interface: &str, state: Presence) -> PortState {
+        PortState {
+            interface: interface.to_owned(),
+            state,
+            carrier: Carrier::Unknown,
+            driver: String::new(),
+            refused: Vec::new(),
+            egress: EgressDrops::default(),
+        }
+    }
+}
+
+/// Packets dropped at an interface behind the gateway, by Linux's count since the gateway's start: of workers, of the fast path and of Linux.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EgressDrops {
+    /// Packets that the device dropped: no carrier, too long for the other end, no room (`tx_dropped`).
+    #[serde(rename = "tx_dropped", default)]
+    pub device: u64,
+    /// Packets that the queueing discipline dropped. Those of workers pass it by.
+    #[serde(rename = "qdisc_dropped", default)]
+    pub qdisc: u64,
 }
 
 /// Carrier of a link, as Linux reports.

@@ -104,6 +104,7 @@ impl Supervisor {
             if self.neighbours.probe_at <= Instant::now() {
                 self.ports.attach_failed(&self.reload, &self.kernel.state, &self.workers);
                 self.neighbours.probe(&mut self.kernel);
+                self.kernel.count_drops();
             }
         }
         service::stopping();

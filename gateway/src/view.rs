@@ -108,6 +108,10 @@ pub struct FastPathStatus {
     /// Packets dropped while a worker was far behind, so that those after them go by without overtaking any.
     #[serde(default)]
     pub overload: u64,
+    /// Packets that devices and their queueing disciplines dropped behind the gateway, those of workers and of Linux included: `tx-dropped`,
+    /// `qdisc-dropped`. They count as forwarded.
+    #[serde(default)]
+    pub lost_at_egress: BTreeMap<String, u64>,
     /// Slots of the table in use, two for each flow, those of flows of the last second included.
     pub slots_in_use: u64,
     /// Slots of the table.
@@ -341,6 +345,12 @@ impl Overview {
             .into(),
             lost: kept.stale,
             overload: kept.overload,
+            lost_at_egress: [
+                ("tx-dropped", self.ports.iter().map(|port| port.egress.device).sum()),
+                ("qdisc-dropped", self.ports.iter().map(|port| port.egress.qdisc).sum()),
+            ]
+            .map(|(place, packets): (&str, u64)| (place.to_owned(), packets))
+            .into(),
             slots_in_use: path.in_use().into(),
             slots: path.capacity().into(),
             memory_bytes: path.memory().0,

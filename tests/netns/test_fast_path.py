@@ -150,6 +150,69 @@ def test_a_neighbour_that_moves_is_followed(net):
             net.client.reaches(GATEWAY)
 
 
+def dropped(net, by):
+    """Packets lost at the egress of wan, and of all interfaces, by who dropped them."""
+    return port(net, "wan")[f"{by}_dropped"], fast(net)["lost_at_egress"][f"{by}-dropped"]
+
+
+def lost_at_egress(net, by, count, length=1_000):
+    """Sends so many datagrams by the fast path, and says how many were dropped behind the gateway."""
+    with net.remote.udp(port=5001) as server, net.client.udp(port=5008) as client:
+        datagrams(client, server, 20)
+        assert next(flow for flow in flows(net) if flow.get("sport") == 5008)["fast_path"]
+        before, carried = dropped(net, by), fast(net)["packets"]
+        for _ in range(count):
+            client.sendto(bytes(length), (REMOTE, 5001))
+        wait.until(lambda: fast(net)["packets"] - carried >= count, "all of them go by")
+        assert fast(net)["packets"] - carried == count
+        after = dropped(net, by)
+    wait.until(lambda: is_even(net), "received = forwarded + delivered + answered + dropped + held + queued")
+    assert [now - was for now, was in zip(after, before, strict=True)] == [after[0] - before[0]] * 2
+    return after[0] - before[0]
+
+
+def test_what_the_device_drops_is_counted(net):
+    """Longer than the other end of the link takes: no program of the gateway sees that."""
+    net.switch.ip("link set gw-wan mtu 700")
+    try:
+        assert lost_at_egress(net, "tx", 30) == 30
+        text = net.office.ask("status").stdout
+        assert "lost at egress" in text and "tx-dropped" in text, text
+        assert "wan: lost at egress: tx-dropped" in net.office.ask("ports").stdout
+    finally:
+        net.switch.ip("link set gw-wan mtu 1500")
+    assert lost_at_egress(net, "tx", 30) == 0
+
+
+def test_what_the_queueing_discipline_drops_is_counted(net):
+    """More than its queue has room for, and again when another one has taken its place."""
+    for packets in (3, 7):
+        net.gateway.run("tc", "qdisc", "replace", "dev", "wan", "root", "pfifo", "limit", packets)
+        limit = ["rate", "80kbit", "burst", "1600", "limit", 1_100 * packets]
+        net.gateway.run("tc", "qdisc", "replace", "dev", "wan", "root", "tbf", *limit)
+        try:
+            lost = lost_at_egress(net, "qdisc", 100)
+            assert 100 - 2 * packets - 4 <= lost <= 100 - packets, lost
+        finally:
+            net.gateway.run("tc", "qdisc", "del", "dev", "wan", "root")
+    assert lost_at_egress(net, "qdisc", 30) == 0
+
+
+def test_what_is_sent_without_a_carrier_is_counted(net):
+    with net.remote.udp(port=5001) as server, net.client.udp(port=5009) as client:
+        datagrams(client, server, 20)
+        before = dropped(net, "tx")[0]
+        net.switch.ip("link set gw-wan down")
+        try:
+            for _ in range(10):
+                client.sendto(b"into the void", (REMOTE, 5001))
+            wait.until(lambda: dropped(net, "tx")[0] > before, "the device drops them")
+        finally:
+            net.switch.ip("link set gw-wan up")
+        wait.until(lambda: port(net, "wan")["carrier"] == "up", "the carrier is back")
+        net.client.reaches(REMOTE)
+
+
 def test_it_can_be_switched_off_and_on(net):
     text = net.office.policy.read_text()
     net.office.policy.write_text(text.replace('fast-path = "tc"', 'fast-path = "off"'))

@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use gateway::api::{ApplyQuery, InForce, Released};
 use gateway::log::LogCounts;
+use gateway::port::EgressDrops;
 use gateway::sa::TunnelStatus;
 use gateway::view;
 use gateway::{Client, ClientError};
@@ -105,6 +106,19 @@ impl Status {
         if let Some(fast) = &status.fast_path {
             let carried = screen::count(fast.packets, "packet", "packets");
             writeln!(out, "  fast path  {} of them in the kernel, which carried {carried}", fast.flows)?;
+            let lost: Vec<String> = fast
+                .lost_at_egress
+                .iter()
+                .filter(|(_, packets)| **packets > 0)
+                .map(|(place, packets)| format!("{place} {packets}"))
+                .collect();
+            if !lost.is_empty() {
+                let lost = lost.join(", ");
+                writeln!(
+                    out,
+                    "  {BAD}lost at egress{BAD:#}, behind the gateway: {lost}; `wirerate ports` says where"
+                )?;
+            }
         }
         writeln!(out, "  received   {}", status.received)?;
         writeln!(out, "  forwarded  {}", status.forwarded)?;
@@ -229,6 +243,11 @@ impl Ports {
         for view in &ports {
             for reason in &view.port.refused {
                 writeln!(out, "{}: not by {reason}", view.port.interface)?;
+            }
+            let EgressDrops { device, qdisc } = view.port.egress;
+            if device + qdisc > 0 {
+                let name = &view.port.interface;
+                writeln!(out, "{name}: lost at egress: tx-dropped {device}, qdisc-dropped {qdisc}")?;
             }
         }
         Ok(Exit::Done)

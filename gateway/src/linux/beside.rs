@@ -14,8 +14,8 @@ use super::socket::{Received, Socket, wait};
 
 const RTM_NEWRULE: u16 = 32;
 const RTM_GETRULE: u16 = 34;
-const RTM_NEWQDISC: u16 = 36;
-const RTM_GETQDISC: u16 = 38;
+pub(super) const RTM_NEWQDISC: u16 = 36;
+pub(super) const RTM_GETQDISC: u16 = 38;
 
 /// Attributes of `<linux/rtnetlink.h>` and `<linux/fib_rules.h>`.
 const TCA_KIND: u16 = 1;
@@ -23,7 +23,7 @@ const FRA_PRIORITY: u16 = 6;
 const FRA_TABLE: u16 = 15;
 
 /// Bytes of `struct tcmsg` and of `struct fib_rule_hdr`.
-const TCMSG: usize = 20;
+pub(super) const TCMSG: usize = 20;
 const RULE: usize = 12;
 
 /// Smallest special parent: the root, or the handle of `ingress` and `clsact`, which queue nothing.
@@ -102,7 +102,7 @@ pub(crate) fn rules() -> io::Result<BTreeSet<Rule>> {
 }
 
 /// Requests a dump and passes the type and body of each of its messages to `take`.
-fn list(request: u16, body: &[u8], mut take: impl FnMut(u16, &[u8])) -> io::Result<()> {
+pub(super) fn list(request: u16, body: &[u8], mut take: impl FnMut(u16, &[u8])) -> io::Result<()> {
     let mut socket = Socket::open().map_err(io::Error::other)?;
     let sequence = socket.send(request, NLM_F_DUMP, body)?;
     loop {
@@ -132,7 +132,8 @@ fn list(request: u16, body: &[u8], mut take: impl FnMut(u16, &[u8])) -> io::Resu
     }
 }
 
-fn number(bytes: &[u8], at: usize) -> Option<u32> {
+/// A word of a message.
+pub(super) fn number(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 

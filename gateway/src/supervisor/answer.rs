@@ -85,13 +85,14 @@ impl Supervisor {
 
     pub(super) fn overview(&mut self) -> Overview {
         let ineffective = self.kernel.notes(&self.reload);
+        self.kernel.count_drops();
         let notes = self.reload.effective.notes.iter().map(ToString::to_string);
         let notes = notes.chain(ineffective).collect();
         let mut overview = Overview {
             tables: self.reload.tables.clone(),
             tunnels: Vec::new(),
             reports: self.workers.reports(),
-            ports: self.ports.states(&self.reload, &self.kernel.state),
+            ports: self.ports.states(&self.reload, &self.kernel),
             guards: self.ports.guards.states(),
             fast_path: self.workers.fast_path(),
             uptime: self.process.started.elapsed(),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use policy::model::FastPath;
 use tracing::{debug, warn};
 
 use super::kernel::Kernel;
@@ -14,6 +15,8 @@ impl Kernel {
         let mut notes = Vec::new();
         match beside::qdiscs() {
             Ok(qdiscs) => {
+                let has_fast_path = reload.policy.gateway.fast_path != FastPath::Off;
+                let but = if has_fast_path { ", but for those on the fast path" } else { "" };
                 let names: BTreeMap<u32, &str> = reload
                     .effective
                     .policy
@@ -24,7 +27,7 @@ impl Kernel {
                 notes.extend(qdiscs.iter().filter_map(|qdisc| {
                     let name = names.get(&qdisc.link)?;
                     Some(format!(
-                        "{name} has the queueing discipline {}, which the gateway's frames bypass",
+                        "{name} has the queueing discipline {}, which the gateway's frames bypass{but}",
                         qdisc.kind
                     ))
                 }));

@@ -12,6 +12,7 @@ use tracing::{debug, warn};
 
 use super::start_error::{StartError, system};
 use crate::event::Event;
+use crate::linux::egress::EgressCounter;
 use crate::linux::{self, Desired, NeighbourKey, News, State};
 
 /// Linux: its newest state, and the way to change it.
@@ -23,6 +24,8 @@ pub(super) struct Kernel {
     writer: linux::Writer,
     /// Notes that are in the log already.
     pub(super) logged: Vec<String>,
+    /// Packets dropped at egress.
+    pub(super) egress: EgressCounter,
 }
 
 impl Kernel {
@@ -36,7 +39,17 @@ impl Kernel {
         let state = first_state(&heard)?;
         forward(heard, events).map_err(|error| system("start a thread", error))?;
         let writer = linux::Writer::open().map_err(StartError::Linux)?;
-        Ok(Kernel { state, _watch: watch, writer, logged: Vec::new() })
+        let (logged, egress) = (Vec::new(), EgressCounter::default());
+        let mut kernel = Kernel { state, _watch: watch, writer, logged, egress };
+        kernel.count_drops();
+        Ok(kernel)
+    }
+
+    /// Counts packets dropped at egress since the last time.
+    pub(super) fn count_drops(&mut self) {
+        if let Err(error) = self.egress.read() {
+            debug!("packets dropped at egress cannot be counted: {error}");
+        }
     }
 
     /// Configures the policy's addresses and routes in Linux. Those that Linux refuses, since others are missing or their

@@ -10,6 +10,7 @@ use policy::model::{Channel, Driver, FastPath, Interface, LinkKind, Offload};
 use ports::{CellSocket, CellSpec, CellsIn, OpenError, Tagged};
 use tracing::{info, warn};
 
+use super::kernel::Kernel;
 use super::worker::Workers;
 use crate::guard::Guards;
 use crate::guard::alone::{self, Terms};
@@ -222,14 +223,12 @@ impl Ports {
                 for reason in &refused {
                     info!(interface = name, "driver not used: {reason}");
                 }
-                let (state, carrier) = (Presence::Up, Carrier::Unknown);
-                (PortState { interface: name.clone(), state, carrier, driver, refused }, kept, tagged, ends)
+                let state = PortState { driver, refused, ..PortState::new(name, Presence::Up) };
+                (state, kept, tagged, ends)
             }
             Err(error) => {
                 let refused: Vec<String> = error.refused.iter().map(ToString::to_string).collect();
-                let driver = String::new();
-                let (state, carrier) = (Presence::Failed, Carrier::Unknown);
-                let state = PortState { interface: name.clone(), state, carrier, driver, refused };
+                let state = PortState { refused, ..PortState::new(name, Presence::Failed) };
                 // What is tried again and again is logged once.
                 if !self.logged.contains(&state) {
                     warn!("{error}");
@@ -252,24 +251,26 @@ impl Ports {
     }
 
     /// All ports, in the order of the policy's interfaces.
-    pub(super) fn states(&self, reload: &Reload, linux: &State) -> Vec<PortState> {
+    pub(super) fn states(&self, reload: &Reload, kernel: &Kernel) -> Vec<PortState> {
         let interfaces = reload.effective.policy.interfaces.iter();
         interfaces
             .map(|interface| {
-                let condition = linux.link_named(&interface.name).map(|(_, link)| link.condition);
+                let link = kernel.state.link_named(&interface.name);
+                let condition = link.map(|(_, link)| link.condition);
+                let egress = link.map(|(index, _)| kernel.egress.drops(index.0)).unwrap_or_default();
                 let carrier = match condition {
                     Some(Condition::Running) => Carrier::Up,
                     Some(Condition::NoCarrier) => Carrier::Down,
                     Some(Condition::Down) | None => Carrier::Unknown,
                 };
-                match self.attached.get(&interface.name) {
-                    Some(port) => PortState { carrier, ..port.state.clone() },
+                let state = match self.attached.get(&interface.name) {
+                    Some(port) => port.state.clone(),
                     None => {
                         let state = if condition.is_some() { Presence::Down } else { Presence::Absent };
-                        let (driver, refused) = (String::new(), Vec::new());
-                        PortState { interface: interface.name.clone(), state, carrier, driver, refused }
+                        PortState::new(&interface.name, state)
                     }
-                }
+                };
+                PortState { carrier, egress, ..state }
             })
             .collect()
     }
