@@ -342,6 +342,10 @@ impl Shard {
         }
         if !account.is_some_and(|account| account.is_live) {
             self.take_back(id);
+            // With all others: that says nothing about the use of publishing this one.
+            if let Some(flow) = self.flows.flow_mut(id) {
+                flow.progress = Progress::default();
+            }
         }
     }
 

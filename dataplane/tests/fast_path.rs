@@ -1,6 +1,7 @@
 //! Flows that a kernel carries, against the pipeline alone: the same bytes leave, the same counters and the same flows are left behind.
 //!
-//! The kernel is one of the test's own, written from what a [`Carrier`] is asked for, packet by packet, with checksums of its own.
+//! There are two kernels: one of the test's own, written from what a [`Carrier`] is asked for, packet by packet, with checksums of its own; and
+//! [Linux's](linux), where it lets us.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -14,13 +15,28 @@ use wire::ethernet::{self, EtherType, Mac};
 use wire::random::Random;
 use wire::{Nanos, PortId};
 
+use self::linux::Programs;
 use crate::scene::packet::Packets;
 use crate::scene::talk::{OFFICE, Talk};
 use crate::scene::{Arrival, Gateway, Out, START, Sent, packet, policy};
 
-/// Kernel that carries flows.
+mod linux;
+
+/// Kernel that carries flows, of whichever kind.
+trait Kernel: Carrier {
+    /// Carries a packet; None if it is not plain, of no flow that is published, or to be the worker's as that `is_behind`.
+    fn carry(&mut self, arrival: &Arrival, own: Mac, is_behind: bool) -> Option<Sent>;
+
+    /// Packets carried in all.
+    fn carried(&self) -> u64;
+}
+
+/// A kernel, for the shard and for the test.
+type Shared = Arc<Mutex<dyn Kernel>>;
+
+/// Kernel of the test's own.
 #[derive(Default)]
-struct Kernel {
+struct Own {
     /// Flow and direction of packets as they arrive.
     index: HashMap<(Ends, u16), (FlowId, Direction)>,
     flows: BTreeMap<u32, Pair>,
@@ -38,12 +54,45 @@ struct Pair {
 }
 
 /// The shard's end of a kernel.
-struct End(Arc<Mutex<Kernel>>);
+struct End(Shared);
 
 impl Carrier for End {
     fn publish(&mut self, id: FlowId, ways: &[Way; 2], tag: Tag) -> Published {
-        let mut kernel = self.0.lock().unwrap();
-        let Kernel { index, flows, .. } = &mut *kernel;
+        self.0.lock().unwrap().publish(id, ways, tag)
+    }
+
+    fn account(&mut self, id: FlowId) -> Option<Account> {
+        self.0.lock().unwrap().account(id)
+    }
+
+    fn set_side(&mut self, id: FlowId, direction: Direction, side: TcpSide) {
+        self.0.lock().unwrap().set_side(id, direction, side);
+    }
+
+    fn take_back(&mut self, id: FlowId) -> Option<Account> {
+        self.0.lock().unwrap().take_back(id)
+    }
+
+    fn take_all_back(&mut self) {
+        self.0.lock().unwrap().take_all_back();
+    }
+
+    fn remainder(&mut self, now: Nanos) -> Option<Account> {
+        self.0.lock().unwrap().remainder(now)
+    }
+
+    fn next(&mut self) -> Option<FlowId> {
+        self.0.lock().unwrap().next()
+    }
+
+    fn published(&self) -> usize {
+        self.0.lock().unwrap().published()
+    }
+}
+
+impl Carrier for Own {
+    fn publish(&mut self, id: FlowId, ways: &[Way; 2], tag: Tag) -> Published {
+        let Own { index, flows, .. } = self;
         for (way, of) in ways.iter().zip([Direction::Original, Direction::Reply]) {
             index.insert((way.arrives, way.ingress.0), (id, of));
         }
@@ -55,25 +104,22 @@ impl Carrier for End {
     }
 
     fn account(&mut self, id: FlowId) -> Option<Account> {
-        let mut kernel = self.0.lock().unwrap();
-        let pair = kernel.flows.get_mut(&id.0)?;
+        let pair = self.flows.get_mut(&id.0)?;
         let account = Account { is_live: pair.is_live, ..pair.account };
         pair.account.carried = Default::default();
         Some(account)
     }
 
     fn set_side(&mut self, id: FlowId, direction: Direction, side: TcpSide) {
-        let mut kernel = self.0.lock().unwrap();
-        let sides = kernel.flows.get_mut(&id.0).and_then(|pair| pair.account.sides.as_mut());
+        let sides = self.flows.get_mut(&id.0).and_then(|pair| pair.account.sides.as_mut());
         sides.expect("TCP that is published")[direction as usize] = side;
     }
 
     fn take_back(&mut self, id: FlowId) -> Option<Account> {
         let account = self.account(id)?;
-        let mut kernel = self.0.lock().unwrap();
-        let pair = kernel.flows.remove(&id.0)?;
+        let pair = self.flows.remove(&id.0)?;
         for way in pair.ways {
-            kernel.index.remove(&(way.arrives, way.ingress.0));
+            self.index.remove(&(way.arrives, way.ingress.0));
         }
         // Half of what has been carried since the last account is known a little later.
         let [mut now, mut later] = [account; 2];
@@ -83,28 +129,27 @@ impl Carrier for End {
                 *now = Carried::default();
             }
         }
-        kernel.remainders.push_back(later);
+        self.remainders.push_back(later);
         Some(now)
     }
 
     fn take_all_back(&mut self) {
-        self.0.lock().unwrap().flows.values_mut().for_each(|pair| pair.is_live = false);
+        self.flows.values_mut().for_each(|pair| pair.is_live = false);
     }
 
     fn remainder(&mut self, _: Nanos) -> Option<Account> {
-        self.0.lock().unwrap().remainders.pop_front()
+        self.remainders.pop_front()
     }
 
     fn next(&mut self) -> Option<FlowId> {
-        let mut kernel = self.0.lock().unwrap();
-        let mut behind = kernel.flows.range(kernel.last + 1..);
-        let next = behind.next().or_else(|| kernel.flows.iter().next()).map(|(id, _)| *id)?;
-        kernel.last = next;
+        let mut behind = self.flows.range(self.last + 1..);
+        let next = behind.next().or_else(|| self.flows.iter().next()).map(|(id, _)| *id)?;
+        self.last = next;
         Some(FlowId(next))
     }
 
     fn published(&self) -> usize {
-        self.0.lock().unwrap().flows.len()
+        self.flows.len()
     }
 }
 
@@ -139,9 +184,15 @@ fn is_after(a: u32, b: u32) -> bool {
     (b.wrapping_sub(a) as i32) < 0
 }
 
-impl Kernel {
-    /// Carries a packet; None if it is not plain, or of no flow that is published.
-    fn carry(&mut self, arrival: &Arrival, own: Mac) -> Option<Sent> {
+impl Kernel for Own {
+    fn carried(&self) -> u64 {
+        self.carried
+    }
+
+    fn carry(&mut self, arrival: &Arrival, own: Mac, is_behind: bool) -> Option<Sent> {
+        if is_behind {
+            return None;
+        }
         let bytes = &arrival.bytes;
         let layer = ethernet::parse(bytes).ok()?;
         if bytes.len() < 14 || layer.payload_at != 14 || bytes[..6] != own.0 {
@@ -255,7 +306,7 @@ impl Kernel {
 
 /// Two gateways, of which one has a kernel.
 struct Two {
-    kernel: Arc<Mutex<Kernel>>,
+    kernel: Shared,
     fast: Gateway,
     slow: Gateway,
     text: String,
@@ -264,9 +315,8 @@ struct Two {
 }
 
 impl Two {
-    fn new(text: &str) -> Two {
+    fn new(text: &str, kernel: Shared) -> Two {
         let [mut fast, slow] = [(); 2].map(|()| Gateway::new(text, Batching::Run));
-        let kernel = Arc::<Mutex<Kernel>>::default();
         fast.shard.publish_by(Some(Box::new(End(kernel.clone()))));
         Two { kernel, fast, slow, text: text.to_owned(), now: START, number: 0 }
     }
@@ -281,7 +331,7 @@ impl Two {
         let own = self.fast.tables.interface(port).map_or(Mac::ZERO, |interface| interface.mac);
         // Now and then a packet goes to the worker for no other reason than that another one is there.
         let is_behind = self.number % 7 == 0;
-        let carried = if is_behind { None } else { self.kernel.lock().unwrap().carry(arrival, own) };
+        let carried = self.kernel.lock().unwrap().carry(arrival, own, is_behind);
         if carried.is_none() {
             self.fast.receive(std::slice::from_ref(arrival));
         }
@@ -317,16 +367,31 @@ impl Two {
     }
 }
 
-/// Conversations with packets of every kind between plain ones, reloads and pauses meanwhile.
+fn own() -> Shared {
+    Arc::new(Mutex::new(Own::default()))
+}
+
 #[test]
 fn conversations_go_fast() {
+    converse(own);
+}
+
+#[test]
+fn conversations_go_fast_by_the_programs_of_linux() {
+    if let Some(programs) = Programs::load() {
+        converse(|| programs.kernel());
+    }
+}
+
+/// Conversations with packets of every kind between plain ones, reloads and pauses meanwhile.
+fn converse(kernel: impl Fn() -> Shared) {
     let mut random = Random::new(23);
     let (mut carried, mut all) = (0, 0);
     for round in 0..120_u32 {
         let window = if round % 4 == 3 { "[limit]\ntcp-window = \"off\"\n" } else { "" };
         let office = OFFICE.replace("dscp = \"ef\"\nmark = \"af11\"", "protocol = \"udp\"");
         let text = format!("{office}{window}");
-        let mut two = Two::new(&text);
+        let mut two = Two::new(&text, kernel());
         let mut talk = Talk::of_round(round);
         talk.open(|(port, bytes)| two.receive(port, bytes, Nanos::from_millis(1)));
         for _ in 0..200 {
@@ -372,28 +437,56 @@ fn conversations_go_fast() {
             all += 1;
         }
         two.compare();
-        carried += two.kernel.lock().unwrap().carried;
+        carried += two.kernel.lock().unwrap().carried();
     }
     assert!(carried * 5 > all, "{carried} of {all} packets were carried");
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig {
+/// As soon as a new one: what took them back was nothing of their own.
+#[test]
+fn flows_taken_back_with_all_others_are_published_again() {
+    let mut two = Two::new(&OFFICE.replace("dscp = \"ef\"\nmark = \"af11\"", "protocol = \"udp\""), own());
+    let mut talk = Talk::of_round(2);
+    talk.open(|(port, bytes)| two.receive(port, bytes, Nanos::from_millis(1)));
+    let mut carried = 0;
+    for _ in 0..3 {
+        for _ in 0..10 {
+            let (port, bytes) = talk.frame(0, 0, 0, 64, &[7; 9]);
+            two.receive(port, bytes, Nanos::from_millis(1));
+        }
+        let now = two.kernel.lock().unwrap().carried();
+        assert!(now > carried, "{now} packets carried");
+        carried = now;
+        two.fast.shard.fast_path.take_all_back();
+    }
+    two.compare();
+}
+
+/// Packets of any kind under any policy, some of them the first of a conversation.
+#[test]
+fn fast_equals_slow() {
+    any_packets(own);
+}
+
+#[test]
+fn the_programs_of_linux_equal_slow() {
+    if let Some(programs) = Programs::load() {
+        any_packets(|| programs.kernel());
+    }
+}
+
+fn any_packets(kernel: impl Fn() -> Shared) {
+    let config = ProptestConfig {
         cases: std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(500),
         max_shrink_iters: 4_000,
         failure_persistence: None,
         ..ProptestConfig::default()
-    })]
-
-    /// Packets of any kind under any policy, some of them the first of a conversation.
-    #[test]
-    fn fast_equals_slow(
-        seed in any::<[u8; policy::BYTES]>(),
-        packets in prop::collection::vec(any::<[u8; packet::BYTES]>(), 1..60),
-        turns in prop::collection::vec(0..20_u8, 1..9),
-    ) {
+    };
+    let packets = prop::collection::vec(any::<[u8; packet::BYTES]>(), 1..60);
+    let turns = prop::collection::vec(0..20_u8, 1..9);
+    proptest!(config, |(seed in any::<[u8; policy::BYTES]>(), packets in packets, turns in turns)| {
         let scene = policy::of(&seed);
-        let mut two = Two::new(&scene.text);
+        let mut two = Two::new(&scene.text, kernel());
         let mut world = Packets::of(&scene);
         let mut turns = turns.iter().cycle();
         for bytes in &packets {
@@ -410,7 +503,7 @@ proptest! {
             }
         }
         two.compare();
-    }
+    });
 }
 
 /// The answer to a UDP packet that has left.

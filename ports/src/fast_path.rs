@@ -42,6 +42,8 @@ pub(crate) mod hash;
 pub(crate) mod layout;
 mod line;
 mod table;
+#[cfg(feature = "trial")]
+pub(crate) mod trial;
 
 use hash::Hasher;
 use layout::{LINES, Layout};
