@@ -6,7 +6,7 @@
 //! windows, counters), so that no decision is made by what was true before.
 //!
 //! Publication changes nothing but who does the work: same bytes, same counters. What would need the worker is not published: flows
-//! whose packets wait in queues, are metered, shaped, marked, encrypted, or go by a VLAN, a PPP session or to the gateway itself; connections that
+//! whose packets wait in queues, are metered, shaped, encrypted, or go by a VLAN, a PPP session or to the gateway itself; connections that
 //! are opening or closing. Such a packet that reaches the pipeline takes its flow back where it changes the state of the connection, or the
 //! window of the other side; else the kernel is told what it has changed of the sender's window. No packet of a direction is carried
 //! while another one of that direction is on its way through the pipeline, so that a sender's window has one writer at a time.
@@ -16,7 +16,8 @@
 
 use arrayvec::ArrayVec;
 use policy::model::Mode;
-use wire::{BATCH, Nanos, PortId};
+use wire::vlan::Priority;
+use wire::{BATCH, Dscp, DscpSet, Nanos, PortId};
 
 use crate::counter::Counters;
 use crate::flow::{Direction, Ends, FlowId, State, TcpSide};
@@ -75,6 +76,10 @@ pub struct Way {
     pub header: [u8; 12],
     /// Largest IP packet that leaves, in bytes.
     pub mtu: u16,
+    /// Code points of packets that are of the flow's class.
+    pub dscp: DscpSet,
+    /// Code point that packets leave with; None for their own.
+    pub mark: Option<Dscp>,
     /// TCP window state of the side that sends this way; None for UDP.
     pub side: Option<TcpSide>,
 }
@@ -285,7 +290,7 @@ impl Shard {
     fn ways(&self, candidate: Candidate, tables: &Tables) -> Result<([Way; 2], Tag), Unpublished> {
         let Candidate { id, direction, ingress } = candidate;
         let flow = self.flows.flow(id).ok_or(Unpublished::Yet)?;
-        if tables.mode != Mode::Stateful || flow.is_proxied() || !are_classes_plain(tables) {
+        if tables.mode != Mode::Stateful || flow.is_proxied() || !are_classes_of_flows(tables) {
             return Err(Unpublished::Ever);
         }
         if !matches!(flow.state(), State::Established | State::UdpConfirmed) {
@@ -314,21 +319,25 @@ impl Shard {
             };
             let (egress, mtu) = (hop.interface, hop.mtu);
             let side = sides.map(|sides| sides[of as usize]);
-            Ok(Way { arrives, leaves, ingress, egress, header, mtu, side })
+            let Class { number, dscp } = self.class_of_flow(id, of, tables).ok_or(Unpublished::Yet)?;
+            let mark = tables.classes.get(number).and_then(|class| class.mark);
+            Ok((Way { arrives, leaves, ingress, egress, header, mtu, dscp, mark, side }, number))
         };
-        let ways = [way(Direction::Original)?, way(Direction::Reply)?];
-        let classes = [Direction::Original, Direction::Reply].map(|of| self.class_of_flow(id, of, tables));
-        let [Some(first), Some(second)] = classes else { return Err(Unpublished::Yet) };
+        let [(there, first), (back, second)] = [way(Direction::Original)?, way(Direction::Reply)?];
         let tag = Tag { rule: flow.rule, nat: flow.nat, classes: [first, second], epoch: flow.epoch };
-        Ok((ways, tag))
+        Ok(([there, back], tag))
     }
 
-    /// Class of a flow's packets in a direction; None while it has not been looked for.
-    fn class_of_flow(&self, id: FlowId, direction: Direction, tables: &Tables) -> Option<u16> {
-        if tables.classes.is_empty() {
-            return Some(0);
+    /// Class of a flow's packets in a direction, that of the last one; None while it has not been looked for.
+    fn class_of_flow(&self, id: FlowId, direction: Direction, tables: &Tables) -> Option<Class> {
+        let classes = &tables.classes;
+        if classes.is_empty() {
+            return Some(Class { number: 0, dscp: DscpSet::ALL });
         }
-        self.flows.classes.get(id)?.any_class(direction)
+        let (number, kind) = self.flows.classes.get(id)?.any_class(direction)?;
+        // No packet of a flow on the fast path has a tag.
+        let is_of_kind = |dscp: &Dscp| classes.kind(*dscp, Priority::DEFAULT).number() == kind;
+        Some(Class { number, dscp: Dscp::all().filter(is_of_kind).collect() })
     }
 
     /// Brings a published flow up to date, before a packet of the flow is looked at; takes the flow back if the kernel carries it no
@@ -443,10 +452,16 @@ enum Unpublished {
     Ever,
 }
 
-/// True if a packet's class depends on nothing but its flow, and has no effect on its bytes or its time.
-fn are_classes_plain(tables: &Tables) -> bool {
-    let classes = &tables.classes;
-    classes.meters.is_empty() && !classes.has_marks() && classes.is_one_kind()
+/// Class of a flow's packets in a direction.
+struct Class {
+    number: u16,
+    /// Code points of the packets that are of that class.
+    dscp: DscpSet,
+}
+
+/// True if a packet's class depends on nothing but its flow and its code point, and has no effect on its time.
+fn are_classes_of_flows(tables: &Tables) -> bool {
+    tables.classes.meters.is_empty() && !tables.classes.asks_priority()
 }
 
 /// Ethernet addresses of packets that come in by an interface and leave by a hop, if nothing but the hop decides on their way out.

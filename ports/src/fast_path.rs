@@ -31,7 +31,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
 
 use wire::header::Protocol;
-use wire::{Bytes, Dscp, Nanos};
+use wire::{Bytes, Dscp, DscpSet, Nanos};
 
 use crate::program::fast::{self, Limits, Memory};
 use crate::sys::bpf::{self, Hook};
@@ -79,8 +79,10 @@ pub struct Entry {
     pub mtu: u16,
     /// Index of the interface that sends them.
     pub out: u32,
-    /// Code point of all packets that may go by; `None` for any.
-    pub dscp: Option<Dscp>,
+    /// Code points of packets that may go by.
+    pub dscp: DscpSet,
+    /// Code point that packets are given; `None` leaves theirs.
+    pub mark: Option<Dscp>,
     /// Window of this direction's sender; `None` leaves TCP windows unchecked. Both directions have one, or neither.
     pub window: Option<Window>,
 }

@@ -21,7 +21,7 @@ use ports::{
 use wire::checksum::Delta;
 use wire::ethernet::Mac;
 use wire::header::Protocol;
-use wire::{Batch, Pool};
+use wire::{Batch, DscpSet, Pool};
 
 const INSIDE: [&str; 2] = ["10.0.0.2", "fd00::2"];
 const OUTSIDE: [&str; 2] = ["198.51.100.1", "2001:db8:1::2"];
@@ -171,7 +171,8 @@ fn outward(frame: &mut [u8], [lan, wan]: [u32; 2]) -> Option<[Entry; 2]> {
         link: link.concat().try_into().unwrap(),
         mtu: 1500,
         out,
-        dscp: None,
+        dscp: DscpSet::ALL,
+        mark: None,
         window: None,
     };
     is_open.then(|| {

@@ -150,6 +150,40 @@ def test_a_neighbour_that_moves_is_followed(net):
             net.client.reaches(GATEWAY)
 
 
+def ds_field(server):
+    """The DS field of the next packet."""
+    (_, [(_, _, value)], *_) = server.recvmsg(100, 100)
+    return value[0]
+
+
+def test_code_points_are_written(net):
+    """Of packets whose code points are of the flow's class, with congestion notification left as it is; others are the worker's."""
+    text = net.office.policy.read_text()
+    classes = '[[class]]\nname = "voice"\ndscp = "ef"\nmark = "cs5"\n\n[[class]]\nname = "rest"\nprotocol = "udp"\nmark = "af11"\n'
+    net.office.policy.write_text(f"{text}\n{classes}")
+    net.office.ask("apply", net.office.policy)
+    try:
+        with net.remote.udp(port=5001) as server, net.client.udp(port=5010) as client:
+            server.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
+            datagrams(client, server, 20)
+            seen = []
+            for tos in (0, 2, 46 << 2, 8 << 2, 46 << 2 | 2):
+                client.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, tos)
+                before = fast(net)["packets"]
+                for _ in range(5):
+                    client.sendto(b"marked", (REMOTE, 5001))
+                    seen.append(ds_field(server))
+                time.sleep(1.2)
+                seen.append(fast(net)["packets"] - before)
+            af11, cs5 = 10 << 2, 40 << 2
+            assert seen == [
+                *[af11] * 5, 5, *[af11 | 2] * 5, 5, *[cs5] * 5, 0, *[af11] * 5, 5, *[cs5 | 2] * 5, 0
+            ]
+    finally:
+        net.office.policy.write_text(text)
+        net.office.apply()
+
+
 def dropped(net, by):
     """Packets lost at the egress of wan, and of all interfaces, by who dropped them."""
     return port(net, "wan")[f"{by}_dropped"], fast(net)["lost_at_egress"][f"{by}-dropped"]

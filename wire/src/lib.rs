@@ -47,4 +47,4 @@ pub use loan::{Loan, Place};
 pub use meta::{Family, Meta, Part, PortId};
 pub use pool::{HEADROOM, Pool, PoolError, PoolMemory};
 pub use port::{Port, PortError, Received};
-pub use unit::{BitRate, Bytes, Dscp, Nanos, Pcp};
+pub use unit::{BitRate, Bytes, Dscp, DscpSet, Nanos, Pcp};

@@ -119,6 +119,36 @@ impl Dscp {
     pub const fn value(self) -> u8 {
         self.0
     }
+
+    /// All code points, in order.
+    pub fn all() -> impl Iterator<Item = Dscp> {
+        (0..64).map(Dscp)
+    }
+}
+
+/// A set of DiffServ code points.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DscpSet(u64);
+
+impl DscpSet {
+    /// All code points.
+    pub const ALL: DscpSet = DscpSet(u64::MAX);
+
+    /// True if a code point is in the set.
+    pub const fn has(self, dscp: Dscp) -> bool {
+        self.0 >> dscp.0 & 1 != 0
+    }
+
+    /// A bit for each code point, the lowest that of code point 0.
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+}
+
+impl FromIterator<Dscp> for DscpSet {
+    fn from_iter<I: IntoIterator<Item = Dscp>>(all: I) -> DscpSet {
+        DscpSet(all.into_iter().fold(0, |bits, dscp| bits | 1 << dscp.0))
+    }
 }
 
 /// A priority code point of a VLAN tag, 0 to 7 (IEEE 802.1Q, 9.6).

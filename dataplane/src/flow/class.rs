@@ -34,9 +34,10 @@ impl Classified {
         (self.kinds[direction as usize] == kind.number()).then_some(self.classes[direction as usize])
     }
 
-    /// The class of the last kind of packets of a direction that a class was found for.
-    pub(crate) fn any_class(&self, direction: Direction) -> Option<u16> {
-        (self.kinds[direction as usize] != Kind::NONE).then_some(self.classes[direction as usize])
+    /// The class of the last kind of packets of a direction that a class was found for, and the number of that kind.
+    pub(crate) fn any_class(&self, direction: Direction) -> Option<(u16, u16)> {
+        let (class, kind) = (self.classes[direction as usize], self.kinds[direction as usize]);
+        (kind != Kind::NONE).then_some((class, kind))
     }
 
     /// Records the class of packets of a direction and kind.

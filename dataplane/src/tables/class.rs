@@ -84,11 +84,6 @@ impl Classes {
             || self.meters.iter().any(|meter| meter.actions.iter().any(marks))
     }
 
-    /// True if no class asks for code points or VLAN priorities: all packets of a flow's direction are of one class.
-    pub(crate) fn is_one_kind(&self) -> bool {
-        !self.asks_priority() && self.kinds.iter().all(|kind| *kind == self.kinds[0])
-    }
-
     /// The class at a number; `None` for 0.
     #[inline(always)]
     pub fn get(&self, number: u16) -> Option<&ClassEntry> {

@@ -208,7 +208,8 @@ fn entry(way: &Way) -> Entry {
         link: way.header,
         mtu: way.mtu,
         out: 1,
-        dscp: None,
+        dscp: way.dscp,
+        mark: way.mark,
         window: way.side.map(window),
     }
 }

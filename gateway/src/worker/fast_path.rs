@@ -233,7 +233,8 @@ fn entry(way: &Way, [ifindex, out]: [u32; 2]) -> Entry {
         link: way.header,
         mtu: way.mtu,
         out,
-        dscp: None,
+        dscp: way.dscp,
+        mark: way.mark,
         window: way.side.as_ref().map(window),
     }
 }

@@ -72,7 +72,7 @@ pub(crate) enum Fall {
     Overload,
 }
 
-/// Fields of a slot. Four cache lines: key, action, counters, and what the filter alone reads and writes.
+/// Fields of a slot. Four cache lines: key, action, counters, and conditions, which the filter alone writes; the mark is among them for want of room.
 pub(crate) mod slot {
     /// Address in network order, IPv4 in the first four bytes and the rest zero.
     pub(crate) const SOURCE: i16 = 0;
@@ -125,13 +125,17 @@ pub(crate) mod slot {
     /// Highest end of a window offered.
     pub(crate) const GRANTS: i16 = 200;
     pub(crate) const FLAGS: i16 = 204;
-    pub(crate) const DSCP: i16 = 208;
     pub(crate) const SCALE: i16 = 212;
     /// Version of the slot of the other direction.
     pub(crate) const PEER_VERSION: i16 = 216;
+    /// Code points of packets that go by, a bit each: a long word.
+    pub(crate) const DSCP: i16 = 224;
+    /// Code point that packets are given, as it lies in the first two bytes of an IP header: of IPv6 all bits of the first byte and the upper two of the
+    /// second, of IPv4 the upper six of the second.
+    pub(crate) const MARK: i16 = 232;
 
-    /// Flag: only packets with this code point go by.
-    pub(crate) const HAS_DSCP: u32 = 1;
+    /// Flag: packets are given a code point.
+    pub(crate) const HAS_MARK: u32 = 1;
     /// Flag: TCP windows are checked.
     pub(crate) const HAS_WINDOW: u32 = 2;
 }
@@ -174,7 +178,7 @@ impl Layout {
     /// Home of a hash: its share of the homes, which need not be a power of two.
     #[inline]
     pub(crate) fn home(&self, hash: u32) -> u32 {
-        (u64::from(hash) * self.homes as u64 >> 32) as u32
+        ((u64::from(hash) * self.homes as u64) >> 32) as u32
     }
 
     /// First slot that programs find by a second address, as the first one does not reach it.

@@ -257,10 +257,11 @@ impl Table {
         self.slot_long(place.index, slot::LAST).store(u64::MAX, Ordering::Relaxed);
         let window = entry.window.unwrap_or_default();
         words(slot::END, &[window.end, window.max_window, window.grants]);
-        let has_dscp = entry.dscp.map_or(0, |_| slot::HAS_DSCP);
+        let has_mark = entry.mark.map_or(0, |_| slot::HAS_MARK);
         let has_window = entry.window.map_or(0, |_| slot::HAS_WINDOW);
-        words(slot::FLAGS, &[has_dscp | has_window]);
-        words(slot::DSCP, &[entry.dscp.unwrap_or_default().value().into()]);
+        words(slot::FLAGS, &[has_mark | has_window]);
+        self.slot_long(place.index, slot::DSCP).store(entry.dscp.bits(), Ordering::Relaxed);
+        words(slot::MARK, &[mark(entry)]);
         words(slot::SCALE, &[window.scale.min(MOST_SCALE).into(), peer.version]);
     }
 
@@ -377,6 +378,13 @@ impl Change {
         let memory = |delta: Delta| delta.to_bits().to_be();
         Change { header: memory(header), addresses: memory(addresses), ports: memory(ports) }
     }
+}
+
+/// Code point that packets are given, as it lies in a slot.
+fn mark(entry: &Entry) -> u32 {
+    let value = entry.mark.unwrap_or_default().value();
+    let first = if entry.from.source.is_ipv4() { [0, value << 2] } else { [0x60 | value >> 2, value << 6] };
+    pair(first, [0; 2])
 }
 
 fn pair([a, b]: [u8; 2], [c, d]: [u8; 2]) -> u32 {

@@ -6,6 +6,7 @@ use std::thread;
 
 use proptest::collection::vec;
 use proptest::prelude::{Just, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest};
+use wire::DscpSet;
 
 use super::*;
 
@@ -41,7 +42,8 @@ fn flow(number: u16) -> [Entry; 2] {
         link: [3; 12],
         mtu: 1500,
         out,
-        dscp: None,
+        dscp: DscpSet::ALL,
+        mark: None,
         window: Some(Window { end: number.into(), max_window: 8, grants: 9, scale: 2 }),
     };
     [entry(inside, outside, 2, 3), entry(turned(outside), turned(inside), 3, 2)]

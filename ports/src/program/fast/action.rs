@@ -105,10 +105,12 @@ pub(crate) fn action(memory: &Memory<'_>, mark: u32) -> Option<Vec<Instruction>>
     a.load(Width::Byte, R1, R7, slot::FAMILY);
     a.jump_if(R1, If::Equal, V6.into(), v6);
     translate(a, &IPV4, stale);
+    mark_v4(a);
     update_header_checksum(a);
     a.jump(send);
     a.place(v6);
     translate(a, &IPV6, stale);
+    mark_v6(a);
     update_packet_sum(a);
     a.place(send);
     for (from, to) in [
@@ -225,12 +227,59 @@ fn translate(a: &mut Assembler, ip: &Version, stale: Label) {
     a.store_to(Width::Byte, R2, ip.hops, R1);
 }
 
+/// Gives the IPv4 packet of the frame in R2 the flow's code point, if it has one, and leaves congestion notification as it is. R5 = difference of
+/// the header's one's complement sum, in memory order and not folded.
+fn mark_v4(a: &mut Assembler) {
+    /// The field is the second byte of its word.
+    const SHIFT: i32 = if cfg!(target_endian = "little") { 8 } else { 0 };
+    let (has, done) = (a.label(), a.label());
+    a.number(R5, 0);
+    a.load(Width::Word, R1, R7, slot::FLAGS);
+    a.jump_if(R1, If::Has, slot::HAS_MARK, has);
+    a.jump(done);
+    a.place(has);
+    a.load(Width::Byte, R3, R2, IP + 1);
+    a.copy(R5, R3);
+    a.and(R5, 3);
+    a.load(Width::Byte, R1, R7, slot::MARK + 1);
+    a.long(Op::Or, R5, R1);
+    a.store_to(Width::Byte, R2, IP + 1, R5);
+    a.shift(R5, SHIFT);
+    a.shift(R3, SHIFT);
+    a.long_by(Op::Xor, R3, 0xffff);
+    a.long(Op::Add, R5, R3);
+    a.place(done);
+}
+
+/// As [`mark_v4`], of IPv6.
+fn mark_v6(a: &mut Assembler) {
+    let (has, done) = (a.label(), a.label());
+    a.number(R5, 0);
+    a.load(Width::Word, R1, R7, slot::FLAGS);
+    a.jump_if(R1, If::Has, slot::HAS_MARK, has);
+    a.jump(done);
+    a.place(has);
+    a.load(Width::Half, R3, R2, IP);
+    a.load(Width::Byte, R1, R7, slot::MARK);
+    a.store_to(Width::Byte, R2, IP, R1);
+    a.load(Width::Byte, R1, R2, IP + 1);
+    a.and(R1, 0x3f);
+    a.load(Width::Byte, R4, R7, slot::MARK + 1);
+    a.long(Op::Or, R1, R4);
+    a.store_to(Width::Byte, R2, IP + 1, R1);
+    a.load(Width::Half, R5, R2, IP);
+    a.long_by(Op::Xor, R3, 0xffff);
+    a.long(Op::Add, R5, R3);
+    a.place(done);
+}
+
 /// Corrects the sum that a card may have made of an IPv6 packet (CHECKSUM_COMPLETE). The change of the checksum field is added to it
 /// already, that of the addresses and of the hop limit is not: the kernel takes all pseudo headers for IPv4's, whose addresses the
-/// header's own checksum makes up for. Without such a sum the function does nothing.
+/// header's own checksum makes up for. Without such a sum the function does nothing. R5 is the difference that a mark makes.
 fn update_packet_sum(a: &mut Assembler) {
     a.copy(R1, R6);
     a.load(Width::Half, R2, R7, slot::HEADER_SUM);
+    a.long(Op::Add, R2, R5);
     a.all(&[call(UPDATE_PACKET_SUM)]);
 }
 
@@ -243,16 +292,20 @@ fn find(a: &mut Assembler, bytes: i32, short: Label) {
     a.jump_if_long(R4, If::Above, R3, short);
 }
 
-/// Updates the checksum of the IPv4 header of the frame in R2 (RFC 1624, equation 3).
+/// Updates the checksum of the IPv4 header of the frame in R2 (RFC 1624, equation 3), with the difference that a mark makes, in R5.
 fn update_header_checksum(a: &mut Assembler) {
     a.load(Width::Half, R1, R2, IP + 10);
     a.long_by(Op::Xor, R1, 0xffff);
     a.load(Width::Half, R3, R7, slot::HEADER_SUM);
     a.long(Op::Add, R1, R3);
-    a.copy(R3, R1);
-    a.shift_down(R3, 16);
-    a.long(Op::Add, R1, R3);
-    // The carry beyond 16 bits is lost when stored.
+    a.long(Op::Add, R1, R5);
+    // 18 bits, then 17, then 16.
+    for _ in 0..2 {
+        a.copy(R3, R1);
+        a.shift_down(R3, 16);
+        a.and(R1, 0xffff);
+        a.long(Op::Add, R1, R3);
+    }
     a.long_by(Op::Xor, R1, 0xffff);
     a.store_to(Width::Half, R2, IP + 10, R1);
 }

@@ -309,18 +309,14 @@ fn lengths(a: &mut Assembler, bad: Label) {
     a.place(done);
 }
 
-/// Compares the DS field, in R4, with the flow's code point if it has one.
+/// Looks for the code point of the DS field, in R4, among those of the flow.
 fn code_point(a: &mut Assembler, other: Label) {
-    let any = a.label();
-    let has = a.label();
-    a.load(Width::Word, R0, R7, slot::FLAGS);
-    a.jump_if(R0, If::Has, slot::HAS_DSCP, has);
-    a.jump(any);
-    a.place(has);
     a.shift_down(R4, 2);
-    a.load(Width::Word, R0, R7, slot::DSCP);
-    a.jump_if_to(R0, If::Unequal, R4, other);
-    a.place(any);
+    a.number(R2, 1);
+    a.long(Op::Left, R2, R4);
+    a.load(Width::Double, R0, R7, slot::DSCP);
+    a.long(Op::And, R0, R2);
+    a.jump_if_null(R0, other);
 }
 
 /// Compares the packet, or each of its segments, with the MTU, and notes what is to be counted.

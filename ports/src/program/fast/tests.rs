@@ -13,7 +13,7 @@ use wire::build::{self, Tcp};
 use wire::ethernet::Mac;
 use wire::header::Protocol;
 use wire::tcp::Flags;
-use wire::{Dscp, Nanos};
+use wire::{Dscp, DscpSet, Nanos};
 
 use super::*;
 use crate::fast_path::layout;
@@ -250,7 +250,8 @@ fn both(protocol: Protocol, from: Tuple, to: Tuple, windows: Option<[Window; 2]>
         link: [0x02, 1, 2, 3, 4, 5, 0x06, 7, 8, 9, 10, 11],
         mtu: 400,
         out: 1,
-        dscp: None,
+        dscp: DscpSet::ALL,
+        mark: None,
         window,
     };
     let [first, second] = match windows {
@@ -272,7 +273,24 @@ fn flows() -> Vec<[Entry; 2]> {
         tuple("2001:db8::2", 4000, "2001:db8:9::1", 80),
         None,
     );
-    marked.iter_mut().for_each(|entry| entry.dscp = Dscp::new(10));
+    marked.iter_mut().for_each(|entry| entry.dscp = set(&[10]));
+    // Code points are rewritten, one way some and the other way all.
+    let mut remarked = both(
+        Protocol::UDP,
+        tuple("10.0.0.4", 6000, "192.0.2.9", 4500),
+        tuple("198.51.100.1", 6001, "192.0.2.9", 4500),
+        None,
+    );
+    (remarked[0].dscp, remarked[0].mark) = (set(&[0, 10, 63]), Dscp::new(46));
+    remarked[1].mark = Dscp::new(0);
+    let mut remarked6 = both(
+        Protocol::TCP,
+        tuple("fd00::3", 7, "2001:db8:9::1", 8),
+        tuple("2001:db8:1::77", 9, "2001:db8:9::1", 8),
+        Some(windows),
+    );
+    (remarked6[0].dscp, remarked6[0].mark) = (set(&[10, 45]), Dscp::new(41));
+    remarked6[1].mark = Dscp::new(22);
     let mut elsewhere = both(
         Protocol::UDP,
         tuple("10.0.0.9", 5000, "192.0.2.9", 53),
@@ -312,8 +330,14 @@ fn flows() -> Vec<[Entry; 2]> {
             tuple("2001:db8:1::77", 3, "2001:db8:9::1", 8),
             Some(windows),
         ),
+        remarked,
+        remarked6,
         elsewhere,
     ]
+}
+
+fn set(code_points: &[u8]) -> DscpSet {
+    code_points.iter().filter_map(|value| Dscp::new(*value)).collect()
 }
 
 /// A frame of a flow, and all that may be odd about it.

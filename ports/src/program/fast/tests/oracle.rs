@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use wire::checksum::{Delta, Sum, verifies};
 use wire::header::Protocol;
 use wire::segment::Plan;
-use wire::{Bytes, ipv4, ipv6, tcp, udp};
+use wire::{Bytes, Dscp, ipv4, ipv6, tcp, udp};
 
 use crate::fast_path::layout::Fall;
 use crate::fast_path::{Account, Entry, FallThrough, Tuple, Window};
@@ -163,7 +163,7 @@ impl Oracle {
                 _ => return kept(Fall::Unplain),
             }
         };
-        if entry.dscp.is_some_and(|dscp| dscp.value() != ds_field >> 2) {
+        if !entry.dscp.has(Dscp::of_field(ds_field)) {
             return kept(Fall::Unplain);
         }
         let account = match context.gso_size as usize {
@@ -254,10 +254,12 @@ fn rewritten(entry: &Entry, frame: &[u8]) -> Vec<u8> {
     let packet = &mut out[14..];
     let (at, field) = (if entry.from.source.is_ipv4() { 20 } else { 40 }, entry.protocol == Protocol::TCP);
     let field = at + if field { 16 } else { 6 };
+    let marked = |field: u8| entry.mark.map_or(field, |mark| field & 3 | mark.value() << 2);
     let was_right = sum(&entry.from, entry.protocol, &packet[at..]).verifies();
     match (entry.to.source, entry.to.destination) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
             packet[8] -= 1;
+            packet[1] = marked(packet[1]);
             packet[12..16].copy_from_slice(&source.octets());
             packet[16..20].copy_from_slice(&destination.octets());
             packet[10..12].fill(0);
@@ -267,6 +269,9 @@ fn rewritten(entry: &Entry, frame: &[u8]) -> Vec<u8> {
         }
         (IpAddr::V6(source), IpAddr::V6(destination)) => {
             packet[7] -= 1;
+            let ds_field = marked(packet[0] << 4 | packet[1] >> 4);
+            packet[0] = packet[0] & 0xf0 | ds_field >> 4;
+            packet[1] = packet[1] & 0x0f | ds_field << 4;
             packet[8..24].copy_from_slice(&source.octets());
             packet[24..40].copy_from_slice(&destination.octets());
         }
