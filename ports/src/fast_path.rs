@@ -47,7 +47,7 @@ pub(crate) mod trial;
 
 use hash::Hasher;
 use layout::{LINES, Layout};
-pub(crate) use line::{FastLine, Settled};
+pub(crate) use line::{FastLine, LineCount, Settled};
 use table::Table;
 
 /// Published flows, and the programs that carry them. Shared by all workers.

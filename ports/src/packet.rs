@@ -146,7 +146,7 @@ impl PacketLine {
             if let Ok(counted) = socket::get::<libc::tpacket_stats>(inlet.socket.as_fd(), level, name) {
                 self.statistics.lost += u64::from(counted.tp_drops);
                 if let Some(fast) = &mut self.fast {
-                    fast.count(counted.tp_drops.into());
+                    fast.count.drop(counted.tp_drops.into());
                 }
             }
         }
@@ -295,7 +295,7 @@ impl PacketLine {
         let Some(inlet) = self.inlets.get_mut(place) else { return };
         inlet.ring.release();
         if let Some(fast) = &mut self.fast {
-            fast.count(1);
+            fast.count.take(1);
         }
         if place > 0 && inlet.ring.front().is_none() {
             // Linux takes a ring for full, once it was, until somebody asks for what is in it.
@@ -551,13 +551,13 @@ impl Line for PacketLine {
     fn mark(&mut self) {
         // Of a packet that is being segmented, some have yet to be received.
         if let Some(fast) = self.fast.as_mut().filter(|_| self.pending.is_empty()) {
-            fast.mark();
+            fast.count.mark();
         }
     }
 
     fn settled(&mut self) {
         let Some(fast) = self.fast.as_mut() else { return };
-        if fast.settle() == Settled::Short {
+        if fast.count.settle() == Settled::Short {
             // What the rings have dropped is nobody's to send on.
             self.count_lost();
         }

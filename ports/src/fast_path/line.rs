@@ -7,27 +7,50 @@ use std::sync::{Arc, PoisonError};
 use super::{FastPath, FastPathError, Limits, cpu, step};
 use crate::sys::socket;
 
-/// A line, which has its number until dropped.
+/// A line of AF_PACKET: its filter, and the count of its packets.
 pub(crate) struct FastLine {
+    filter: OwnedFd,
+    pub(crate) count: LineCount,
+}
+
+impl FastLine {
+    /// A number and a filter for one more line, whose rings have so many slots.
+    pub(crate) fn new(path: &Arc<FastPath>, slots: usize) -> Result<FastLine, FastPathError> {
+        let [count] =
+            LineCount::several(path, 1, cpu::online() as u64 - 1)?.try_into().map_err(|_| none())?;
+        let filter = path.filter(Limits { line: count.number, backlog: (slots / 2).max(1) as u32 })?;
+        Ok(FastLine { filter, count })
+    }
+
+    /// Attaches the filter to a socket of the line.
+    pub(crate) fn filter(&self, socket: BorrowedFd<'_>) -> Result<(), FastPathError> {
+        socket::attach(socket, self.filter.as_fd()).map_err(step("set the socket's filter"))
+    }
+}
+
+/// Count of the packets that a line has taken, which has the line's number until dropped.
+pub(crate) struct LineCount {
     path: Arc<FastPath>,
     number: usize,
-    filter: OwnedFd,
-    /// Packets taken from the rings or dropped by them, on the filter's scale.
+    /// Packets taken from the rings, and those of the dropped ones that no packet in the rings is in front of, on the program's scale.
     count: u64,
     /// Count at the last mark.
     marked: u64,
-    /// Count up to which the filter was told that all have been sent on.
+    /// Other packets that the rings have dropped, and the number up to which the program had kept packets when they were counted.
+    dropped: u64,
+    dropped_before: u64,
+    /// Count up to which the program was told that all have been sent on.
     told: u64,
     /// Number of times in a row that packets were missing.
     missing: u32,
-    /// Packets that may be between filter and ring, one on each other CPU, while others with higher numbers have been taken.
+    /// Packets that may be between program and ring while others with higher numbers have been taken.
     in_flight: u64,
 }
 
-/// Outcome of [`FastLine::settle`].
+/// Outcome of [`LineCount::settle`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Settled {
-    /// The filter is told.
+    /// The program is told.
     Told,
     /// Packets are missing, which the rings may have dropped: the caller should count those and ask again.
     Short,
@@ -36,40 +59,58 @@ pub(crate) enum Settled {
 /// Number of times that packets may be missing before those dropped are counted again.
 const PATIENCE: u32 = 8;
 
-impl FastLine {
-    /// A number and a filter for one more line, whose rings have so many slots.
-    pub(crate) fn new(path: &Arc<FastPath>, slots: usize) -> Result<FastLine, FastPathError> {
-        let number = path.take_number()?;
-        let limits = Limits { line: number, backlog: (slots / 2).max(1) as u32 };
-        let filter = path.filter(limits).inspect_err(|_| path.give_number(number))?;
-        let count = path.table.passed(number);
-        let in_flight = cpu::online() as u64 - 1;
-        path.table.set_taken(number, count);
-        let (path, marked, told) = (path.clone(), count, count);
-        Ok(FastLine { path, number, filter, count, marked, told, missing: 0, in_flight })
+impl LineCount {
+    /// Counts of so many lines, whose numbers follow one another.
+    pub(crate) fn several(
+        path: &Arc<FastPath>,
+        lines: usize,
+        in_flight: u64,
+    ) -> Result<Vec<LineCount>, FastPathError> {
+        let first = path.take_numbers(lines)?;
+        let line = |number| {
+            let count = path.table.passed(number);
+            path.table.set_taken(number, count);
+            let (path, marked, told) = (path.clone(), count, count);
+            let (dropped, dropped_before, missing) = (0, 0, 0);
+            LineCount { path, number, count, marked, dropped, dropped_before, told, missing, in_flight }
+        };
+        Ok((first..first + lines).map(line).collect())
     }
 
-    /// Attaches the filter to a socket of the line.
-    pub(crate) fn filter(&self, socket: BorrowedFd<'_>) -> Result<(), FastPathError> {
-        socket::attach(socket, self.filter.as_fd()).map_err(step("set the socket's filter"))
+    /// Number of the line.
+    pub(crate) fn number(&self) -> usize {
+        self.number
     }
 
-    /// Counts packets taken from a ring, or dropped by it.
+    /// Counts packets taken from a ring.
     #[inline]
-    pub(crate) fn count(&mut self, packets: u64) {
+    pub(crate) fn take(&mut self, packets: u64) {
         self.count += packets;
+    }
+
+    /// Counts packets that a ring has dropped. They may have come behind others that are in the ring yet.
+    pub(crate) fn drop(&mut self, packets: u64) {
+        if packets > 0 {
+            self.dropped += packets;
+            self.dropped_before = self.path.table.passed(self.number);
+        }
     }
 
     /// Marks the packets counted so far.
     #[inline]
     pub(crate) fn mark(&mut self) {
+        // Those dropped count as soon as all packets up to the last of them have come, or are among them.
+        if self.dropped > 0 && self.count + self.dropped >= self.dropped_before + self.in_flight {
+            self.count += std::mem::take(&mut self.dropped);
+        }
         self.marked = self.count;
     }
 
-    /// Tells the filter that all packets counted up to the mark have been sent on.
+    /// Tells the program that all packets counted up to the mark have been sent on.
     pub(crate) fn settle(&mut self) -> Settled {
         let passed = self.path.table.passed(self.number);
-        self.missing = if passed == self.count { 0 } else { self.missing + 1 };
+        let is_even = passed == self.count + self.dropped;
+        self.missing = if is_even { 0 } else { self.missing + 1 };
         let settled =
             if passed == self.marked { self.marked } else { self.marked.saturating_sub(self.in_flight) };
         if settled > self.told {
@@ -80,22 +121,27 @@ impl FastLine {
     }
 }
 
-impl Drop for FastLine {
+impl Drop for LineCount {
     fn drop(&mut self) {
         self.path.give_number(self.number);
     }
 }
 
 impl FastPath {
-    fn take_number(&self) -> Result<usize, FastPathError> {
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        let free = lines.iter().position(|taken| !taken).ok_or_else(|| io::ErrorKind::OutOfMemory.into());
-        let number = free.map_err(step("number one more line of the fast path"))?;
-        lines[number] = true;
-        Ok(number)
+    /// The first of so many free numbers in a row.
+    fn take_numbers(&self, lines: usize) -> Result<usize, FastPathError> {
+        let mut taken = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = taken.windows(lines.max(1)).position(|numbers| numbers.iter().all(|taken| !taken));
+        let first = first.ok_or_else(none)?;
+        taken[first..first + lines].fill(true);
+        Ok(first)
     }
 
     fn give_number(&self, number: usize) {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)[number] = false;
     }
+}
+
+fn none() -> FastPathError {
+    step("number one more line of the fast path")(io::ErrorKind::OutOfMemory.into())
 }

@@ -28,7 +28,7 @@ fn lines_have_numbers_of_their_own_which_are_used_again() {
     assert!(FastLine::new(&path, 64).is_err());
 }
 
-fn settle(line: &mut FastLine) -> Settled {
+fn settle(line: &mut LineCount) -> Settled {
     line.mark();
     line.settle()
 }
@@ -38,33 +38,72 @@ fn settle(line: &mut FastLine) -> Settled {
 fn a_line_tells_what_has_been_sent_on() {
     let Some(path) = fast_path() else { return };
     let others = cpu::online() as u64 - 1;
-    let mut line = FastLine::new(&path, 64).unwrap();
+    let mut line = numbered(&path, others);
     let told = |path: &FastPath| path.table.taken(0);
     let pass = |packets: u64| path.table.pass(0, packets);
     assert_eq!((settle(&mut line), told(&path)), (Settled::Told, 0));
     pass(100);
     // Of 100, 90 have come; the others are in the ring, or dropped.
-    line.count(90);
+    line.take(90);
     assert_eq!((settle(&mut line), told(&path)), (Settled::Short, 90 - others));
-    line.count(1);
+    line.take(1);
     let again: Vec<Settled> = (0..8).map(|_| settle(&mut line)).collect();
     assert_eq!(again.iter().filter(|settled| **settled == Settled::Short).count(), 1);
     assert_eq!(told(&path), 91 - others);
-    line.count(9);
+    line.take(9);
     assert_eq!((settle(&mut line), told(&path)), (Settled::Told, 100));
     pass(1);
     assert_eq!((settle(&mut line), told(&path)), (Settled::Short, 100));
     // What came behind the mark is not sent on yet.
     pass(20);
-    line.count(11);
+    line.take(11);
     line.mark();
-    line.count(10);
+    line.take(10);
     assert_eq!((line.settle(), told(&path)), (Settled::Told, 111 - others));
     assert_eq!((settle(&mut line), told(&path)), (Settled::Told, 121));
     // The number goes on where the line before left it.
     drop(line);
-    let mut line = FastLine::new(&path, 64).unwrap();
+    let mut line = numbered(&path, others);
     assert_eq!((settle(&mut line), told(&path)), (Settled::Told, 121));
+}
+
+/// What is dropped comes behind what is in the ring yet.
+#[test]
+fn dropped_packets_count_when_those_before_them_have_come() {
+    let Some(path) = fast_path() else { return };
+    for in_flight in [0, 3] {
+        let mut line = numbered(&path, in_flight);
+        let begin = path.table.passed(0);
+        let told = |path: &FastPath| path.table.taken(0) - begin;
+        path.table.pass(0, 100);
+        // 10 were dropped behind 80 in the ring, of which half have been taken; 10 more follow.
+        line.take(40);
+        line.drop(10);
+        settle(&mut line);
+        assert_eq!(told(&path), 40 - in_flight);
+        line.take(40);
+        settle(&mut line);
+        assert_eq!(told(&path), 80 - in_flight);
+        path.table.pass(0, 10);
+        line.take(20);
+        assert_eq!((settle(&mut line), told(&path)), (Settled::Told, 110));
+    }
+}
+
+fn numbered(path: &Arc<FastPath>, in_flight: u64) -> LineCount {
+    LineCount::several(path, 1, in_flight).unwrap().remove(0)
+}
+
+#[test]
+fn numbers_of_several_lines_follow_one_another() {
+    let Some(path) = fast_path() else { return };
+    let [first, second, third] = [3, 2, 1].map(|lines| LineCount::several(&path, lines, 0).unwrap());
+    let numbers = |lines: &[LineCount]| lines.iter().map(LineCount::number).collect::<Vec<usize>>();
+    assert_eq!([numbers(&first), numbers(&second), numbers(&third)], [vec![0, 1, 2], vec![3, 4], vec![5]]);
+    drop(second);
+    assert_eq!(numbers(&LineCount::several(&path, 3, 0).unwrap()), [6, 7, 8]);
+    assert_eq!(numbers(&LineCount::several(&path, 2, 0).unwrap()), [3, 4]);
+    assert!(LineCount::several(&path, LINES, 0).is_err());
 }
 
 #[test]
