@@ -109,6 +109,8 @@ impl Collector for Collected {
             counter(encoder, "fast_path_lost_packets", help, fast.lost)?;
             let help = "Packets dropped while a worker was far behind, before their flows went by.";
             counter(encoder, "fast_path_overload_packets", help, fast.overload)?;
+            let help = "Frames at XDP that the kernel sent on and the device did not take.";
+            counter(encoder, "fast_path_unsent_packets", help, fast.unsent)?;
         }
         counter(encoder, "flows_begun", "Flows begun.", status.flows_begun)?;
         counter(encoder, "flows_ended", "Flows ended.", status.flows_ended)?;

@@ -112,6 +112,9 @@ pub struct FastPathStatus {
     /// `qdisc-dropped`. They count as forwarded.
     #[serde(default)]
     pub lost_at_egress: BTreeMap<String, u64>,
+    /// Frames at XDP that the kernel sent on, and that the device they were to leave by did not take.
+    #[serde(default)]
+    pub unsent: u64,
     /// Slots of the table in use, two for each flow, those of flows of the last second included.
     pub slots_in_use: u64,
     /// Slots of the table.
@@ -351,6 +354,7 @@ impl Overview {
             ]
             .map(|(place, packets): (&str, u64)| (place.to_owned(), packets))
             .into(),
+            unsent: kept.unsent,
             slots_in_use: path.in_use().into(),
             slots: path.capacity().into(),
             memory_bytes: path.memory().0,

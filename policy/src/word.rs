@@ -101,7 +101,7 @@ pub(crate) const OFFLOAD: Words<Offload> =
     &[("whole", Offload::Whole), ("segment", Offload::Segment), ("refuse", Offload::Refuse)];
 
 pub(crate) const FAST_PATH: Words<FastPath> =
-    &[("auto", FastPath::Auto), ("tc", FastPath::Tc), ("off", FastPath::Off)];
+    &[("auto", FastPath::Auto), ("tc", FastPath::Tc), ("xdp", FastPath::Xdp), ("off", FastPath::Off)];
 
 pub(crate) const ON_EXIT: Words<OnExit> = &[("closed", OnExit::Closed), ("open", OnExit::Open)];
 

@@ -28,14 +28,16 @@ use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 
 use wire::header::Protocol;
 use wire::{Bytes, Dscp, DscpSet, Nanos};
 
-use crate::program::fast::{self, Limits, Memory};
+use crate::program::Instruction;
+use crate::program::fast::{self, Front, Limits, Memory};
 use crate::sys::bpf::{self, Hook};
 use crate::sys::mapping::Words;
+use crate::sys::netdev;
 
 mod cpu;
 pub(crate) mod hash;
@@ -60,6 +62,8 @@ pub struct FastPath {
     action: OwnedFd,
     /// Lines that have a number, by number.
     lines: Mutex<[bool; LINES]>,
+    /// Programs that count frames which no device took; none before the first port of AF_XDP.
+    witnesses: Mutex<Vec<OwnedFd>>,
 }
 
 /// One direction of a flow: packets that it consists of, and what becomes of them.
@@ -150,6 +154,8 @@ pub struct FallThrough {
     pub stale: u64,
     /// Packets dropped because their worker was far behind, so that later packets of their flow go by without overtaking any.
     pub overload: u64,
+    /// Frames that the program at XDP sent on, and that the device they were to leave by did not take.
+    pub unsent: u64,
 }
 
 /// Packets of an open port that may go by its workers.
@@ -159,8 +165,50 @@ pub enum Bypass {
     Off,
     /// Packets of published flows.
     On,
+    /// Frames of published flows, at XDP, whose drops by the device that they leave by are not counted: the kernel refused that.
+    Uncounted(FastPathError),
     /// None: the kernel refused. The port works as without.
     Refused(FastPathError),
+}
+
+/// Interface whose packets may go by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FastPort {
+    /// Index of the interface.
+    pub ifindex: u32,
+    /// Hook of the program that carries packets which the interface receives.
+    pub hook: FastHook,
+    /// Packets that it sends.
+    pub egress: FastEgress,
+}
+
+/// Hook of the kernel at which packets go by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FastHook {
+    /// TCX, for socket buffers, behind the decision of a filter.
+    Tc,
+    /// XDP, for frames.
+    Xdp,
+}
+
+/// Packets that an interface sends when a program redirects them there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FastEgress {
+    /// Those of all programs.
+    All,
+    /// Socket buffers only: the device takes no frames from XDP.
+    Buffers,
+}
+
+impl FastEgress {
+    /// Packets that an interface sends, as of now: a veth takes frames while its peer has a program at XDP, or GRO.
+    ///
+    /// # Errors
+    /// There is no such interface, or the kernel does not know (Linux 6.3).
+    pub fn of(ifindex: u32) -> io::Result<FastEgress> {
+        let takes = netdev::takes_frames(ifindex)?;
+        Ok(if takes { FastEgress::All } else { FastEgress::Buffers })
+    }
 }
 
 /// Failed operation of the fast path.
@@ -193,7 +241,14 @@ impl FastPath {
         let action = fast::action(&memory, mark).ok_or_else(|| io::ErrorKind::InvalidInput.into());
         let action = action.and_then(|action| bpf::load(Hook::TcxIngress, &action));
         let action = action.map_err(step("load the program that forwards on the fast path"))?;
-        Ok(FastPath { table, map, mark, action, lines: Mutex::new([false; LINES]) })
+        Ok(FastPath {
+            table,
+            map,
+            mark,
+            action,
+            lines: Mutex::new([false; LINES]),
+            witnesses: Mutex::default(),
+        })
     }
 
     /// Publishes both directions of a flow; `None` where no slot is free for one of them, where one is published already,
@@ -262,6 +317,12 @@ impl FastPath {
         Bytes(self.table.layout().bytes() as u64)
     }
 
+    /// Frames that the program at XDP sent on, and that the device they were to leave by refused, for whatever reason but that it had no room: it will
+    /// refuse others too.
+    pub fn refused(&self) -> u64 {
+        self.table.refused()
+    }
+
     /// Packets that did not go by, on all CPUs.
     pub fn fall_through(&self) -> FallThrough {
         self.table.fall_through()
@@ -294,6 +355,32 @@ impl FastPath {
         Memory { map: self.map.as_fd(), layout: self.table.layout(), hasher: self.table.hasher() }
     }
 
+    /// Program of a port of AF_XDP.
+    pub(crate) fn front(&self, front: &Front<'_>) -> Result<Vec<Instruction>, FastPathError> {
+        let program = fast::xdp(&self.programs(), front).ok_or_else(|| io::ErrorKind::InvalidInput.into());
+        program.map_err(step("assemble the program that forwards frames on the fast path"))
+    }
+
+    /// Counts from now on frames at XDP that no device took.
+    pub(crate) fn witness(&self) -> Result<(), FastPathError> {
+        let mut witnesses = self.witnesses.lock().unwrap_or_else(PoisonError::into_inner);
+        if witnesses.is_empty() {
+            let memory = self.programs();
+            for (tracepoint, program) in fast::witnesses(&memory) {
+                let program = program.ok_or_else(|| io::ErrorKind::InvalidInput.into());
+                let opened = program.and_then(|program| bpf::trace(tracepoint, &program));
+                match opened {
+                    Ok(opened) => witnesses.push(opened),
+                    Err(error) => {
+                        witnesses.clear();
+                        return Err(step("count frames that devices do not take")(error));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn filter(&self, limits: Limits) -> Result<OwnedFd, FastPathError> {
         load_filter(&self.programs(), limits, self.mark)
     }
@@ -312,8 +399,15 @@ fn load_filter(memory: &Memory<'_>, limits: Limits, mark: u32) -> Result<OwnedFd
     filter.and_then(|filter| bpf::load_filter(&filter)).map_err(step("load the filter of the fast path"))
 }
 
+impl FastPathError {
+    /// Error of a failed operation: "could not {operation}".
+    pub(crate) fn step(operation: &'static str) -> impl Fn(io::Error) -> FastPathError {
+        move |error| FastPathError { operation, error }
+    }
+}
+
 fn step(operation: &'static str) -> impl Fn(io::Error) -> FastPathError {
-    move |error| FastPathError { operation, error }
+    FastPathError::step(operation)
 }
 
 #[cfg(test)]

@@ -30,7 +30,10 @@ mod xdp;
 pub use cell::{CellLine, CellSocket, CellSpec, CellsIn, MOST_CELLS};
 #[cfg(feature = "trial")]
 pub use fast_path::trial::{Trial, Tried};
-pub use fast_path::{Account, Bypass, Entry, FallThrough, FastPath, FastPathError, Place, Tuple, Window};
+pub use fast_path::{
+    Account, Bypass, Entry, FallThrough, FastEgress, FastHook, FastPath, FastPathError, FastPort, Place,
+    Tuple, Window,
+};
 pub use guard::{Guard, GuardError, GuardLock, GuardSet, Shut, Unpinned};
 pub use line::{Gone, Line, Statistics};
 pub use link_kind::kind_of;

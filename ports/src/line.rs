@@ -31,6 +31,11 @@ pub trait Line: Port + Send {
     /// to sleep.
     fn reclaim(&mut self, pool: &mut Pool);
 
+    /// Number of frames that [`Port::transmit`] took and that the kernel has yet to take.
+    fn unsent(&self) -> usize {
+        0
+    }
+
     /// Marks the frames received so far, for [`Line::settled`].
     fn mark(&mut self) {}
 

@@ -134,10 +134,12 @@ fn open_as(driver: Driver, spec: &Spec, memories: &[PoolMemory]) -> Result<Opene
         return Ok(Opened { bypass, ..opened(driver, ifindex, boxed(lines), held) });
     }
     let offloads = Offloads::off(&asker, &spec.name, offload::LRO | offload::VLAN_RECEIVE, spec.offload);
-    let Xdp { lines, links, zero_copy, tagged } = Xdp::open(&target, spec.tagged, &asker, memories)?;
+    let fast_path = spec.fast_path_xdp.as_ref();
+    let Xdp { lines, links, zero_copy, tagged, bypass } =
+        Xdp::open(&target, spec.tagged, &asker, memories, fast_path)?;
     let held = Held { _links: links, _offloads: offloads };
     let copying = if zero_copy { Copying::ZeroCopy } else { Copying::Copy };
-    Ok(Opened { copying, tagged, ..opened(driver, ifindex, boxed(lines), held) })
+    Ok(Opened { copying, tagged, bypass, ..opened(driver, ifindex, boxed(lines), held) })
 }
 
 fn opened(driver: Driver, ifindex: u32, lines: Vec<Box<dyn Line>>, held: Held) -> Opened {

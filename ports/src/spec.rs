@@ -32,6 +32,8 @@ pub struct Spec {
     /// [`GuardSet`](crate::GuardSet) with the same fast path: else packets that go by are dropped there, and without a guard
     /// reach Linux's own stack.
     pub fast_path: Option<Arc<FastPath>>,
+    /// Fast path for frames of published flows in front of AF_XDP, on Ethernet.
+    pub fast_path_xdp: Option<Arc<FastPath>>,
 }
 
 impl Default for Spec {
@@ -47,6 +49,7 @@ impl Default for Spec {
             offload: Offload::Segment,
             mac: None,
             fast_path: None,
+            fast_path_xdp: None,
         }
     }
 }

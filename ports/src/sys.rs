@@ -13,6 +13,7 @@ pub(crate) mod interface;
 pub(crate) mod link;
 pub(crate) mod lock;
 pub(crate) mod mapping;
+pub(crate) mod netdev;
 pub(crate) mod packet;
 mod ring;
 pub(crate) mod socket;

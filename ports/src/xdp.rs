@@ -10,13 +10,16 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use wire::ethernet;
 use wire::{Batch, Pool, PoolMemory, Port, PortError, Received};
 
+use crate::fast_path::{Bypass, FastPath, FastPathError, LineCount, Settled};
 use crate::line::{Identity, Line, Statistics, Target, is_busy};
 use crate::offload as undone;
-use crate::program;
+use crate::program::fast::{Checksums, Front};
+use crate::program::{self, Instruction};
 use crate::refusal::{ATTACH_XDP, Cause};
 use crate::spec::Tagged;
 use crate::sys::bpf::{self, Hook};
@@ -35,6 +38,7 @@ pub(crate) struct Xdp {
     pub(crate) zero_copy: bool,
     /// Frames of a card have their tags in them, those of another stack lose them.
     pub(crate) tagged: Tagged,
+    pub(crate) bypass: Bypass,
 }
 
 /// One worker's queues.
@@ -50,6 +54,15 @@ pub(crate) struct XdpLine {
     origin: Origin,
     idle: u32,
     statistics: Statistics,
+    /// Counts of the queues' frames for the fast path, in their order; none where it has none.
+    fast: Vec<FastQueue>,
+}
+
+/// A queue on the fast path.
+struct FastQueue {
+    count: LineCount,
+    /// Frames dropped by the queue that the count has.
+    lost: u64,
 }
 
 /// Source of an interface's frames.
@@ -75,6 +88,7 @@ impl Xdp {
         tagged: Tagged,
         asker: &Asker,
         memories: &[PoolMemory],
+        fast_path: Option<&Arc<FastPath>>,
     ) -> Result<Xdp, Cause> {
         let Identity { name, ifindex } = &target.identity;
         let ifindex = *ifindex;
@@ -96,18 +110,51 @@ impl Xdp {
         if origin == Origin::Card && asker.offloads(name).is_ok_and(|on| on & offload::VLAN_RECEIVE != 0) {
             return Err(Cause::TagsTaken);
         }
-        // Some drivers must have the program before they give up a queue.
-        let link = bpf::attach(Hook::Xdp, ifindex, &program::to_sockets(map.as_fd()))
-            .map_err(Cause::step(ATTACH_XDP))?;
-        let mut zero_copy = true;
-        let mut lines = Vec::with_capacity(workers);
-        for (worker, memory) in memories.iter().enumerate() {
-            // A pool is for all ports of its worker, and for frames under way: none takes more than an eighth of it to
-            // receive into.
+        // A pool is for all ports of its worker, and for frames under way: none takes more than an eighth of it to
+        // receive into.
+        let size_of = |worker: usize, memory: &PoolMemory| {
             let mine = (receiving as usize - worker).div_ceil(workers) as u32;
             let depth = target.depth.min(memory.slots() / 8) / mine;
-            let size = depth.max(FEWEST).next_power_of_two();
-            let mut queues = Vec::new();
+            depth.max(FEWEST).next_power_of_two()
+        };
+        let sizes: Vec<u32> = (0..).zip(memories).map(|(worker, memory)| size_of(worker, memory)).collect();
+        // Some drivers must have the program before they give up a queue.
+        let attach = |program: &[Instruction]| bpf::attach(Hook::Xdp, ifindex, program);
+        let mut counts: Vec<Option<LineCount>> = Vec::new();
+        let mut bypass = Bypass::Off;
+        let mut link = None;
+        if let Some(path) = fast_path {
+            let least = sizes.iter().copied().min().unwrap_or(FEWEST);
+            let front = |path: &Arc<FastPath>| {
+                let counts = LineCount::several(path, receiving as usize, 0)?;
+                let refused = FastPathError::step("attach the program that forwards frames on the fast path");
+                let program = path.front(&Front {
+                    sockets: map.as_fd(),
+                    queues: receiving,
+                    first_line: counts.first().map_or(0, LineCount::number),
+                    backlog: (least / 2).max(1),
+                    mac: asker.mac(name).map_err(&refused)?,
+                    checksums: if origin == Origin::Stack { Checksums::Bare } else { Checksums::Complete },
+                })?;
+                Ok((attach(&program).map_err(refused)?, counts))
+            };
+            match front(path) {
+                Ok((attached, lines)) => {
+                    bypass = path.witness().map_or_else(Bypass::Uncounted, |()| Bypass::On);
+                    counts.extend(lines.into_iter().map(Some));
+                    link = Some(attached);
+                }
+                Err(error) => bypass = Bypass::Refused(error),
+            }
+        }
+        let link = match link {
+            Some(link) => link,
+            None => attach(&program::to_sockets(map.as_fd())).map_err(Cause::step(ATTACH_XDP))?,
+        };
+        let mut zero_copy = true;
+        let mut lines = Vec::with_capacity(workers);
+        for (worker, (memory, size)) in memories.iter().zip(sizes).enumerate() {
+            let (mut queues, mut fast) = (Vec::new(), Vec::new());
             for number in (worker as u32..receiving).step_by(workers) {
                 let queue = Queue::open(ifindex, number, memory, size)
                     .map_err(Cause::step("open an AF_XDP socket on its queue"))?;
@@ -115,6 +162,8 @@ impl Xdp {
                     .map_err(Cause::step("enter the socket for its queue"))?;
                 zero_copy &= queue.is_zero_copy();
                 queues.push(queue);
+                let count = counts.get_mut(number as usize).and_then(Option::take);
+                fast.extend(count.map(|count| FastQueue { count, lost: 0 }));
             }
             let waiter =
                 Waiter::new(queues.iter().map(Queue::fd)).map_err(Cause::step("wait for several queues"))?;
@@ -127,10 +176,11 @@ impl Xdp {
                 origin,
                 idle: 0,
                 statistics: Statistics::default(),
+                fast,
             });
         }
         let tagged = if origin == Origin::Card { Tagged::Yes } else { Tagged::No };
-        Ok(Xdp { lines, links: vec![link, map], zero_copy, tagged })
+        Ok(Xdp { lines, links: vec![link, map], zero_copy, tagged, bypass })
     }
 }
 
@@ -143,7 +193,11 @@ impl XdpLine {
             let number = (self.turn + step) % self.queues.len();
             let queue = &mut self.queues[number];
             queue.refill(pool);
-            frames += queue.receive(batch);
+            let received = queue.receive(batch);
+            if let Some(fast) = self.fast.get_mut(number) {
+                fast.count.take(received as u64);
+            }
+            frames += received;
         }
         self.turn = self.turn.wrapping_add(1) % self.queues.len();
         frames
@@ -293,6 +347,27 @@ impl Line for XdpLine {
     fn reclaim(&mut self, pool: &mut Pool) {
         for queue in &mut self.queues {
             queue.reclaim(pool);
+        }
+    }
+
+    fn unsent(&self) -> usize {
+        self.queues.first().map_or(0, |queue| queue.waiting() as usize)
+    }
+
+    fn mark(&mut self) {
+        self.fast.iter_mut().for_each(|fast| fast.count.mark());
+    }
+
+    fn settled(&mut self) {
+        for (fast, queue) in self.fast.iter_mut().zip(&self.queues) {
+            if fast.count.settle() == Settled::Short {
+                // What the ring has dropped is nobody's to send on.
+                if let Ok(counted) = queue.statistics() {
+                    let lost = counted.rx_dropped + counted.rx_ring_full;
+                    fast.count.drop(lost - fast.lost);
+                    fast.lost = lost;
+                }
+            }
         }
     }
 }

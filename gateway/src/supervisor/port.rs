@@ -9,6 +9,7 @@ use policy::Policy;
 use policy::model::{Channel, Driver, FastPath, Interface, LinkKind, Offload};
 use ports::{CellSocket, CellSpec, CellsIn, OpenError, Tagged};
 use tracing::{info, warn};
+use wire::ethernet::Mac;
 
 use super::kernel::Kernel;
 use super::worker::Workers;
@@ -39,8 +40,17 @@ pub(super) struct Ports {
 struct Asked {
     driver: Driver,
     offload: Offload,
+    front: Front,
     /// Cells, and MTU in bytes, where the gateway carries the cells itself.
     cells: Option<(Cells, u16)>,
+}
+
+/// What is in front of a port of AF_XDP.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Front {
+    Nothing,
+    /// The fast path, whose program knows the interface's link-layer address.
+    FastPath,
 }
 
 /// Own end of UDP that carries cells, and the other one.
@@ -60,6 +70,8 @@ struct Attached {
     /// Interface of Linux: index, since another interface may get its name, and MTU, in bytes. None where the gateway has
     /// created the interface, whose removal is then up to the gateway.
     on: Option<(LinkIndex, u32)>,
+    /// Link-layer address of that interface.
+    mac: Option<Mac>,
     state: PortState,
     /// Properties that the policy asked for at the time of opening.
     asked: Asked,
@@ -78,7 +90,10 @@ impl Attached {
     fn is_there(&self, name: &str, linux: &State) -> bool {
         let Some((index, mtu)) = self.on else { return true };
         // Shorter packets are no reason to open it anew, and to let Linux see frames meanwhile.
-        let same = |now, link: &Link| now == index && link.mtu <= mtu && link.condition != Condition::Down;
+        let same = |now, link: &Link| {
+            let is_known = self.asked.front == Front::Nothing || link.mac == self.mac;
+            now == index && link.mtu <= mtu && is_known && link.condition != Condition::Down
+        };
         linux.link_named(name).is_some_and(|(now, link)| same(now, link))
     }
 }
@@ -205,6 +220,7 @@ impl Ports {
             Some((_, mtu, _)) => opener.port(name, mtu, wish),
         };
         let on = link.map(|(index, mtu, _)| (index, mtu));
+        let mac = linux.link_named(name).and_then(|(_, link)| link.mac);
         let opened = opened.and_then(|ends| match (on, ends.punt) {
             (Some((index, _)), Some(punt)) => {
                 self.guards.open(index, name, punt).map(|()| ends).map_err(|error| {
@@ -237,7 +253,7 @@ impl Ports {
             }
         };
         workers.attach(name, ends);
-        self.attached.insert(name.clone(), Attached { on, state, asked, tagged, _kept: kept });
+        self.attached.insert(name.clone(), Attached { on, mac, state, asked, tagged, _kept: kept });
     }
 
     /// Returns the socket of a line of cells, and opens it for the first interface of the line.
@@ -291,7 +307,10 @@ fn asked_for(name: &str, reload: &Reload) -> Asked {
     let driver = if bare && !is_named { Driver::Packet } else { gateway.driver_of(name) };
     let own = reload.policy.interface(name);
     let cells = own.and_then(|own| Some((cells_of(own, &reload.policy)?, own.mtu)));
-    Asked { driver, offload: gateway.offload, cells }
+    let may_be_xdp = matches!(driver, Driver::Auto | Driver::Xdp);
+    let front =
+        if may_be_xdp && gateway.fast_path == FastPath::Xdp { Front::FastPath } else { Front::Nothing };
+    Asked { driver, offload: gateway.offload, front, cells }
 }
 
 /// Returns the ATM channel that the gateway carries itself for an interface.

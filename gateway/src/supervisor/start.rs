@@ -199,7 +199,7 @@ fn fast_path(policy: &Policy) -> Option<Arc<ports::FastPath>> {
         Ok(path) => Some(Arc::new(path)),
         Err(error) => {
             match wanted {
-                FastPath::Tc => warn!("no fast path, workers forward all packets: {error}"),
+                FastPath::Tc | FastPath::Xdp => warn!("no fast path, workers forward all packets: {error}"),
                 _ => info!("no fast path, workers forward all packets: {error}"),
             }
             None

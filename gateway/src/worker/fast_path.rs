@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dataplane::fast_path::{Account, Carried, Carrier, Published, Tag, Way};
 use dataplane::flow::{Direction, Ends, FlowId, TcpSide};
-use ports::{Entry, FastPath, Place, Tuple, Window};
+use ports::{Entry, FastEgress, FastHook, FastPath, FastPort, Place, Tuple, Window};
 use wire::header::Protocol;
 use wire::{Nanos, PortId, ethernet};
 
@@ -21,12 +21,23 @@ use crate::clock::Clock;
 pub(super) struct FastPorts(Arc<Mutex<Ports>>);
 
 struct Ports {
-    /// Index in Linux of each interface that the fast path serves, in the order of the tables.
-    served: Vec<Option<u32>>,
+    /// Interfaces that the fast path serves, in the order of the tables.
+    served: Vec<Option<FastPort>>,
+    /// Flows of frames at XDP.
+    frames: Frames,
     /// Counters by the interface's index in Linux.
     counts: HashMap<u32, LinkCounts>,
     /// Flows taken back whose slots are not free yet, in order.
     retired: VecDeque<(Nanos, Flow)>,
+}
+
+/// Flows of frames at XDP, between interfaces whose devices should take each other's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Frames {
+    /// They are published.
+    Published,
+    /// A device has refused frames: none is published until interfaces come, go or change.
+    Refused,
 }
 
 /// The kernel, as the carrier of a shard's flows.
@@ -38,6 +49,8 @@ pub(super) struct Kernel {
     /// Published flows, to be accounted for in turn.
     order: Vec<FlowId>,
     turn: usize,
+    /// Frames that devices have refused so far.
+    refused: u64,
 }
 
 /// A published flow.
@@ -59,16 +72,17 @@ impl FastPorts {
     /// No interface is served.
     pub(super) fn new() -> FastPorts {
         let (served, counts, retired) = (Vec::new(), HashMap::new(), VecDeque::new());
-        FastPorts(Arc::new(Mutex::new(Ports { served, counts, retired })))
+        FastPorts(Arc::new(Mutex::new(Ports { served, frames: Frames::Published, counts, retired })))
     }
 
-    /// Serves these interfaces, by index in Linux, in the order of the tables.
-    pub(super) fn serve(&self, served: impl Iterator<Item = Option<u32>>) {
+    /// Serves these interfaces, in the order of the tables.
+    pub(super) fn serve(&self, served: impl Iterator<Item = Option<FastPort>>) {
         let ports = &mut *self.lock();
         ports.served.clear();
         ports.served.extend(served);
+        ports.frames = Frames::Published;
         let Ports { served, counts, .. } = ports;
-        counts.retain(|index, _| served.contains(&Some(*index)));
+        counts.retain(|index, _| served.iter().flatten().any(|port| port.ifindex == *index));
     }
 
     /// Counters of an interface.
@@ -82,8 +96,15 @@ impl FastPorts {
 }
 
 impl Ports {
-    fn index(&self, interface: PortId) -> Option<u32> {
-        *self.served.get(usize::from(interface.0))?
+    /// Indices in Linux of the interfaces that packets come in by and leave by; None if the fast path does not serve them.
+    fn interfaces(&self, way: &Way) -> Option<[u32; 2]> {
+        let port = |interface: PortId| *self.served.get(usize::from(interface.0))?;
+        let (ingress, egress) = (port(way.ingress)?, port(way.egress)?);
+        let takes = match ingress.hook {
+            FastHook::Tc => true,
+            FastHook::Xdp => egress.egress == FastEgress::All && self.frames == Frames::Published,
+        };
+        takes.then_some([ingress.ifindex, egress.ifindex])
     }
 
     fn count(&mut self, [ingress, egress]: [u32; 2], carried: &Carried) {
@@ -101,7 +122,8 @@ impl Kernel {
     pub(super) fn new(path: Arc<FastPath>, ports: FastPorts, clock: Clock, most: usize) -> Kernel {
         let most = most.min(path.capacity() as usize / 2);
         let (flows, order) = (HashMap::with_capacity(most), Vec::with_capacity(most));
-        Kernel { path, ports, clock, flows, order, turn: 0 }
+        let refused = path.refused();
+        Kernel { path, ports, clock, flows, order, turn: 0, refused }
     }
 
     /// Accounts for a flow since the last time.
@@ -140,10 +162,7 @@ impl Carrier for Kernel {
             return Published::No;
         }
         let ports = self.ports.lock();
-        let interfaces = ways.each_ref().map(|way| {
-            let [ingress, egress] = [way.ingress, way.egress].map(|interface| ports.index(interface));
-            Some([ingress?, egress?])
-        });
+        let interfaces = ways.each_ref().map(|way| ports.interfaces(way));
         let [Some(there), Some(back)] = interfaces else { return Published::No };
         let interfaces = [there, back];
         let entries = [0, 1].map(|direction| entry(&ways[direction], interfaces[direction]));
@@ -194,6 +213,11 @@ impl Carrier for Kernel {
     }
 
     fn next(&mut self) -> Option<FlowId> {
+        let refused = self.path.refused();
+        if std::mem::replace(&mut self.refused, refused) != refused {
+            self.ports.lock().frames = Frames::Refused;
+            self.take_all_back();
+        }
         self.turn = if self.turn < self.order.len() { self.turn } else { 0 };
         let id = self.order.get(self.turn).copied()?;
         self.turn += 1;

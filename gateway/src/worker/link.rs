@@ -10,7 +10,7 @@ use dataplane::hop::Delivery;
 use dataplane::stage::proxy::announcement;
 use dataplane::tables::{Address, LOCAL, Tables, is_linux};
 use dataplane::verdict::Verdict;
-use ports::Line;
+use ports::{FastPort, Line};
 use wire::segment::{Plan, Segments};
 use wire::vlan::Tags;
 use wire::{Batch, Frame, Nanos, Pool, PortError, PortId, Received};
@@ -33,8 +33,8 @@ pub struct Attachment {
     pub line: Option<Box<dyn Line>>,
     /// Punt path: frames delivered to Linux, and frames that Linux sends.
     pub punt: Option<Box<dyn Line>>,
-    /// Index in Linux of an interface whose packets may go by the fast path.
-    pub fast: Option<u32>,
+    /// Interface whose packets may go by the fast path.
+    pub fast: Option<FastPort>,
 }
 
 /// Links of all interfaces, in the order of the tables.
@@ -262,8 +262,8 @@ impl Links {
         all
     }
 
-    /// Indices in Linux of the interfaces whose packets may go by the fast path, in the order of the tables.
-    pub(super) fn fast(&self) -> impl Iterator<Item = Option<u32>> {
+    /// Interfaces whose packets may go by the fast path, in the order of the tables.
+    pub(super) fn fast(&self) -> impl Iterator<Item = Option<FastPort>> {
         self.0.iter().map(|link| link.ends.fast)
     }
 
@@ -271,7 +271,8 @@ impl Links {
     pub(super) fn has_unsent(&self) -> bool {
         let waits = |link: &Link| {
             let is_cut = !link.offering.is_empty() || link.intakes.iter().any(|intake| !intake.is_empty());
-            link.is_blocked || is_cut || !link.out.is_empty()
+            let waits = |line: &Box<dyn Line>| line.unsent() > 0;
+            link.is_blocked || is_cut || !link.out.is_empty() || link.ends.line.as_ref().is_some_and(waits)
         };
         self.0.iter().any(waits)
     }
@@ -326,7 +327,8 @@ impl Link {
             counts.received_bytes += driver.received_bytes;
             counts.sent_bytes += driver.sent_bytes;
         }
-        let fast = fast.zip(self.ends.fast).map(|(ports, index)| ports.counts(index)).unwrap_or_default();
+        let fast =
+            fast.zip(self.ends.fast).map(|(ports, fast)| ports.counts(fast.ifindex)).unwrap_or_default();
         counts.add_traffic(&fast);
         LinkReport { name: self.name.clone(), counts, fast, driver }
     }

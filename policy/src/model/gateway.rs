@@ -82,6 +82,8 @@ pub enum FastPath {
     Auto,
     /// As `Auto`, and it is a warning where the kernel refuses it.
     Tc,
+    /// As `Tc`, and by a program at XDP on interfaces of AF_XDP, with a warning where the kernel or a device refuses that.
+    Xdp,
     /// None.
     Off,
 }

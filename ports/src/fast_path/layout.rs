@@ -25,7 +25,11 @@ const HOMES_A_FLOW: usize = 4;
 pub(crate) const GENERATION: usize = 0;
 
 const FIRST_LINE: usize = CACHE_LINE;
-const LINE: usize = 2 * CACHE_LINE;
+const LINE: usize = 1 << LINE_SHIFT;
+/// Binary logarithm of the bytes of a line's part.
+pub(crate) const LINE_SHIFT: u32 = 7;
+/// Offset of [`taken`] from [`passed`].
+pub(crate) const TAKEN: i16 = CACHE_LINE as i16;
 
 /// Number of packets that the filter has kept for a line, a long word that the filters add to.
 pub(crate) const fn passed(line: usize) -> usize {
@@ -53,6 +57,16 @@ pub(crate) mod decision {
     pub(crate) const FRAME_BYTES: i16 = 16;
     /// Packets to be counted: a word.
     pub(crate) const PACKETS: i16 = 20;
+}
+
+/// Frames that the program at XDP has redirected, behind the decision: long words that this CPU alone writes.
+pub(crate) mod frame {
+    /// Frames on their way to the device that they leave by.
+    pub(crate) const PENDING: i16 = 24;
+    /// Frames that did not get there.
+    pub(crate) const UNSENT: i16 = 32;
+    /// Those of them that the device refused, for whatever reason but that it had no room.
+    pub(crate) const REFUSED: i16 = 40;
 }
 
 /// Counter of a reason to fall through, in the CPU's second cache line: a long word that this CPU alone writes.
@@ -111,7 +125,7 @@ pub(crate) mod slot {
     pub(crate) const FRAME_BYTES: i16 = 144;
     /// Time of the last packet, by the coarse monotonic clock, in nanoseconds.
     pub(crate) const SEEN: i16 = 152;
-    /// Number, among its line's, of the flow's last packet that was kept for the worker.
+    /// Number of the flow's last packet that was kept for the worker: see [`last`](super::last).
     pub(crate) const LAST: i16 = 160;
     /// Distance from the key's home, for whoever frees the slot.
     pub(crate) const DISTANCE: i16 = 168;
@@ -138,6 +152,14 @@ pub(crate) mod slot {
     pub(crate) const HAS_MARK: u32 = 1;
     /// Flag: TCP windows are checked.
     pub(crate) const HAS_WINDOW: u32 = 2;
+}
+
+/// Number of a packet that was kept, a long word: the number of the line, and above it the packet's among the line's.
+pub(crate) mod last {
+    /// Bits of the line's number.
+    pub(crate) const SHIFT: u32 = super::LINES.ilog2();
+    /// Later than any.
+    pub(crate) const NEVER: u64 = u64::MAX;
 }
 
 /// IP version of a key.
@@ -207,8 +229,8 @@ impl Layout {
         self.cpus
     }
 
-    /// Offset of a CPU's counter.
-    pub(crate) fn counter(&self, cpu: usize, reason: Fall) -> usize {
-        FIRST_CPU + (cpu << CPU_SHIFT) + fall(reason) as usize
+    /// Offset of a word of a CPU's part.
+    pub(crate) fn cpu_word(&self, cpu: usize, at: i16) -> usize {
+        FIRST_CPU + (cpu << CPU_SHIFT) + at as usize
     }
 }

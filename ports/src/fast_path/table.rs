@@ -12,7 +12,7 @@ use wire::header::Protocol;
 use wire::{Bytes, Nanos};
 
 use super::hash::Hasher;
-use super::layout::{self, Fall, Layout, PROBES, slot};
+use super::layout::{self, Fall, Layout, PROBES, last, slot};
 use super::{Account, Entry, FallThrough, Place, Tuple, Window};
 use crate::sys::mapping::Words;
 
@@ -147,12 +147,7 @@ impl Table {
 
     /// Packets of all CPUs that fell through.
     pub(crate) fn fall_through(&self) -> FallThrough {
-        let sum = |reason| {
-            let cpus = 0..self.layout.cpus();
-            let counts =
-                cpus.map(|cpu| self.words.long(self.layout.counter(cpu, reason)).load(Ordering::Relaxed));
-            counts.fold(0, u64::wrapping_add)
-        };
+        let sum = |reason| self.sum(layout::fall(reason));
         FallThrough {
             unplain: sum(Fall::Unplain),
             unknown: sum(Fall::Unknown),
@@ -161,7 +156,20 @@ impl Table {
             order: sum(Fall::Order),
             stale: sum(Fall::Stale),
             overload: sum(Fall::Overload),
+            unsent: self.sum(layout::frame::UNSENT),
         }
+    }
+
+    /// Frames that the program at XDP redirected, and that their device refused.
+    pub(crate) fn refused(&self) -> u64 {
+        self.sum(layout::frame::REFUSED)
+    }
+
+    /// Sum of a counter of all CPUs.
+    fn sum(&self, at: i16) -> u64 {
+        let cpus = 0..self.layout.cpus();
+        let counts = cpus.map(|cpu| self.words.long(self.layout.cpu_word(cpu, at)).load(Ordering::Relaxed));
+        counts.fold(0, u64::wrapping_add)
     }
 
     /// Number of packets that the filter has kept for a line.
@@ -254,7 +262,7 @@ impl Table {
         words(slot::WAITED, &[0]);
         // Later than any: so the first packet goes to the worker, and its number, stored then, follows those of packets
         // whose look-up was before the publication.
-        self.slot_long(place.index, slot::LAST).store(u64::MAX, Ordering::Relaxed);
+        self.slot_long(place.index, slot::LAST).store(last::NEVER, Ordering::Relaxed);
         let window = entry.window.unwrap_or_default();
         words(slot::END, &[window.end, window.max_window, window.grants]);
         let has_mark = entry.mark.map_or(0, |_| slot::HAS_MARK);
@@ -414,9 +422,11 @@ impl Place {
 
 #[cfg(test)]
 impl Table {
-    /// Number of the last packet of a publication that was kept.
-    pub(crate) fn last(&self, place: Place) -> u64 {
-        self.slot_long(place.index, slot::LAST).load(Ordering::Relaxed)
+    /// Line and number of the last packet of a publication that was kept.
+    pub(crate) fn last(&self, place: Place) -> Option<(usize, u64)> {
+        let last = self.slot_long(place.index, slot::LAST).load(Ordering::Relaxed);
+        let line = last % (1 << last::SHIFT);
+        (last != last::NEVER).then_some((line as usize, last >> last::SHIFT))
     }
 
     /// Number of a line's packets that the filter knows to have been sent on.

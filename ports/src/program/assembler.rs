@@ -178,6 +178,11 @@ impl Assembler {
         }
     }
 
+    /// The lower 16 bits of a register in the order of the network, and no others.
+    pub(crate) fn network_order(&mut self, register: u8) {
+        self.one(0xdc, register, 0, 16);
+    }
+
     /// `*(base + offset) = source`
     pub(crate) fn store_to(&mut self, width: Width, base: u8, offset: i16, source: u8) {
         self.one(0x63 | width.code(), base | source << 4, offset, 0);

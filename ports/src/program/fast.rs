@@ -1,5 +1,5 @@
 //! Programs of the [fast path](crate::fast_path): the filter of a line's sockets, which decides about each packet, and the program at
-//! TCX ingress, which acts on the decision. Memory that they share, and with whom, is described in
+//! TCX ingress, which acts on the decision; and the program at XDP, which does both. Memory that they share, and with whom, is described in
 //! [`layout`](crate::fast_path::layout).
 
 use std::os::fd::BorrowedFd;
@@ -11,9 +11,14 @@ use crate::fast_path::layout::{CPU_SHIFT, Fall, Layout, fall};
 
 mod action;
 mod filter;
+mod rules;
+mod witness;
+mod xdp;
 
 pub(crate) use action::action;
 pub(crate) use filter::{Limits, filter};
+pub(crate) use witness::witnesses;
+pub(crate) use xdp::{Checksums, Front, xdp};
 
 /// Memory of a fast path, as its programs need to know it.
 #[derive(Clone, Copy)]

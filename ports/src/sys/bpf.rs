@@ -163,6 +163,17 @@ pub(crate) fn load_filter(program: &[Instruction]) -> io::Result<OwnedFd> {
     load_as(SOCKET_FILTER, 0, program)
 }
 
+/// Loads a program and attaches it to a tracepoint of the kernel, until the returned descriptor is closed.
+pub(crate) fn trace(tracepoint: &CStr, program: &[Instruction]) -> io::Result<OwnedFd> {
+    const RAW_TRACEPOINT: u32 = 17;
+    let program = load_as(RAW_TRACEPOINT, 0, program)?;
+    let mut attributes = Attributes::default();
+    attributes.long(0, tracepoint.as_ptr() as u64);
+    attributes.word(8, program.as_raw_fd() as u32);
+    // SAFETY: the pointer is that of a live string that ends with a zero; the kernel only reads it.
+    unsafe { attributes.call(BPF_RAW_TRACEPOINT_OPEN) }
+}
+
 fn load_as(kind: u32, attach_type: u32, program: &[Instruction]) -> io::Result<OwnedFd> {
     let attributes = load_attributes(kind, attach_type, program);
     let mut tries = 0;
@@ -234,6 +245,7 @@ const BPF_PROG_LOAD: libc::c_int = 5;
 const BPF_OBJ_PIN: libc::c_int = 6;
 const BPF_OBJ_GET: libc::c_int = 7;
 const BPF_OBJ_GET_INFO_BY_FD: libc::c_int = 15;
+const BPF_RAW_TRACEPOINT_OPEN: libc::c_int = 17;
 const BPF_LINK_CREATE: libc::c_int = 28;
 const BPF_LINK_UPDATE: libc::c_int = 29;
 const BPF_LINK_DETACH: libc::c_int = 34;

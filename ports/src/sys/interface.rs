@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use wire::BitRate;
+use wire::ethernet::Mac;
 
 use super::{Plain, check, socket};
 use crate::spec::Offload;
@@ -85,6 +86,15 @@ impl Asker {
         self.ask(libc::SIOCGIFHWADDR, &mut request)?;
         // SAFETY: this operation fills in the address.
         Ok(unsafe { request.ifr_ifru.ifru_hwaddr }.sa_family)
+    }
+
+    /// Link-layer address of an Ethernet interface.
+    pub(crate) fn mac(&self, name: &str) -> io::Result<Mac> {
+        let mut request = request(name)?;
+        self.ask(libc::SIOCGIFHWADDR, &mut request)?;
+        // SAFETY: this operation fills in the address.
+        let [a, b, c, d, e, f, ..] = unsafe { request.ifr_ifru.ifru_hwaddr }.sa_data.map(|byte| byte as u8);
+        Ok(Mac([a, b, c, d, e, f]))
     }
 
     /// Number of receive queues: 1 if the driver does not report it.

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use policy::Policy;
-use policy::model::{Driver, Interface, LinkKind, Offload};
+use policy::model::{Driver, FastPath as FastPathWish, Interface, LinkKind, Offload};
 use ports::{
-    Bypass, CellSocket, CellSpec, Copying, FastPath, Held, OpenError, Opened, Punt, PuntHeld, Spec, Tagged,
-    Tap, TapHeld, Wish,
+    Bypass, CellSocket, CellSpec, Copying, FastEgress, FastHook, FastPath, FastPort, Held, OpenError, Opened,
+    Punt, PuntHeld, Spec, Tagged, Tap, TapHeld, Wish,
 };
 use tracing::warn;
 use wire::PoolMemory;
@@ -23,6 +23,8 @@ pub(super) struct Opener<'a> {
     linux: &'a State,
     offload: ports::Offload,
     fast_path: Option<Arc<FastPath>>,
+    /// The fast path again, where it is to be in front of AF_XDP too.
+    fast_path_xdp: Option<Arc<FastPath>>,
     /// The frame pool of each worker.
     memories: Vec<PoolMemory>,
 }
@@ -56,7 +58,9 @@ impl Opener<'_> {
             Offload::Refuse => ports::Offload::Refuse,
         };
         let (fast_path, memories) = (workers.fast_path(), workers.memories());
-        Opener { policy: &reload.effective.policy, linux, offload, fast_path, memories }
+        let fast_path_xdp =
+            fast_path.clone().filter(|_| reload.policy.gateway.fast_path == FastPathWish::Xdp);
+        Opener { policy: &reload.effective.policy, linux, offload, fast_path, fast_path_xdp, memories }
     }
 
     /// Opens an interface of Linux, and its punt path.
@@ -76,16 +80,14 @@ impl Opener<'_> {
             tagged,
             offload: self.offload,
             fast_path: self.fast_path.clone(),
+            fast_path_xdp: self.fast_path_xdp.clone(),
             ..Spec::default()
         };
         // First the way to Linux: what the port takes must not be lost to it meanwhile.
         let punt = Punt::open(name, ports::MARK, self.memories.len())?;
         let Opened { driver, copying, tagged, ifindex, lines, refused, held, bypass } =
             ports::open(&spec, &self.memories)?;
-        if let Bypass::Refused(error) = &bypass {
-            warn!(interface = name, "no fast path: {error}");
-        }
-        let fast = matches!(bypass, Bypass::On).then_some(ifindex);
+        let fast = self.fast_port(name, driver, ifindex, &bypass);
         let driver = match (driver, copying) {
             (ports::Driver::Xdp, Copying::ZeroCopy) => format!("{driver}, zero-copy"),
             (ports::Driver::Xdp, Copying::Copy) => format!("{driver}, copy"),
@@ -104,6 +106,42 @@ impl Opener<'_> {
             kept: Kept { _port: Some(held), _punt: Some(punt.held), _made: None },
             punt: Some(punt.ifindex),
         })
+    }
+
+    /// The fast path's view of a port; none where packets do not go by.
+    fn fast_port(
+        &self,
+        name: &str,
+        driver: ports::Driver,
+        ifindex: u32,
+        bypass: &Bypass,
+    ) -> Option<FastPort> {
+        match bypass {
+            Bypass::Off => return None,
+            Bypass::Refused(error) => {
+                warn!(interface = name, "no fast path: {error}");
+                return None;
+            }
+            Bypass::Uncounted(error) => {
+                warn!(interface = name, "drops behind the fast path are not counted: {error}")
+            }
+            Bypass::On => {}
+        }
+        let hook = if driver == ports::Driver::Xdp { FastHook::Xdp } else { FastHook::Tc };
+        let egress = match &self.fast_path_xdp {
+            None => FastEgress::Buffers,
+            Some(_) => FastEgress::of(ifindex).unwrap_or_else(|error| {
+                warn!(interface = name, "could not ask whether the device takes frames from XDP: {error}");
+                FastEgress::Buffers
+            }),
+        };
+        if hook == FastHook::Xdp && egress == FastEgress::Buffers {
+            warn!(
+                interface = name,
+                "no fast path for what leaves by it: the device takes no frames from XDP (a veth does if its peer has GRO)"
+            );
+        }
+        Some(FastPort { ifindex, hook, egress })
     }
 
     /// Opens the punt path of a VLAN interface of Linux, whose frames arrive at the parent's port.

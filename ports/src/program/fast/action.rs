@@ -31,7 +31,7 @@ const MANGLED_ZERO: i32 = 1 << 5;
 const IP: i16 = ETHERNET as i16;
 
 /// Places of an IP version's fields in a frame.
-struct Version {
+pub(super) struct Version {
     ethertype: u16,
     /// Value of the first byte of the header, under the mask.
     first: (u32, i32),
@@ -39,14 +39,14 @@ struct Version {
     hops: i16,
     source: i16,
     destination: i16,
-    transport: i16,
+    pub(super) transport: i16,
     /// Words of an address.
     address: Width,
     /// Number of such words.
     words: i16,
 }
 
-const IPV4: Version = Version {
+pub(super) const IPV4: Version = Version {
     ethertype: 0x0800,
     first: (0x45, 0xff),
     protocol: IP + 9,
@@ -58,7 +58,7 @@ const IPV4: Version = Version {
     words: 1,
 };
 
-const IPV6: Version = Version {
+pub(super) const IPV6: Version = Version {
     ethertype: 0x86dd,
     first: (0x60, 0xf0),
     protocol: IP + 6,
@@ -113,16 +113,7 @@ pub(crate) fn action(memory: &Memory<'_>, mark: u32) -> Option<Vec<Instruction>>
     mark_v6(a);
     update_packet_sum(a);
     a.place(send);
-    for (from, to) in [
-        (decision::PACKETS, slot::PACKETS),
-        (decision::BYTES, slot::BYTES),
-        (decision::FRAME_BYTES, slot::FRAME_BYTES),
-    ] {
-        a.load(Width::Word, R1, R9, from);
-        a.add_atomic(R7, to, R1);
-    }
-    a.all(&[call(COARSE_NANOSECONDS)]);
-    a.store_to(Width::Double, R7, slot::SEEN, R0);
+    account(a);
     a.word_by(Op::Copy, R1, fast_mark(mark));
     a.store_to(Width::Word, R6, SKB_MARK, R1);
     a.load(Width::Word, R1, R7, slot::OUT);
@@ -138,6 +129,20 @@ pub(crate) fn action(memory: &Memory<'_>, mark: u32) -> Option<Vec<Instruction>>
     a.place(drop);
     a.end(TCX_DROP);
     std::mem::take(a).finish()
+}
+
+/// Counts the packet in its flow; R0 to R5 are lost.
+pub(super) fn account(a: &mut Assembler) {
+    for (from, to) in [
+        (decision::PACKETS, slot::PACKETS),
+        (decision::BYTES, slot::BYTES),
+        (decision::FRAME_BYTES, slot::FRAME_BYTES),
+    ] {
+        a.load(Width::Word, R1, R9, from);
+        a.add_atomic(R7, to, R1);
+    }
+    a.all(&[call(COARSE_NANOSECONDS)]);
+    a.store_to(Width::Double, R7, slot::SEEN, R0);
 }
 
 /// Cuts the link's padding off. A packet of many segments has none, and counts for more bytes than it has.
@@ -210,6 +215,11 @@ fn translate(a: &mut Assembler, ip: &Version, stale: Label) {
 
     // The packet may have moved.
     find(a, reach, stale);
+    rewrite(a, ip);
+}
+
+/// Puts the next hop's link-layer header, the new addresses and ports into the frame in R2, and counts the hop.
+pub(super) fn rewrite(a: &mut Assembler, ip: &Version) {
     for at in [0, 4, 8] {
         a.load(Width::Word, R1, R7, slot::LINK + at);
         a.store_to(Width::Word, R2, at, R1);
@@ -229,7 +239,7 @@ fn translate(a: &mut Assembler, ip: &Version, stale: Label) {
 
 /// Gives the IPv4 packet of the frame in R2 the flow's code point, if it has one, and leaves congestion notification as it is. R5 = difference of
 /// the header's one's complement sum, in memory order and not folded.
-fn mark_v4(a: &mut Assembler) {
+pub(super) fn mark_v4(a: &mut Assembler) {
     /// The field is the second byte of its word.
     const SHIFT: i32 = if cfg!(target_endian = "little") { 8 } else { 0 };
     let (has, done) = (a.label(), a.label());
@@ -252,7 +262,7 @@ fn mark_v4(a: &mut Assembler) {
 }
 
 /// As [`mark_v4`], of IPv6.
-fn mark_v6(a: &mut Assembler) {
+pub(super) fn mark_v6(a: &mut Assembler) {
     let (has, done) = (a.label(), a.label());
     a.number(R5, 0);
     a.load(Width::Word, R1, R7, slot::FLAGS);
@@ -293,7 +303,7 @@ fn find(a: &mut Assembler, bytes: i32, short: Label) {
 }
 
 /// Updates the checksum of the IPv4 header of the frame in R2 (RFC 1624, equation 3), with the difference that a mark makes, in R5.
-fn update_header_checksum(a: &mut Assembler) {
+pub(super) fn update_header_checksum(a: &mut Assembler) {
     a.load(Width::Half, R1, R2, IP + 10);
     a.long_by(Op::Xor, R1, 0xffff);
     a.load(Width::Half, R3, R7, slot::HEADER_SUM);

@@ -18,9 +18,10 @@ use wire::{Dscp, DscpSet, Nanos};
 use super::*;
 use crate::fast_path::layout;
 use crate::fast_path::{Account, Entry, FallThrough, FastPath, Place, Tuple, Window};
-use crate::program::{TCX_DROP, TCX_NEXT};
+use crate::program::{TCX_DROP, TCX_NEXT, XDP_DROP};
 use crate::sys::bpf::tests::{Context, run_loaded, stay_on_this_cpu, verify};
 use crate::sys::bpf::{self, Hook};
+use crate::sys::socket;
 use oracle::{Fate, Oracle, Side};
 
 mod oracle;
@@ -29,6 +30,7 @@ const MARK: u32 = 0x7772;
 const LINE: usize = 7;
 const BACKLOG: u32 = 12;
 const TCX_REDIRECT: i32 = 7;
+const XDP_REDIRECT: i32 = 4;
 
 /// A fast path; `None`, with a message, if the kernel does not let us.
 fn fast_path() -> Option<FastPath> {
@@ -58,7 +60,21 @@ fn the_verifier_accepts_both_programs_of_the_smallest_and_the_largest_table() {
         let limits = Limits { line: layout::LINES - 1, backlog: 1 << 14 };
         let filter = filter(&memory, limits, MARK).unwrap();
         let action = action(&memory, MARK).unwrap();
-        for (kind, attach, program) in [(1, 0, &filter), (3, INGRESS, &filter), (3, INGRESS, &action)] {
+        let sockets = bpf::socket_map(1).unwrap();
+        let fronts = [Checksums::Complete, Checksums::Bare].map(|checksums| {
+            let (sockets, first_line, mac) = (sockets.as_fd(), layout::LINES - 64, Mac([2; 6]));
+            let front = Front { sockets, queues: 64, first_line, backlog: 1 << 14, mac, checksums };
+            xdp(&memory, &front).unwrap()
+        });
+        let [refused, sent] = witnesses(&memory).map(|(_, program)| program.unwrap());
+        let programs = [
+            (17, 0, &refused),
+            (17, 0, &sent),
+            (1, 0, &filter),
+            (3, INGRESS, &filter),
+            (3, INGRESS, &action),
+        ];
+        for (kind, attach, program) in programs.into_iter().chain(fronts.iter().map(|front| (6, 37, front))) {
             let (loaded, log) = verify(kind, attach, program);
             assert!(loaded.is_ok(), "{loaded:?}\n{log}");
             println!("{} instructions; {}", program.len(), log.lines().last().unwrap_or_default());
@@ -111,22 +127,54 @@ fn flows_go_by_in_both_parts_of_a_large_table() {
     assert!(parts[0] >= 10 && parts[1] >= 10, "{parts:?}");
 }
 
-/// Both programs and what they share, beside the oracle.
+/// Programs of a kind and what they share, beside the oracle.
 struct Bench {
     path: FastPath,
-    /// The filter, loaded for a hook at which a test run gives it the frame as a packet socket does.
-    filter: OwnedFd,
+    at: At,
+    /// The filter, loaded for a hook at which a test run gives it the frame as a packet socket does; or the program at XDP.
+    program: OwnedFd,
+    /// Socket that the program at XDP redirects to.
+    _socket: Option<OwnedFd>,
     oracle: Oracle,
     places: Vec<Option<Place>>,
 }
 
+/// Hook of the programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    /// Of a socket, and TCX.
+    Buffer,
+    Xdp(Checksums),
+}
+
+const HOOKS: [At; 3] = [At::Buffer, At::Xdp(Checksums::Complete), At::Xdp(Checksums::Bare)];
+
+/// The program at XDP of the loopback interface, and a socket for its queue.
+fn front(path: &FastPath, first_line: usize, checksums: Checksums) -> (OwnedFd, OwnedFd) {
+    let map = bpf::socket_map(1).unwrap();
+    let socket = socket::new(libc::AF_XDP, libc::SOCK_RAW, 0).unwrap();
+    socket::set(socket.as_fd(), libc::SOL_XDP, libc::XDP_RX_RING, 64_u32).unwrap();
+    bpf::map_socket(map.as_fd(), 0, socket.as_fd()).unwrap();
+    let (sockets, mac) = (map.as_fd(), Mac([0; 6]));
+    let front = Front { sockets, queues: 1, first_line, backlog: BACKLOG, mac, checksums };
+    (bpf::load(Hook::Xdp, &xdp(&path.programs(), &front).unwrap()).unwrap(), socket)
+}
+
 impl Bench {
-    fn new() -> Option<Bench> {
+    fn new(at: At) -> Option<Bench> {
         let path = fast_path()?;
         stay_on_this_cpu();
-        let limits = Limits { line: LINE, backlog: BACKLOG };
-        let program = filter(&path.programs(), limits, MARK).unwrap();
-        let filter = bpf::load(Hook::TcxIngress, &program).unwrap();
+        let (program, socket) = match at {
+            At::Buffer => {
+                let limits = Limits { line: LINE, backlog: BACKLOG };
+                let program = filter(&path.programs(), limits, MARK).unwrap();
+                (bpf::load(Hook::TcxIngress, &program).unwrap(), None)
+            }
+            At::Xdp(checksums) => {
+                let (program, socket) = front(&path, LINE, checksums);
+                (program, Some(socket))
+            }
+        };
         let sides: Vec<Side> = flows()
             .into_iter()
             .flatten()
@@ -141,8 +189,9 @@ impl Bench {
             .collect();
         let falls = FallThrough::default();
         let places = vec![None; sides.len()];
-        let oracle = Oracle { sides, passed: 0, taken: 0, falls, mark: MARK };
-        let mut bench = Bench { path, filter, oracle, places };
+        let checksums = if let At::Xdp(checksums) = at { checksums } else { Checksums::Complete };
+        let oracle = Oracle { sides, passed: 0, taken: 0, falls, mark: MARK, checksums };
+        let mut bench = Bench { path, at, program, _socket: socket, oracle, places };
         for flow in 0..flows().len() {
             bench.publish(flow);
         }
@@ -150,12 +199,15 @@ impl Bench {
     }
 
     fn publish(&mut self, flow: usize) {
-        let entries = flows()[flow];
+        self.publish_as(flow, flows()[flow]);
+    }
+
+    fn publish_as(&mut self, flow: usize, entries: [Entry; 2]) {
         let (first, second) = (2 * flow, 2 * flow + 1);
         let published = self.path.publish(&entries);
         assert_eq!(published.is_some(), !self.oracle.sides[first].is_published);
         let Some(places) = published else { return };
-        for (at, place) in [(first, places[0]), (second, places[1])] {
+        for ((at, place), entry) in [(first, places[0]), (second, places[1])].into_iter().zip(entries) {
             if let Some(old) = self.places[at].replace(place) {
                 self.path.retract(old);
                 self.path.free(old);
@@ -164,10 +216,10 @@ impl Bench {
             *side = Side {
                 is_published: true,
                 last: None,
-                window: side.entry.window,
+                window: entry.window,
                 account: Account::default(),
                 waited: 0,
-                entry: side.entry,
+                entry,
             };
         }
     }
@@ -193,23 +245,43 @@ impl Bench {
         self.path.table().set_taken(LINE, self.oracle.taken);
     }
 
-    /// Sends a frame through both programs; panics if anything is not as the oracle has it.
+    /// Sends a frame through the programs; panics if anything is not as the oracle has it.
     fn packet(&mut self, frame: &[u8], context: Context) -> Fate {
-        let fate = self.oracle.packet(frame, context);
-        let decided = run_loaded(self.filter.as_fd(), frame, Some(context))
+        let before = self.oracle.passed;
+        let (fate, found) = match self.at {
+            At::Buffer => (self.oracle.packet(frame, context), self.by_two(frame, context)),
+            // There are neither marks nor packets of many segments.
+            At::Xdp(_) => (self.oracle.packet(frame, Context::default()), self.by_one(frame, before)),
+        };
+        assert_eq!(found, Some(fate.clone()));
+        self.compare();
+        fate
+    }
+
+    /// Fate by the filter and the program at TCX; none where they contradict each other.
+    fn by_two(&self, frame: &[u8], context: Context) -> Option<Fate> {
+        let decided = run_loaded(self.program.as_fd(), frame, Some(context))
             .unwrap_or_else(|error| panic!("{error} {} {context:?}", frame.len()));
         let done = run_loaded(self.path.action(), frame, Some(context)).unwrap();
         assert_eq!((&decided.frame[..], decided.mark), (frame, context.mark));
-        let found = match (decided.value, done.value) {
-            (0, TCX_NEXT) if done.mark == 0 && done.frame == frame => Fate::Delivered,
-            (-1, TCX_DROP) if done.mark == context.mark && done.frame == frame => Fate::Kept,
-            (0, TCX_DROP) if done.mark == context.mark && done.frame == frame => Fate::Lost,
-            (0, TCX_REDIRECT) if done.mark == fast_mark(MARK) => Fate::Gone(done.frame),
-            other => panic!("{other:?} {done:x?} for {fate:x?}"),
-        };
-        assert_eq!(found, fate);
-        self.compare();
-        fate
+        match (decided.value, done.value) {
+            (0, TCX_NEXT) if done.mark == 0 && done.frame == frame => Some(Fate::Delivered),
+            (-1, TCX_DROP) if done.mark == context.mark && done.frame == frame => Some(Fate::Kept),
+            (0, TCX_DROP) if done.mark == context.mark && done.frame == frame => Some(Fate::Lost),
+            (0, TCX_REDIRECT) if done.mark == fast_mark(MARK) => Some(Fate::Gone(done.frame)),
+            _ => None,
+        }
+    }
+
+    /// Fate by the program at XDP, before which so many packets were kept.
+    fn by_one(&self, frame: &[u8], before: u64) -> Option<Fate> {
+        let done = run_loaded(self.program.as_fd(), frame, None).unwrap();
+        match (done.value, self.path.table().passed(LINE) - before) {
+            (XDP_REDIRECT, 1) if done.frame == frame => Some(Fate::Kept),
+            (XDP_DROP, 0) if done.frame == frame => Some(Fate::Lost),
+            (XDP_REDIRECT, 0) => Some(Fate::Gone(done.frame)),
+            _ => None,
+        }
     }
 
     fn compare(&self) {
@@ -222,8 +294,7 @@ impl Bench {
             assert_eq!(account.seen == Nanos(0), account.packets == 0);
             assert_eq!(Account { seen: Nanos(0), ..account }, side.account);
             assert_eq!(self.path.window(place), side.window);
-            let last = self.path.table().last(place);
-            assert_eq!((last != u64::MAX).then_some(last), side.last);
+            assert_eq!(self.path.table().last(place), side.last.map(|last| (LINE, last)));
         }
     }
 }
@@ -375,6 +446,8 @@ enum Oddity {
     Marked(u32),
     WrongChecksum(u16),
     NoChecksum,
+    /// The sum of the pseudo header alone.
+    BareChecksum,
 }
 
 impl Shot {
@@ -434,6 +507,11 @@ impl Shot {
             Oddity::Marked(mark) => context.mark = mark,
             Oddity::WrongChecksum(by) => add(checksum, by as i16),
             Oddity::NoChecksum => frame[checksum..checksum + 2].fill(0),
+            Oddity::BareChecksum => {
+                let pseudo = oracle::sum(&own.entry.from, own.entry.protocol, &[]);
+                let bare = pseudo.and_word((frame.len() - at) as u16).fold();
+                frame[checksum..checksum + 2].copy_from_slice(&bare.to_be_bytes());
+            }
             _ => {}
         }
         frame.extend((0..self.padding).map(|at| at as u8 + 0x80));
@@ -483,6 +561,7 @@ fn shot() -> impl Strategy<Value = Shot> {
         1 => prop_oneof![Just(MARK), Just(fast_mark(MARK)), any::<u32>()].prop_map(Oddity::Marked),
         1 => (1..=u16::MAX).prop_map(Oddity::WrongChecksum),
         1 => Just(Oddity::NoChecksum),
+        3 => Just(Oddity::BareChecksum),
     ];
     let tcp = (
         prop_oneof![4 => sample::select(vec![0x10_u8, 0x18, 0x50]), 1 => any::<u8>()],
@@ -516,11 +595,11 @@ fn any_step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(500))]
+    #![proptest_config(ProptestConfig::with_cases(1_200))]
 
     #[test]
-    fn the_programs_do_as_the_oracle_with_all_packets(steps in vec(any_step(), 1..60)) {
-        let Some(mut bench) = Bench::new() else { return Ok(()) };
+    fn the_programs_do_as_the_oracle_with_all_packets(at in sample::select(&HOOKS[..]), steps in vec(any_step(), 1..60)) {
+        let Some(mut bench) = Bench::new(at) else { return Ok(()) };
         for step in steps {
             match step {
                 Step::Shot(shot) => {
@@ -544,42 +623,51 @@ proptest! {
 /// The generator reaches everything that the property is about.
 #[test]
 fn generated_packets_go_by_in_all_flows_and_fall_through_for_all_reasons() {
-    let Some(mut bench) = Bench::new() else { return };
-    let mut runner = TestRunner::deterministic();
-    let mut gone = vec![0; bench.oracle.sides.len()];
-    let (mut odd, mut padded, mut segmented) = (0, 0, 0);
-    for turn in 0..6_000 {
-        let shot = shot().new_tree(&mut runner).unwrap().current();
-        let (frame, context) = shot.frame(&bench.oracle);
-        match bench.packet(&frame, context) {
-            Fate::Gone(bytes) => {
-                gone[shot.side] += 1;
-                odd += usize::from(!matches!(shot.oddity, Oddity::None));
-                padded += usize::from(bytes.len() < frame.len());
-                segmented += usize::from(context.gso_size > 0);
+    for at in HOOKS {
+        let Some(mut bench) = Bench::new(at) else { return };
+        let mut runner = TestRunner::deterministic();
+        let mut gone = vec![0; bench.oracle.sides.len()];
+        let (mut odd, mut padded, mut segmented, mut bare) = (0, 0, 0, 0);
+        for turn in 0..6_000 {
+            let shot = shot().new_tree(&mut runner).unwrap().current();
+            let (frame, context) = shot.frame(&bench.oracle);
+            match bench.packet(&frame, context) {
+                Fate::Gone(bytes) => {
+                    gone[shot.side] += 1;
+                    odd += usize::from(!matches!(shot.oddity, Oddity::None));
+                    padded += usize::from(bytes.len() < frame.len());
+                    segmented += usize::from(context.gso_size > 0);
+                    bare += usize::from(matches!(shot.oddity, Oddity::BareChecksum));
+                }
+                Fate::Kept | Fate::Delivered | Fate::Lost => bench.settle(),
             }
-            Fate::Kept | Fate::Delivered | Fate::Lost => bench.settle(),
+            if turn % 200 == 199 {
+                // Windows that were shot out of reach begin anew.
+                let flow = turn / 200 % flows().len();
+                bench.retract(flow);
+                bench.publish(flow);
+            }
         }
-        if turn % 200 == 199 {
-            // Windows that were shot out of reach begin anew.
-            let flow = turn / 200 % flows().len();
-            bench.retract(flow);
-            bench.publish(flow);
-        }
+        let falls = bench.path.fall_through();
+        println!(
+            "{at:?}: {gone:?} of {odd} odd, {padded} padded, {segmented} segmented, {bare} bare; {falls:?}"
+        );
+        let (elsewhere, here) = gone.split_last_chunk::<2>().map(|(rest, last)| (last, rest)).unwrap();
+        assert_eq!(elsewhere, &[0; 2]);
+        assert!(here.iter().chain([&odd, &padded, &segmented, &bare]).all(|count| *count >= 20));
+        let FallThrough { unplain, unknown, too_big, window, order, stale, overload: _, unsent: _ } = falls;
+        assert!([unplain, unknown, too_big, window, order].iter().all(|count| *count >= 20));
+        assert_eq!(stale, 0);
     }
-    let falls = bench.path.fall_through();
-    println!("{gone:?} of {odd} odd, {padded} padded, {segmented} segmented; {falls:?}");
-    let (elsewhere, here) = gone.split_last_chunk::<2>().map(|(rest, last)| (last, rest)).unwrap();
-    assert_eq!(elsewhere, &[0; 2]);
-    assert!(here.iter().chain([&odd, &padded, &segmented]).all(|count| *count >= 20));
-    let FallThrough { unplain, unknown, too_big, window, order, stale, overload: _ } = falls;
-    assert!([unplain, unknown, too_big, window, order].iter().all(|count| *count >= 20));
-    assert_eq!(stale, 0);
 }
 
 /// A packet of the first flow, which goes by once the worker has sent on all that it got.
 fn plain(bench: &Bench) -> Vec<u8> {
-    let shot = Shot {
+    plain_shot().frame(&bench.oracle).0
+}
+
+fn plain_shot() -> Shot {
+    Shot {
         side: 0,
         data: 10,
         ttl: 64,
@@ -592,61 +680,107 @@ fn plain(bench: &Bench) -> Vec<u8> {
         padding: 0,
         oddity: Oddity::None,
         gso_size: 0,
-    };
-    shot.frame(&bench.oracle).0
+    }
 }
 
 #[test]
 fn the_first_packet_after_publication_goes_to_the_worker_and_the_rest_once_it_is_settled() {
-    let Some(mut bench) = Bench::new() else { return };
-    let frame = plain(&bench);
-    let context = Context::default();
-    assert_eq!(bench.packet(&frame, context), Fate::Kept);
-    assert_eq!(bench.packet(&frame, context), Fate::Kept);
-    bench.settle();
-    assert!(matches!(bench.packet(&frame, context), Fate::Gone(_)));
-    assert!(matches!(bench.packet(&frame, context), Fate::Gone(_)));
-    let falls = bench.path.fall_through();
-    assert_eq!(falls, FallThrough { order: 2, ..FallThrough::default() });
+    for at in HOOKS {
+        let Some(mut bench) = Bench::new(at) else { return };
+        let frame = plain(&bench);
+        let context = Context::default();
+        assert_eq!(bench.packet(&frame, context), Fate::Kept);
+        assert_eq!(bench.packet(&frame, context), Fate::Kept);
+        bench.settle();
+        assert!(matches!(bench.packet(&frame, context), Fate::Gone(_)));
+        assert!(matches!(bench.packet(&frame, context), Fate::Gone(_)));
+        let falls = bench.path.fall_through();
+        assert_eq!(falls, FallThrough { order: 2, ..FallThrough::default() });
+    }
 }
 
 /// A flow without pauses comes to go by: a worker that is far behind gets some of its packets, then none until it has sent these on.
 #[test]
 fn a_worker_far_behind_is_spared() {
-    let Some(mut bench) = Bench::new() else { return };
+    for at in HOOKS {
+        let Some(mut bench) = Bench::new(at) else { return };
+        let frame = plain(&bench);
+        let context = Context::default();
+        let kept = BACKLOG + rules::PATIENCE;
+        for _ in 0..kept {
+            assert_eq!(bench.packet(&frame, context), Fate::Kept);
+        }
+        // Up to the flow's last packet there are some with the worker yet.
+        bench.oracle.taken = bench.oracle.passed - u64::from(BACKLOG) - 1;
+        bench.path.table().set_taken(LINE, bench.oracle.taken);
+        for _ in 0..50 {
+            assert_eq!(bench.packet(&frame, context), Fate::Lost);
+        }
+        bench.settle();
+        assert!(matches!(bench.packet(&frame, context), Fate::Gone(_)));
+        let expected = FallThrough { order: kept.into(), overload: 50, ..FallThrough::default() };
+        assert_eq!(bench.path.fall_through(), expected);
+        // It does not last: a worker that says nothing any more gets the flow back.
+        bench.publish_anew(0);
+        let fates: Vec<Fate> = (0..6_000).map(|_| bench.packet(&frame, context)).collect();
+        let lost = fates.iter().filter(|fate| **fate == Fate::Lost).count();
+        assert_eq!(lost as u32, rules::MOST_WAITED + 1 - rules::PATIENCE);
+        assert_eq!(fates.last(), Some(&Fate::Kept));
+    }
+}
+
+/// A flow that comes by another queue waits for its packets of the one before.
+#[test]
+fn a_packet_waits_for_those_of_its_flow_that_came_by_another_line() {
+    let Some(mut bench) = Bench::new(At::Xdp(Checksums::Complete)) else { return };
+    let (other, _socket) = front(&bench.path, LINE + 1, Checksums::Complete);
     let frame = plain(&bench);
-    let context = Context::default();
-    let kept = BACKLOG + filter::PATIENCE;
-    for _ in 0..kept {
-        assert_eq!(bench.packet(&frame, context), Fate::Kept);
+    assert_eq!(bench.packet(&frame, Context::default()), Fate::Kept);
+    let table = bench.path.table();
+    let is_kept = || {
+        let before = table.passed(LINE + 1);
+        assert_eq!(run_loaded(other.as_fd(), &frame, None).unwrap().value, XDP_REDIRECT);
+        table.passed(LINE + 1) > before
+    };
+    table.set_taken(LINE + 1, 100);
+    assert!(is_kept());
+    // The last one is by the other line now.
+    table.set_taken(LINE, 100);
+    table.set_taken(LINE + 1, 0);
+    assert!(is_kept());
+    table.set_taken(LINE + 1, 2);
+    assert!(!is_kept());
+}
+
+/// Lengths of all kinds are summed, up to the longest that fits a buffer.
+#[test]
+fn checksums_of_all_lengths_are_completed() {
+    let Some(mut bench) = Bench::new(At::Xdp(Checksums::Bare)) else { return };
+    for flow in [1, 4, 2] {
+        bench.retract(flow);
+        let mut entries = flows()[flow];
+        entries.iter_mut().for_each(|entry| (entry.mtu, entry.window) = (4_000, None));
+        bench.publish_as(flow, entries);
+        let mut gone = 0;
+        for data in (0..300).chain(480..560).chain([1_000, 1_023, 1_448, 2_047, 2_048, 2_500, 3_071, 3_300]) {
+            let shot = Shot { side: 2 * flow, data, oddity: Oddity::BareChecksum, ..plain_shot() };
+            let (frame, context) = shot.frame(&bench.oracle);
+            gone += usize::from(matches!(bench.packet(&frame, context), Fate::Gone(_)));
+            bench.settle();
+        }
+        assert_eq!(gone, 387);
     }
-    // Up to the flow's last packet there are some with the worker yet.
-    bench.oracle.taken = bench.oracle.passed - u64::from(BACKLOG) - 1;
-    bench.path.table().set_taken(LINE, bench.oracle.taken);
-    for _ in 0..50 {
-        assert_eq!(bench.packet(&frame, context), Fate::Lost);
-    }
-    bench.settle();
-    assert!(matches!(bench.packet(&frame, context), Fate::Gone(_)));
-    let expected = FallThrough { order: kept.into(), overload: 50, ..FallThrough::default() };
-    assert_eq!(bench.path.fall_through(), expected);
-    // It does not last: a worker that says nothing any more gets the flow back.
-    bench.publish_anew(0);
-    let fates: Vec<Fate> = (0..6_000).map(|_| bench.packet(&frame, context)).collect();
-    let lost = fates.iter().filter(|fate| **fate == Fate::Lost).count();
-    assert_eq!(lost as u32, filter::MOST_WAITED + 1 - filter::PATIENCE);
-    assert_eq!(fates.last(), Some(&Fate::Kept));
 }
 
 #[test]
 fn a_decision_is_for_one_packet_and_for_no_other() {
-    let Some(mut bench) = Bench::new() else { return };
+    let Some(mut bench) = Bench::new(At::Buffer) else { return };
     let frame = plain(&bench);
     let context = Some(Context { mark: 0, gso_size: 0 });
     bench.packet(&frame, Context::default());
     bench.settle();
     let decide = |bench: &Bench| {
-        assert_eq!(run_loaded(bench.filter.as_fd(), &frame, context).unwrap().value, 0);
+        assert_eq!(run_loaded(bench.program.as_fd(), &frame, context).unwrap().value, 0);
     };
     let act = |bench: &Bench, frame: &[u8]| {
         let value = run_loaded(bench.path.action(), frame, context).unwrap().value;
@@ -688,7 +822,7 @@ fn a_decision_is_for_one_packet_and_for_no_other() {
 
 #[test]
 fn packets_of_the_fast_path_pass_the_guard_where_they_leave() {
-    let Some(bench) = Bench::new() else { return };
+    let Some(bench) = Bench::new(At::Buffer) else { return };
     let mark = bench.path.fast_mark();
     let guard = crate::program::unless_fast(mark, &crate::program::nothing());
     let guard = bpf::load(Hook::TcxEgress, &guard).unwrap();

@@ -9,9 +9,10 @@ use wire::{Bytes, Dscp, ipv4, ipv6, tcp, udp};
 
 use crate::fast_path::layout::Fall;
 use crate::fast_path::{Account, Entry, FallThrough, Tuple, Window};
+use crate::offload;
 use crate::sys::bpf::tests::Context;
 
-use super::BACKLOG;
+use super::{BACKLOG, Checksums};
 
 /// Fate of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +34,7 @@ pub(super) struct Oracle {
     pub(super) taken: u64,
     pub(super) falls: FallThrough,
     pub(super) mark: u32,
+    pub(super) checksums: Checksums,
 }
 
 /// One direction of a flow. Directions of one flow are neighbours in the list.
@@ -70,7 +72,12 @@ impl Oracle {
                 sum.packets += more.packets;
                 sum.bytes += more.bytes;
                 sum.frame_bytes += more.frame_bytes;
-                Fate::Gone(rewritten(&side.entry, &frame[..14 + going.length]))
+                let mut frame = frame[..14 + going.length].to_vec();
+                if self.checksums == Checksums::Bare {
+                    // As a line of AF_XDP does.
+                    offload::complete_bare(&mut frame);
+                }
+                Fate::Gone(rewritten(&side.entry, &frame))
             }
             Err(Kept(Fall::Order, Some(side))) if self.is_lost(side) => {
                 self.falls.overload += 1;
@@ -300,7 +307,7 @@ fn rewritten(entry: &Entry, frame: &[u8]) -> Vec<u8> {
 }
 
 /// Sum of pseudo header and transport.
-fn sum(tuple: &Tuple, protocol: Protocol, transport: &[u8]) -> Sum {
+pub(super) fn sum(tuple: &Tuple, protocol: Protocol, transport: &[u8]) -> Sum {
     let length = transport.len();
     let pseudo = match (tuple.source, tuple.destination) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
