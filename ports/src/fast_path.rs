@@ -62,7 +62,7 @@ pub struct FastPath {
     action: OwnedFd,
     /// Lines that have a number, by number.
     lines: Mutex<[bool; LINES]>,
-    /// Programs that count frames which no device took; none before the first port of AF_XDP.
+    /// Programs that count frames which no device took.
     witnesses: Mutex<Vec<OwnedFd>>,
 }
 
@@ -165,8 +165,6 @@ pub enum Bypass {
     Off,
     /// Packets of published flows.
     On,
-    /// Frames of published flows, at XDP, whose drops by the device that they leave by are not counted: the kernel refused that.
-    Uncounted(FastPathError),
     /// None: the kernel refused. The port works as without.
     Refused(FastPathError),
 }
@@ -361,8 +359,11 @@ impl FastPath {
         program.map_err(step("assemble the program that forwards frames on the fast path"))
     }
 
-    /// Counts from now on frames at XDP that no device took.
-    pub(crate) fn witness(&self) -> Result<(), FastPathError> {
+    /// Counts from now on frames that the program at XDP sends on and that no device takes ([`FallThrough::unsent`]).
+    ///
+    /// # Errors
+    /// CAP_PERFMON is missing, or the kernel has no such tracepoints.
+    pub fn count_unsent(&self) -> Result<(), FastPathError> {
         let mut witnesses = self.witnesses.lock().unwrap_or_else(PoisonError::into_inner);
         if witnesses.is_empty() {
             let memory = self.programs();

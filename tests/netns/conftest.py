@@ -96,6 +96,8 @@ def pytest_collection_modifyitems(config, items):
         name = getattr(item, "callspec", None) and item.callspec.params.get("net")
         if not name:
             continue
+        if not gateways.MAKERS[name].everywhere and not item.get_closest_marker("only"):
+            item.add_marker(pytest.mark.skip(reason="only what names this gateway is tried with it"))
         for mark in item.iter_markers():
             applies = name in mark.args if mark.name == "only" else name not in mark.args
             if mark.name in ("only", "without") and not applies:

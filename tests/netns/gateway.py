@@ -35,6 +35,7 @@ class Linux:
     """The kernel forwards, nftables judges and translates."""
 
     name = "nftables"
+    everywhere = True
     guests = "lan"
     owns_frames = False
 
@@ -110,6 +111,8 @@ class Wirerate:
 
     owns_frames = True
     fast_path = "off"
+    # Tried by all tests, not only by those that name it.
+    everywhere = True
 
     def __init__(self, net, variants=()):
         self.net = net
@@ -235,7 +238,21 @@ class Fast(Packet):
     fast_path = "tc"
 
 
-MAKERS = {maker.name: maker for maker in [Linux, Packet, Xdp, Fast]}
+class FastXdp(Xdp):
+    """Linux's kernel carries established flows, as frames, in front of AF_XDP."""
+
+    name = "wirerate-fast-xdp"
+    fast_path = "xdp"
+    everywhere = False
+
+    def launch(self, *variants):
+        # A veth takes frames from XDP while its peer has GRO.
+        for interface in ["lan", "wan"]:
+            self.net.switch.run("ethtool", "-K", f"gw-{interface}", "gro", "on")
+        super().launch(*variants)
+
+
+MAKERS = {maker.name: maker for maker in [Linux, Packet, Xdp, Fast, FastXdp]}
 
 
 def binary():

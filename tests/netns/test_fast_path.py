@@ -12,7 +12,7 @@ from test_whole import meanwhile
 from topology import CLIENT, GATEWAY, OUTSIDE, REMOTE, REMOTE6, SERVER6
 from transfer import transfer
 
-pytestmark = pytest.mark.only("wirerate-fast", why="the fast path is on")
+pytestmark = pytest.mark.only("wirerate-fast", "wirerate-fast-xdp", why="the fast path is on")
 
 MANY = 20_000_000
 SEGMENT = 1_448
@@ -249,7 +249,7 @@ def test_what_is_sent_without_a_carrier_is_counted(net):
 
 def test_it_can_be_switched_off_and_on(net):
     text = net.office.policy.read_text()
-    net.office.policy.write_text(text.replace('fast-path = "tc"', 'fast-path = "off"'))
+    net.office.policy.write_text(text.replace(f'fast-path = "{net.office.fast_path}"', 'fast-path = "off"'))
     net.office.ask("apply", net.office.policy)
     try:
         before = fast(net)["packets"]

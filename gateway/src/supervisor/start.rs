@@ -88,11 +88,16 @@ impl Supervisor {
         places.log(&options.policy.gateway);
         places.xfrm(&options.policy.gateway);
         places.keys(&options.policy);
+        // To count what devices refuse takes a privilege that is dropped.
+        let early = match options.policy.gateway.fast_path {
+            FastPath::Xdp => fast_path(&options.policy),
+            FastPath::Auto | FastPath::Tc | FastPath::Off => None,
+        };
         let (confinement, held) =
             privilege::confine(&places, &options.restriction).map_err(StartError::Privileges)?;
         let policy = Arc::new(options.policy);
         // Before anything else that takes time, or may fail.
-        let fast_path = fast_path(&policy);
+        let fast_path = early.or_else(|| fast_path(&policy));
         let guards = Guards::start(&options.pins, terms(&policy, &State::default()), fast_path.clone())
             .map_err(StartError::Linux)?;
         let clock = Clock::start();
@@ -196,7 +201,14 @@ fn fast_path(policy: &Policy) -> Option<Arc<ports::FastPath>> {
     let workers = u32::from(policy.gateway.workers.unwrap_or(1).max(1));
     let flows = policy.limits.flows.saturating_mul(workers).min(MOST_FAST);
     match ports::FastPath::open(flows, seed(), ports::MARK) {
-        Ok(path) => Some(Arc::new(path)),
+        Ok(path) => {
+            if wanted == FastPath::Xdp {
+                if let Err(error) = path.count_unsent() {
+                    warn!("frames that devices refuse are not counted: {error}");
+                }
+            }
+            Some(Arc::new(path))
+        }
         Err(error) => {
             match wanted {
                 FastPath::Tc | FastPath::Xdp => warn!("no fast path, workers forward all packets: {error}"),

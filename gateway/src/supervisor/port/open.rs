@@ -122,9 +122,6 @@ impl Opener<'_> {
                 warn!(interface = name, "no fast path: {error}");
                 return None;
             }
-            Bypass::Uncounted(error) => {
-                warn!(interface = name, "drops behind the fast path are not counted: {error}")
-            }
             Bypass::On => {}
         }
         let hook = if driver == ports::Driver::Xdp { FastHook::Xdp } else { FastHook::Tc };

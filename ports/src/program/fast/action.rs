@@ -46,6 +46,13 @@ pub(super) struct Version {
     words: i16,
 }
 
+impl Version {
+    /// Words of four bytes of an address.
+    pub(super) fn address_words(&self) -> i16 {
+        (self.destination - self.source) / 4
+    }
+}
+
 pub(super) const IPV4: Version = Version {
     ethertype: 0x0800,
     first: (0x45, 0xff),

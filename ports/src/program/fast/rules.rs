@@ -12,8 +12,8 @@ use crate::fast_path::layout::{self, Fall, LINE_SHIFT, PROBES, SLOT, V4, V6, dec
 
 // The stack.
 const TRANSPORT: i16 = -24;
-pub(super) const HEADER4: i16 = TRANSPORT - 20;
-pub(super) const HEADER6: i16 = TRANSPORT - 40;
+const HEADER4: i16 = TRANSPORT - 20;
+const HEADER6: i16 = TRANSPORT - 40;
 /// Ports and interface, as they lie in a slot.
 const ENDS: i16 = -72;
 /// Where what lies below is a program's own.

@@ -19,7 +19,7 @@ use super::*;
 use crate::fast_path::layout;
 use crate::fast_path::{Account, Entry, FallThrough, FastPath, Place, Tuple, Window};
 use crate::program::{TCX_DROP, TCX_NEXT, XDP_DROP};
-use crate::sys::bpf::tests::{Context, run_loaded, stay_on_this_cpu, verify};
+use crate::sys::bpf::tests::{Context, confine, run_loaded, stay_on_this_cpu, verify};
 use crate::sys::bpf::{self, Hook};
 use crate::sys::socket;
 use oracle::{Fate, Oracle, Side};
@@ -47,6 +47,10 @@ fn fast_path() -> Option<FastPath> {
 #[test]
 fn the_verifier_accepts_both_programs_of_the_smallest_and_the_largest_table() {
     const INGRESS: u32 = 46;
+    // As the gateway is: the verifier is stricter then.
+    if !confine() {
+        return eprintln!("SKIPPED: no programs may be loaded here");
+    }
     for (flows, cpus) in [(1, 1), (1 << 18, 1024), (1 << 20, 1024)] {
         let layout = Layout::new(flows, cpus);
         let map = match bpf::shared_map(layout.bytes() as u32) {
@@ -66,19 +70,21 @@ fn the_verifier_accepts_both_programs_of_the_smallest_and_the_largest_table() {
             let front = Front { sockets, queues: 64, first_line, backlog: 1 << 14, mac, checksums };
             xdp(&memory, &front).unwrap()
         });
-        let [refused, sent] = witnesses(&memory).map(|(_, program)| program.unwrap());
-        let programs = [
-            (17, 0, &refused),
-            (17, 0, &sent),
-            (1, 0, &filter),
-            (3, INGRESS, &filter),
-            (3, INGRESS, &action),
-        ];
+        let programs = [(1, 0, &filter), (3, INGRESS, &filter), (3, INGRESS, &action)];
         for (kind, attach, program) in programs.into_iter().chain(fronts.iter().map(|front| (6, 37, front))) {
             let (loaded, log) = verify(kind, attach, program);
             assert!(loaded.is_ok(), "{loaded:?}\n{log}");
             println!("{} instructions; {}", program.len(), log.lines().last().unwrap_or_default());
         }
+    }
+}
+
+#[test]
+fn the_verifier_accepts_the_witnesses() {
+    let Some(path) = fast_path() else { return };
+    for (_, program) in witnesses(&path.programs()) {
+        let (loaded, log) = verify(17, 0, &program.unwrap());
+        assert!(loaded.is_ok(), "{loaded:?}\n{log}");
     }
 }
 

@@ -13,7 +13,7 @@ use super::super::{
     XDP_QUEUE, call, exit, set_map,
 };
 use super::action::{self, IPV4, IPV6, Version};
-use super::rules::{self, Ends, HEADER4, HEADER6, Line, Packet, examine, fold, fold_by};
+use super::rules::{self, Ends, Line, Packet, examine, fold, fold_by};
 use super::{ETHERNET, Memory, UDP, count};
 use crate::fast_path::layout::{Fall, LINE_SHIFT, V6, decision, frame, slot};
 
@@ -67,11 +67,13 @@ const FRAME: Packet = Packet { copy: LOAD_BYTES, ifindex: IFINDEX, gso_size: Non
 const QUEUE: i16 = rules::LOWEST - 8;
 /// One's complement sum so far, a long word.
 const SUM: i16 = QUEUE - 8;
+/// Copy of bytes to be summed, less than [`PIECE`].
+const COPY: i16 = SUM - 256;
 
 /// Most bytes of transport header and data whose checksum is completed. Longer frames need more than one buffer.
 const MOST_COVERED: u32 = 4095;
-/// Most bytes that the kernel sums at once.
-const CHUNK: u32 = 512;
+/// Bytes that are summed at once: as many as every kernel does.
+const PIECE: u32 = 512;
 
 /// The program of a port's interface.
 pub(crate) fn xdp(memory: &Memory<'_>, front: &Front<'_>) -> Option<Vec<Instruction>> {
@@ -217,10 +219,12 @@ fn complete(a: &mut Assembler, ip: &Version, failed: Label) {
     a.load(Width::Byte, R3, R7, slot::PROTOCOL);
     a.network_order(R3);
     a.long(Op::Add, R0, R3);
-    let (header, words) = if ip.transport == IPV4.transport { (HEADER4 + 12, 2) } else { (HEADER6 + 8, 8) };
-    for word in 0..words {
-        a.load(Width::Word, R3, R10, header + 4 * word);
-        a.long(Op::Add, R0, R3);
+    // The addresses are the flow's.
+    for field in [slot::SOURCE, slot::DESTINATION] {
+        for word in 0..ip.address_words() {
+            a.load(Width::Word, R3, R7, field + 4 * word);
+            a.long(Op::Add, R0, R3);
+        }
     }
     fold(a, R0, R3);
     a.jump_if_to(R0, If::Equal, R5, bare);
@@ -229,39 +233,44 @@ fn complete(a: &mut Assembler, ip: &Version, failed: Label) {
     a.jump_if(R1, If::Above, MOST_COVERED, failed);
     a.number(R5, 0);
     a.store(Width::Double, SUM, R5);
-    // By the bits of the length, the highest first: each piece begins behind those of higher bits.
-    for bit in (0..=MOST_COVERED.ilog2()).rev() {
+    // First as many whole pieces as there are, where they lie. The verifier allows this process constant distances in a packet alone.
+    let rest = a.label();
+    for piece in 0..MOST_COVERED / PIECE {
+        let from = i32::from(ip.transport) + (piece * PIECE) as i32;
+        covered(a, R1, network);
+        a.jump_if(R1, If::Below, (piece + 1) * PIECE, rest);
+        find(a, from + PIECE as i32, failed);
+        a.copy(R3, R2);
+        a.long_by(Op::Add, R3, from);
+        add_sum(a, PIECE);
+    }
+    a.place(rest);
+    // Then by the bits of the length, the highest first: each piece begins behind those of higher bits.
+    for bit in (0..PIECE.ilog2()).rev() {
         let (has, next) = (a.label(), a.label());
         let bytes = 1 << bit;
-        covered(a, R1, network);
-        a.jump_if(R1, If::Has, bytes, has);
+        covered(a, R2, network);
+        a.jump_if(R2, If::Has, bytes, has);
         a.jump(next);
         a.place(has);
-        for chunk in (0..bytes).step_by(CHUNK as usize) {
-            let size = bytes.min(CHUNK);
-            covered(a, R3, network);
-            a.and(R3, (MOST_COVERED & !(2 * bytes - 1)) as i32);
-            a.load(Width::Word, R2, R6, DATA);
-            a.load(Width::Word, R4, R6, DATA_END);
-            a.long(Op::Add, R3, R2);
-            a.long_by(Op::Add, R3, i32::from(ip.transport) + chunk as i32);
-            a.copy(R2, R3);
-            a.long_by(Op::Add, R2, size as i32);
-            a.jump_if_long(R2, If::Above, R4, failed);
-            a.load(Width::Double, R5, R10, SUM);
-            if size < 4 {
-                a.load(if size == 2 { Width::Half } else { Width::Byte }, R0, R3, 0);
-                if size == 1 && cfg!(target_endian = "big") {
-                    a.shift(R0, 8);
-                }
-                a.long(Op::Add, R0, R5);
-            } else {
-                a.number(R1, 0);
-                a.number(R2, 0);
-                a.number(R4, size as i32);
-                a.all(&[call(CHECKSUM_DIFFERENCE)]);
+        a.and(R2, (MOST_COVERED & !(2 * bytes - 1)) as i32);
+        a.long_by(Op::Add, R2, i32::from(ip.transport));
+        a.copy(R1, R6);
+        a.stack(R3, COPY);
+        a.number(R4, bytes as i32);
+        a.all(&[call(LOAD_BYTES)]);
+        a.jump_if(R0, If::Unequal, 0, failed);
+        if bytes < 4 {
+            a.load(if bytes == 2 { Width::Half } else { Width::Byte }, R0, R10, COPY);
+            if bytes == 1 && cfg!(target_endian = "big") {
+                a.shift(R0, 8);
             }
+            a.load(Width::Double, R5, R10, SUM);
+            a.long(Op::Add, R0, R5);
             a.store(Width::Double, SUM, R0);
+        } else {
+            a.stack(R3, COPY);
+            add_sum(a, bytes);
         }
         a.place(next);
     }
@@ -272,6 +281,16 @@ fn complete(a: &mut Assembler, ip: &Version, failed: Label) {
     a.jump_if(R5, If::Unequal, 0, done);
     a.number(R5, 0xffff);
     a.place(done);
+}
+
+/// Adds so many bytes at R3 to the sum.
+fn add_sum(a: &mut Assembler, bytes: u32) {
+    a.number(R1, 0);
+    a.number(R2, 0);
+    a.number(R4, bytes as i32);
+    a.load(Width::Double, R5, R10, SUM);
+    a.all(&[call(CHECKSUM_DIFFERENCE)]);
+    a.store(Width::Double, SUM, R0);
 }
 
 /// `target` = bytes of transport header and data. From memory each time: of a register the verifier would learn each bit that is looked at, and
