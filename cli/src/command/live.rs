@@ -105,7 +105,11 @@ impl Status {
         writeln!(out, "  flows      {} of {}, {} begun since the start", flows.0, flows.1, flows.2)?;
         if let Some(fast) = &status.fast_path {
             let carried = screen::count(fast.packets, "packet", "packets");
-            writeln!(out, "  fast path  {} of them in the kernel, which carried {carried}", fast.flows)?;
+            write!(out, "  fast path  {} of them in the kernel, which carried {carried}", fast.flows)?;
+            match fast.unsent {
+                0 => writeln!(out)?,
+                unsent => writeln!(out, "; devices did not take {}", screen::count(unsent, "frame", "frames"))?,
+            }
             let lost: Vec<String> = fast
                 .lost_at_egress
                 .iter()
