@@ -108,7 +108,9 @@ impl Status {
             write!(out, "  fast path  {} of them in the kernel, which carried {carried}", fast.flows)?;
             match fast.unsent {
                 0 => writeln!(out)?,
-                unsent => writeln!(out, "; devices did not take {}", screen::count(unsent, "frame", "frames"))?,
+                unsent => {
+                    writeln!(out, "; devices did not take {}", screen::count(unsent, "frame", "frames"))?
+                }
             }
             let lost: Vec<String> = fast
                 .lost_at_egress

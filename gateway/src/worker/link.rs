@@ -271,8 +271,8 @@ impl Links {
     pub(super) fn has_unsent(&self) -> bool {
         let waits = |link: &Link| {
             let is_cut = !link.offering.is_empty() || link.intakes.iter().any(|intake| !intake.is_empty());
-            let waits = |line: &Box<dyn Line>| line.unsent() > 0;
-            link.is_blocked || is_cut || !link.out.is_empty() || link.ends.line.as_ref().is_some_and(waits)
+            let is_in_kernel = link.ends.line.as_ref().is_some_and(|line| line.unsent() > 0);
+            link.is_blocked || is_cut || !link.out.is_empty() || is_in_kernel
         };
         self.0.iter().any(waits)
     }
