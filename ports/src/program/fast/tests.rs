@@ -52,7 +52,7 @@ struct Bench {
     /// The filter, loaded for a hook at which a test run gives it the frame as a packet socket does; or the program at XDP.
     program: OwnedFd,
     /// Socket that the program at XDP redirects to.
-    _socket: Option<OwnedFd>,
+    socket: Option<OwnedFd>,
     oracle: Oracle,
     places: Vec<Option<Place>>,
 }
@@ -109,7 +109,7 @@ impl Bench {
         let places = vec![None; sides.len()];
         let checksums = if let At::Xdp(checksums) = at { checksums } else { Checksums::Complete };
         let oracle = Oracle { sides, passed: 0, taken: 0, falls, mark: MARK, checksums };
-        let mut bench = Bench { path, at, program, _socket: socket, oracle, places };
+        let mut bench = Bench { path, at, program, socket, oracle, places };
         for flow in 0..flows().len() {
             bench.publish(flow);
         }
@@ -668,6 +668,35 @@ fn a_packet_waits_for_those_of_its_flow_that_came_by_another_line() {
     assert!(is_kept());
     table.set_taken(LINE + 1, 2);
     assert!(!is_kept());
+}
+
+/// All values of a checksum are updated and completed, zero among them.
+#[test]
+fn all_checksums_come_out_right() {
+    for (checksums, at) in [(Checksums::Complete, 40), (Checksums::Bare, 42)] {
+        let Some(mut bench) = Bench::new(At::Xdp(checksums)) else { return };
+        let oddity = if checksums == Checksums::Bare { Oddity::BareChecksum } else { Oddity::None };
+        let shot = Shot { side: 2, oddity, ..plain_shot() };
+        let (mut frame, context) = shot.frame(&bench.oracle);
+        bench.packet(&frame, context);
+        bench.settle();
+        for value in 0..=u16::MAX {
+            // The field, or data.
+            frame[at..at + 2].copy_from_slice(&value.to_be_bytes());
+            assert!(matches!(bench.packet(&frame, context), Fate::Gone(_)));
+        }
+    }
+}
+
+/// A frame for which there is no socket is no packet that the worker is to have.
+#[test]
+fn frames_without_a_socket_are_not_counted() {
+    let Some(mut bench) = Bench::new(At::Xdp(Checksums::Complete)) else { return };
+    let frame = plain(&bench);
+    // The queue leaves the map with its socket.
+    bench.socket = None;
+    let run = run_loaded(bench.program.as_fd(), &frame, None).unwrap();
+    assert_eq!((run.value, bench.path.table().passed(LINE)), (XDP_DROP, 0));
 }
 
 /// Lengths of all kinds are summed, up to the longest that fits a buffer.
