@@ -219,6 +219,7 @@ def test_what_the_device_drops_is_counted(net):
     assert lost_at_egress(net, "tx", 30) == 0
 
 
+@pytest.mark.without("wirerate-fast-xdp", why="frames at XDP pass by the queueing discipline")
 def test_what_the_queueing_discipline_drops_is_counted(net):
     """More than its queue has room for, and again when another one has taken its place."""
     for packets in (3, 7):
