@@ -169,9 +169,13 @@ impl Progress {
         if self.0 >= Progress::PUBLISHED.0 {
             return false;
         }
-        // Where there was no room for a candidate, the count goes on from where it stands.
         self.0 = if self.0 == Progress::ENOUGH_AGAIN { Progress::AGAIN } else { self.0 + 1 };
         matches!(self.0, Progress::ENOUGH | Progress::ENOUGH_AGAIN)
+    }
+
+    /// Uncounts the packet that was enough, as there is no room for the flow before the next publication: its next packet is enough again.
+    fn take_back_one(&mut self) {
+        self.0 -= 1;
     }
 }
 
@@ -186,15 +190,14 @@ impl FastPath {
         ingress: PortId,
     ) {
         if self.is_open && progress.count() {
-            self.add(Candidate { id, direction, ingress });
+            self.add(Candidate { id, direction, ingress }, progress);
         }
     }
 
     #[cold]
-    fn add(&mut self, candidate: Candidate) {
-        if !is_linux(candidate.ingress) {
-            // A flow for which there is no room comes again.
-            let _ = self.candidates.try_push(candidate);
+    fn add(&mut self, candidate: Candidate, progress: &mut Progress) {
+        if !is_linux(candidate.ingress) && self.candidates.try_push(candidate).is_err() {
+            progress.take_back_one();
         }
     }
 

@@ -479,6 +479,36 @@ fn flows_taken_back_with_all_others_are_published_again() {
     two.compare();
 }
 
+/// More flows have had enough packets between two publications than there is room for.
+#[test]
+fn flows_for_which_there_was_no_room_come_again_with_their_next_packets() {
+    const MANY: u16 = 200;
+    let mut two = Two::new(OFFICE, own());
+    let mut talks = Vec::new();
+    for number in 0..MANY {
+        let mut talk = Talk { sport: 4_000 + number, ..Talk::of_round(2) };
+        talk.open(|(port, bytes)| two.receive(port, bytes, Nanos::from_millis(1)));
+        talks.push(talk);
+    }
+    for _ in 0..12 {
+        two.now += Nanos::from_millis(1);
+        let arrival = |talk: &Talk| {
+            let (port, bytes) = talk.frame(0, 0, 0, 64, &[7; 9]);
+            Arrival { port, at: two.now, number: 0, bytes }
+        };
+        let arrivals: Vec<Arrival> = talks.iter().map(arrival).collect();
+        for batch in arrivals.chunks(50) {
+            two.fast.receive(batch);
+            two.slow.receive(batch);
+            assert_eq!(two.fast.out(usize::MAX), two.slow.out(usize::MAX));
+        }
+        let Gateway { shard, tables, .. } = &mut two.fast;
+        shard.publish(tables);
+    }
+    assert_eq!(two.kernel.lock().unwrap().published(), usize::from(MANY));
+    two.compare();
+}
+
 /// Packets of any kind under any policy, some of them the first of a conversation.
 #[test]
 fn fast_equals_slow() {
