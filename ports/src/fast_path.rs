@@ -192,7 +192,7 @@ pub enum FastHook {
 /// Packets that an interface sends when a program redirects them there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FastEgress {
-    /// Those of all programs.
+    /// Frames from programs at XDP, and socket buffers.
     All,
     /// Socket buffers only: the device takes no frames from XDP.
     Buffers,

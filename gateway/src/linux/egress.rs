@@ -1,6 +1,6 @@
 //! Packets dropped at egress, behind the gateway, as Linux counts them: by devices and by their queueing disciplines.
 //!
-//! What a program of the fast path redirects, and what a worker hands to a device, may still be dropped there: the link has no carrier, the
+//! Packets that a program of the fast path redirects, or that a worker hands to a device, may still be dropped there: the link has no carrier, the
 //! packet is too long for the other end, a queue is full. No program of the gateway sees that. The sums here go on where a
 //! discipline is replaced, or its counter of 32 bits begins anew.
 

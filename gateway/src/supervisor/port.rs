@@ -45,7 +45,7 @@ struct Asked {
     cells: Option<(Cells, u16)>,
 }
 
-/// What is in front of a port of AF_XDP.
+/// Program in front of a port of AF_XDP.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Front {
     Nothing,

@@ -65,7 +65,7 @@ pub(crate) mod frame {
     pub(crate) const PENDING: i16 = 24;
     /// Frames that did not get there.
     pub(crate) const UNSENT: i16 = 32;
-    /// Those of them that the device refused, for whatever reason but that it had no room.
+    /// Number of them that the device refused, for whatever reason but that it had no room.
     pub(crate) const REFUSED: i16 = 40;
 }
 

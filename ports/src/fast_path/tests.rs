@@ -67,7 +67,7 @@ fn a_line_tells_what_has_been_sent_on() {
     assert_eq!((settle(&mut line), told(&path)), (Settled::Told, 121));
 }
 
-/// What is dropped comes behind what is in the ring yet.
+/// Dropped packets come behind those that are in the ring yet.
 #[test]
 fn dropped_packets_count_when_those_before_them_have_come() {
     let Some(path) = fast_path() else { return };

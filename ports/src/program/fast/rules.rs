@@ -16,7 +16,7 @@ const HEADER4: i16 = TRANSPORT - 20;
 const HEADER6: i16 = TRANSPORT - 40;
 /// Ports and interface, as they lie in a slot.
 const ENDS: i16 = -72;
-/// Where what lies below is a program's own.
+/// Lowest place of the stack that the rules use: below it is a program's own.
 pub(super) const LOWEST: i16 = ENDS;
 
 /// Bytes of the transport header that UDP has, and TCP.
