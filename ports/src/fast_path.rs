@@ -228,17 +228,19 @@ impl FastPath {
     pub fn open(flows: u32, seed: [u64; 2], mark: u32) -> Result<FastPath, FastPathError> {
         let layout = Layout::new(flows, cpu::possible());
         let bytes = u32::try_from(layout.bytes()).map_err(|_| io::ErrorKind::OutOfMemory.into());
-        let bytes = bytes.map_err(step("size the table of the fast path"))?;
-        let map = bpf::shared_map(bytes).map_err(step("allocate the table of the fast path"))?;
-        let words =
-            Words::new(map.as_fd(), layout.bytes()).map_err(step("map the table of the fast path"))?;
+        let bytes = bytes.map_err(FastPathError::step("size the table of the fast path"))?;
+        let map =
+            bpf::shared_map(bytes).map_err(FastPathError::step("allocate the table of the fast path"))?;
+        let words = Words::new(map.as_fd(), layout.bytes())
+            .map_err(FastPathError::step("map the table of the fast path"))?;
         let table = Table::new(words, layout, Hasher::new(seed));
         let memory = Memory { map: map.as_fd(), layout, hasher: table.hasher() };
         // A filter too, so that a kernel that refuses it does so here.
         load_filter(&memory, Limits { line: 0, backlog: 1 }, mark)?;
         let action = fast::action(&memory, mark).ok_or_else(|| io::ErrorKind::InvalidInput.into());
         let action = action.and_then(|action| bpf::load(Hook::TcxIngress, &action));
-        let action = action.map_err(step("load the program that forwards on the fast path"))?;
+        let action =
+            action.map_err(FastPathError::step("load the program that forwards on the fast path"))?;
         Ok(FastPath {
             table,
             map,
@@ -356,7 +358,7 @@ impl FastPath {
     /// Program of a port of AF_XDP.
     pub(crate) fn front(&self, front: &Front<'_>) -> Result<Vec<Instruction>, FastPathError> {
         let program = fast::xdp(&self.programs(), front).ok_or_else(|| io::ErrorKind::InvalidInput.into());
-        program.map_err(step("assemble the program that forwards frames on the fast path"))
+        program.map_err(FastPathError::step("assemble the program that forwards frames on the fast path"))
     }
 
     /// Counts from now on frames that the program at XDP sends on and that no device takes ([`FallThrough::unsent`]).
@@ -374,7 +376,7 @@ impl FastPath {
                     Ok(opened) => witnesses.push(opened),
                     Err(error) => {
                         witnesses.clear();
-                        return Err(step("count frames that devices do not take")(error));
+                        return Err(FastPathError::step("count frames that devices do not take")(error));
                     }
                 }
             }
@@ -397,7 +399,9 @@ impl FastPath {
 
 fn load_filter(memory: &Memory<'_>, limits: Limits, mark: u32) -> Result<OwnedFd, FastPathError> {
     let filter = fast::filter(memory, limits, mark).ok_or_else(|| io::ErrorKind::InvalidInput.into());
-    filter.and_then(|filter| bpf::load_filter(&filter)).map_err(step("load the filter of the fast path"))
+    filter
+        .and_then(|filter| bpf::load_filter(&filter))
+        .map_err(FastPathError::step("load the filter of the fast path"))
 }
 
 impl FastPathError {
@@ -405,10 +409,6 @@ impl FastPathError {
     pub(crate) fn step(operation: &'static str) -> impl Fn(io::Error) -> FastPathError {
         move |error| FastPathError { operation, error }
     }
-}
-
-fn step(operation: &'static str) -> impl Fn(io::Error) -> FastPathError {
-    FastPathError::step(operation)
 }
 
 #[cfg(test)]

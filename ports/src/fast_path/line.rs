@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, PoisonError};
 
-use super::{FastPath, FastPathError, Limits, cpu, step};
+use super::{FastPath, FastPathError, Limits, cpu};
 use crate::sys::socket;
 
 /// A line of AF_PACKET: its filter, and the count of its packets.
@@ -24,7 +24,7 @@ impl FastLine {
 
     /// Attaches the filter to a socket of the line.
     pub(crate) fn filter(&self, socket: BorrowedFd<'_>) -> Result<(), FastPathError> {
-        socket::attach(socket, self.filter.as_fd()).map_err(step("set the socket's filter"))
+        socket::attach(socket, self.filter.as_fd()).map_err(FastPathError::step("set the socket's filter"))
     }
 }
 
@@ -143,5 +143,5 @@ impl FastPath {
 }
 
 fn none() -> FastPathError {
-    step("number one more line of the fast path")(io::ErrorKind::OutOfMemory.into())
+    FastPathError::step("number one more line of the fast path")(io::ErrorKind::OutOfMemory.into())
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use super::{FastPath, FastPathError, Limits, step};
+use super::{FastPath, FastPathError, Limits};
 use crate::program::fast;
 use crate::sys::bpf::trial::{Context, run_loaded, stay_on_this_cpu};
 use crate::sys::bpf::{self, Hook};
@@ -47,7 +47,7 @@ impl Trial {
         let program = program.ok_or_else(|| io::ErrorKind::InvalidInput.into());
         // Loaded for a hook at which a test run gives it the frame as a packet socket does.
         let filter = program.and_then(|program| bpf::load(Hook::TcxIngress, &program));
-        let filter = filter.map_err(step("load the filter of the fast path"))?;
+        let filter = filter.map_err(FastPathError::step("load the filter of the fast path"))?;
         Ok(Trial { path, filter })
     }
 
