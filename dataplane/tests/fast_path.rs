@@ -142,15 +142,19 @@ impl Carrier for Own {
     }
 
     fn next(&mut self) -> Option<FlowId> {
-        let mut behind = self.flows.range(self.last + 1..);
-        let next = behind.next().or_else(|| self.flows.iter().next()).map(|(id, _)| *id)?;
-        self.last = next;
-        Some(FlowId(next))
+        in_turn(&self.flows, &mut self.last)
     }
 
     fn published(&self) -> usize {
         self.flows.len()
     }
+}
+
+/// The flow behind the last one in turn.
+fn in_turn<T>(flows: &BTreeMap<u32, T>, last: &mut u32) -> Option<FlowId> {
+    let mut behind = flows.range(*last + 1..);
+    *last = behind.next().or_else(|| flows.iter().next()).map(|(id, _)| *id)?;
+    Some(FlowId(*last))
 }
 
 fn word(bytes: &[u8], at: usize) -> u16 {

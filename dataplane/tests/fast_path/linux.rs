@@ -15,7 +15,7 @@ use wire::ethernet::Mac;
 use wire::header::Protocol;
 use wire::{Nanos, PortId};
 
-use super::{Kernel, Shared};
+use super::{Kernel, Shared, in_turn};
 use crate::scene::{Arrival, Sent};
 
 /// Table and programs: loading them takes longer than most of what is tried.
@@ -168,10 +168,7 @@ impl Carrier for Linux {
     }
 
     fn next(&mut self) -> Option<FlowId> {
-        let mut behind = self.flows.range(self.last + 1..);
-        let next = behind.next().or_else(|| self.flows.iter().next()).map(|(id, _)| *id)?;
-        self.last = next;
-        Some(FlowId(next))
+        in_turn(&self.flows, &mut self.last)
     }
 
     fn published(&self) -> usize {
