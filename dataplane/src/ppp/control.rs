@@ -10,6 +10,9 @@ use crate::verdict::Reason;
 
 /// Restart timer (RFC 1661, section 4.6).
 const RESTART: Nanos = Nanos::from_secs(3);
+/// Pause before a layer whose peer has not answered asks again, while the link lasts: longer than ten restarts, so that
+/// two layers that nobody answers are seen to have ended both.
+const PAUSE: Nanos = Nanos::from_secs(60);
 /// Most Configure-Requests in a row.
 const MAX_CONFIGURE: u8 = 10;
 /// Most Terminate-Requests in a row.
@@ -120,8 +123,12 @@ impl<N: Negotiation> Control<N> {
         self.take(event, now, None, out)
     }
 
-    /// Lets the restart timer expire.
+    /// Lets the restart timer expire, or the pause behind its last time end.
     pub(super) fn expire(&mut self, now: Nanos, out: &mut Outbox) -> Actions {
+        if self.state == State::Stopped {
+            self.event(Event::Down, now, out);
+            return self.event(Event::Up, now, out);
+        }
         let event = if self.restarts > 0 { Event::Timeout } else { Event::LastTimeout };
         self.take(event, now, None, out)
     }
@@ -263,7 +270,10 @@ impl<N: Negotiation> Control<N> {
             out.control(N::PROTOCOL, code::TERMINATE_ACK, id, &[]);
         }
         let is_sent = actions.has(Actions::SCR) || actions.has(Actions::STR) || actions.has(Actions::ZRC);
-        if !state.is_timed() {
+        if event == Event::LastTimeout && state == State::Stopped {
+            // Its peer may have it open: then nothing else would ever tell that this side has not.
+            self.due = Some(now + PAUSE);
+        } else if !state.is_timed() {
             self.due = None;
         } else if is_sent || self.due.is_none() || actions.has(Actions::IRC) {
             self.due = Some(now + RESTART);
