@@ -199,6 +199,7 @@ enum { CAME, OVERTAKEN, NEXT, DOUBLED, COUNTS };
 #define JUMP(op, d, s, o) INSN(BPF_JMP | (op) | BPF_X, d, s, o, 0)
 #define CALL(f) INSN(BPF_JMP | BPF_CALL, 0, 0, 0, f)
 #define EXIT INSN(BPF_JMP | BPF_EXIT, 0, 0, 0, 0)
+#define COUNT(d, o) MOVI(1, 1), INSN(BPF_STX | BPF_ATOMIC | BPF_DW, d, 1, o, BPF_ADD)
 #define MAP(d, fd) INSN(BPF_LD | BPF_DW | BPF_IMM, d, BPF_PSEUDO_MAP_FD, 0, fd), INSN(0, 0, 0, 0, 0)
 
 static int bpf(const char *what, int command, union bpf_attr *attr)
@@ -225,7 +226,8 @@ static void look_up(int map, uint32_t key, void *value)
 
 /*
  * The program that counts what is ours, by how long it was under way, and drops it; all else is let through. In the kernel,
- * as a program that takes packets there would have no core left beside a sender. One core runs it.
+ * as a program that takes packets there would have no core left beside a sender. Several cores may run it at once, as a router's worker and
+ * its kernel both send: counts are atomic. Which of two packets that come at once is expected next stays open.
  */
 static int watcher(int summary, int latency, int numbers)
 {
@@ -233,9 +235,9 @@ static int watcher(int summary, int latency, int numbers)
 		LOAD(BPF_W, 6, 1, offsetof(struct __sk_buff, data)),
 		LOAD(BPF_W, 7, 1, offsetof(struct __sk_buff, data_end)),
 		MOV(2, 6), ALUI(BPF_ADD, 2, LEN),
-		JUMP(BPF_JGT, 2, 7, 58),
+		JUMP(BPF_JGT, 2, 7, 54),
 		LOAD(BPF_W, 1, 6, PAYLOAD),
-		JUMPI(BPF_JNE, 1, MAGIC, 56),
+		JUMPI(BPF_JNE, 1, MAGIC, 52),
 		LOAD(BPF_W, 8, 6, PAYLOAD + (int)offsetof(struct words, number)),
 		LOAD(BPF_DW, 9, 6, PAYLOAD + (int)offsetof(struct words, sent)),
 		/* r7 = the packet's bit if it was set already. */
@@ -253,13 +255,13 @@ static int watcher(int summary, int latency, int numbers)
 		MOV(2, 10), ALUI(BPF_ADD, 2, -4),
 		MAP(1, summary),
 		CALL(BPF_FUNC_map_lookup_elem),
-		JUMPI(BPF_JEQ, 0, 0, 32),
-		LOAD(BPF_DW, 1, 0, 8 * CAME), ALUI(BPF_ADD, 1, 1), STORE(BPF_DW, 0, 1, 8 * CAME),
-		JUMPI(BPF_JEQ, 7, 0, 3),
-		LOAD(BPF_DW, 1, 0, 8 * DOUBLED), ALUI(BPF_ADD, 1, 1), STORE(BPF_DW, 0, 1, 8 * DOUBLED),
+		JUMPI(BPF_JEQ, 0, 0, 28),
+		COUNT(0, 8 * CAME),
+		JUMPI(BPF_JEQ, 7, 0, 2),
+		COUNT(0, 8 * DOUBLED),
 		LOAD(BPF_DW, 1, 0, 8 * NEXT),
-		JUMP(BPF_JGE, 8, 1, 4),
-		LOAD(BPF_DW, 1, 0, 8 * OVERTAKEN), ALUI(BPF_ADD, 1, 1), STORE(BPF_DW, 0, 1, 8 * OVERTAKEN),
+		JUMP(BPF_JGE, 8, 1, 3),
+		COUNT(0, 8 * OVERTAKEN),
 		INSN(BPF_JMP | BPF_JA, 0, 0, 2, 0),
 		ALUI(BPF_ADD, 8, 1), STORE(BPF_DW, 0, 8, 8 * NEXT),
 		CALL(BPF_FUNC_ktime_get_ns),
@@ -271,8 +273,8 @@ static int watcher(int summary, int latency, int numbers)
 		MOV(2, 10), ALUI(BPF_ADD, 2, -4),
 		MAP(1, latency),
 		CALL(BPF_FUNC_map_lookup_elem),
-		JUMPI(BPF_JEQ, 0, 0, 5),
-		LOAD(BPF_DW, 1, 0, 0), ALUI(BPF_ADD, 1, 1), STORE(BPF_DW, 0, 1, 0),
+		JUMPI(BPF_JEQ, 0, 0, 2),
+		COUNT(0, 0),
 		MOVI(0, TC_ACT_SHOT),
 		EXIT,
 		MOVI(0, TC_ACT_UNSPEC),
