@@ -162,6 +162,16 @@ impl<T: Tally> Entry<T> {
             run: S::run::<T>,
         }
     }
+
+    /// Takes a frame through the stage alone, with an observer, where the stage processes the frame.
+    #[inline(always)]
+    fn take_watched(&self, frame: &mut Frame, cx: &mut Cx<'_, T>, watch: &mut impl Watch<T>) {
+        if (self.takes)(frame) {
+            watch.before(self.about.name, frame, cx);
+            (self.take)(frame, cx);
+            watch.after(self.about.name, frame, cx);
+        }
+    }
 }
 
 const _: () = assert!(STAGES <= ROOM, "a selection has no room for that many stages");
@@ -403,12 +413,8 @@ impl Pipeline {
             if cx.tables.mode == Mode::Stateless {
                 pass_time(now, cx);
             }
-            for stage in cx.tables.stages.all.iter().map(|place| Stages::<T>::at(*place)) {
-                if (stage.takes)(&frame) {
-                    watch.before(stage.about.name, &frame, cx);
-                    (stage.take)(&mut frame, cx);
-                    watch.after(stage.about.name, &frame, cx);
-                }
+            for place in &cx.tables.stages.all {
+                Stages::at(*place).take_watched(&mut frame, cx, watch);
             }
             end(frame, ended, cx);
             self.released(now, ended, cx);

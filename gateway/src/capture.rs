@@ -56,6 +56,10 @@ pub struct CaptureQuery {
     pub reason: Option<String>,
     /// Snap length: bytes copied of each frame, at most.
     pub snap: Option<u32>,
+    /// Packets of many segments go through whole and are captured so, where no other capture is to see segments. Default: they are cut first, as
+    /// on a wire.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub whole: bool,
 }
 
 /// Capture point on a frame's path.

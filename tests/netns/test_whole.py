@@ -38,6 +38,18 @@ def offloads(net, interface, *states):
         net.gateway.run("ethtool", "-K", interface, *[word for name in names for word in (name, "on")])
 
 
+def settled(path):
+    """Says, each time that it is asked, if a file is as long as it was the last time."""
+    before = None
+
+    def is_settled():
+        nonlocal before
+        was, before = before, path.stat().st_size
+        return was == before
+
+    return is_settled
+
+
 @contextlib.contextmanager
 def meanwhile(net, *commands):
     """Runs commands on the gateway, over and over; a process does so, as threads beside those of a test would both fork."""
@@ -120,6 +132,41 @@ def test_reloads_and_captures_meanwhile(net, tmp_path):
     assert port(net, "lan")["whole"] > begun
     lengths = [seen.length for seen in pcapng.Capture(captured).packets]
     assert lengths and max(lengths) <= FRAME
+
+
+@pytest.mark.parametrize("others", [[], ["--protocol", "icmp"]], ids=["alone", "beside"])
+def test_captures_may_have_them_whole(net, tmp_path, others):
+    """Each is captured in one piece at each point of its way, unless another capture is to see segments; no byte is missing."""
+    path = tmp_path / "whole.pcapng"
+    points = {
+        "received": "received",
+        "before-rewrite": "before rewrite",
+        "queue": "after queue",
+        "sent": "forwarded",
+    }
+    options = ["--whole", "--protocol", "tcp", "--snap", 128, "--stage", ",".join(points), "--out", path]
+    command = [gateway.binary(), "capture", "--socket", net.office.socket]
+    with contextlib.ExitStack() as stack:
+        if others:
+            beside = tmp_path / "segments.pcapng"
+            stack.callback(host.stop, net.gateway.start(*command, *others, "--out", beside, log="beside"))
+            wait.until(lambda: beside.exists() and beside.stat().st_size > 0, "the other capture has begun")
+        process = net.gateway.start(*command, *options, log="whole")
+        stack.callback(host.stop, process)
+        wait.until(lambda: path.exists() and path.stat().st_size > 0, "the capture has begun")
+        transfer(net.client, net.remote, REMOTE, 80, upload=MANY)
+        # What the last packets were is written within a moment.
+        wait.until(settled(path), "the capture is written", pause=0.3)
+    seen = pcapng.Capture(path)
+    if others:
+        assert seen.packets and max(packet.length for packet in seen.packets) <= FRAME
+        return
+    headers = FRAME - SEGMENT
+    lost = seen.lost * 65_536
+    for point, words in points.items():
+        lengths = [packet.length for packet in seen.packets if packet.comment.startswith(words)]
+        assert max(lengths) > 10 * FRAME, point
+        assert sum(length - headers for length in lengths) >= MANY - lost, point
 
 
 def test_they_can_be_cut_on_receipt(net):

@@ -34,6 +34,7 @@ Examples:
     --reason rule-drop
   wirerate capture -o inner.pcapng --stage inner --interface site-b
   wirerate capture -o both.pcapng --stage inner,outer
+  wirerate capture -o streams.pcapng --whole --protocol tcp --snap 128
 
 Points for --stage:
   received              as it came in
@@ -90,6 +91,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=65_535))]
     snap: Option<u32>,
 
+    /// Packets of many segments in one piece of up to 64 KiB, as Linux hands them over and takes them back; otherwise, and where a capture
+    /// without this runs beside it, the gateway cuts them while it is being captured, and each segment is there as on a wire
+    #[arg(long)]
+    whole: bool,
+
     /// Where the gateway takes commands
     #[arg(long, value_name = "PATH", default_value = SOCKET, env = "WIRERATE_SOCKET")]
     socket: PathBuf,
@@ -122,6 +128,7 @@ impl Arguments {
             verdict: self.verdict,
             reason: self.reason,
             snap: self.snap,
+            whole: self.whole,
         };
         let told = interrupt().map_err(|error| InputError::Read { path: "/proc/self".into(), error })?;
         let mut blocks = Blocks::new(self.out, self.count);

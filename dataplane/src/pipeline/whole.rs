@@ -11,18 +11,18 @@ use wire::segment::{Plan, Transport};
 use wire::tcp::{self, Flags};
 use wire::{Family, Frame, Part, PortId, ipv4, ipv6};
 
-use super::{Pipeline, Stages, keep_alive, leave, take_through};
+use super::{Pipeline, Stages, Watch, end, keep_alive};
 use crate::flag;
 use crate::flow::tcp::{Segment, exceeds_window, track};
 use crate::flow::{Flow, Hit};
 use crate::hop::{Hop, LOCAL_HOP, leaves};
 use crate::stage::parse::Parse;
 use crate::stage::track::{decided, settings};
-use crate::stage::{Cx, take};
+use crate::stage::{Cx, Stage, take};
 
 impl Pipeline {
     /// Takes a packet of many segments ([`Frame::is_big`]) through the stages whole, to the effect of [`Pipeline::run`] on its segments,
-    /// one after the other.
+    /// one after the other, with the observer `watch`.
     ///
     /// # Errors
     /// The frame as it was: not all segments would simply follow their flow. The host cuts it ([`Plan`]), and runs the segments.
@@ -31,6 +31,7 @@ impl Pipeline {
         mut frame: Frame,
         ended: &mut Vec<Frame>,
         cx: &mut Cx<'_, T>,
+        watch: &mut impl Watch<T>,
     ) -> Result<(), Frame> {
         let (now, number) = (frame.meta.received, frame.meta.number);
         cx.shard.follow_sessions(cx.tables);
@@ -47,12 +48,20 @@ impl Pipeline {
         let segments = plan.segments();
         cx.shard.counters.received.frames += segments.count;
         cx.shard.counters.received.bytes += segments.bytes;
-        take_through(&cx.tables.stages.track, &mut frame, cx);
-        take_through(&cx.tables.stages.decided, &mut frame, cx);
+        // It is parsed already, which changes no byte.
+        watch.before(Parse::ABOUT.name, &frame, cx);
+        watch.after(Parse::ABOUT.name, &frame, cx);
+        let stages = &cx.tables.stages;
+        for place in stages.track.iter().chain(&stages.decided) {
+            Stages::at(*place).take_watched(&mut frame, cx, watch);
+        }
         let further = segments.count - 1;
         cx.shard.counters.count_further_decisions(further, plan.headers() - plan.network(), &frame);
         let (many, port) = (ended.len(), root(frame.meta.egress, cx));
-        leave(frame, ended, cx);
+        for place in &stages.leaving {
+            Stages::at(*place).take_watched(&mut frame, cx, watch);
+        }
+        end(frame, ended, cx);
         let fate = ended.get(many).map(|frame| frame.meta.fate);
         if let (None, Some(port)) = (fate, port.and_then(|port| cx.shard.egress.port(port))) {
             port.stand_for(segments);
@@ -80,7 +89,7 @@ fn is_plain<T: Tally + 'static>(frame: &mut Frame, plan: &Plan, cx: &mut Cx<'_, 
         return false;
     }
     let front = cx.tables.stages.front.iter().map(|place| Stages::<T>::at(*place));
-    if front.filter(|stage| stage.about.name != "parse").any(|stage| (stage.takes)(frame)) {
+    if front.filter(|stage| stage.about.name != Parse::ABOUT.name).any(|stage| (stage.takes)(frame)) {
         return false;
     }
     let Some(hit) = decided(frame, cx) else { return false };

@@ -231,7 +231,7 @@ impl Gateway {
         }
         let Gateway { tables, shard, pool, .. } = self;
         let mut cx = Cx { tables, shard, pool, tally: &mut NoTally };
-        match self.pipeline.run_whole(frame, &mut self.ended, &mut cx) {
+        match self.pipeline.run_whole(frame, &mut self.ended, &mut cx, &mut ()) {
             Ok(()) => true,
             Err(frame) => {
                 assert_eq!(frame.bytes(), arrival.bytes, "a frame that is refused is as it was");

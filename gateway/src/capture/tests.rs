@@ -112,6 +112,7 @@ fn a_packet_is_meant_only_where_all_holds() {
     };
     let some = |word: &str| Some(word.to_owned());
     let right = CaptureQuery {
+        whole: true,
         stage: None,
         host: some("198.51.100.0/24"),
         port: Some(53),

@@ -39,6 +39,9 @@ pub(super) struct Captures {
     at: Nanos,
 }
 
+/// Slot of a frame: true for one of packets of many segments, and its number among those of its size.
+type Slot = (bool, u32);
+
 /// Captures that mean a frame: a bit for each, by its identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark(u64);
@@ -72,12 +75,26 @@ struct Active {
     /// True if the current frame matches, by what is known so far.
     is_meant: bool,
     /// Slots of the frames of this batch that match.
-    meant: Vec<u32>,
+    meant: Vec<Slot>,
     /// Slots of queued frames that match: copied when they depart.
-    queued: HashSet<u32>,
+    queued: HashSet<Slot>,
+}
+
+/// Form in which packets of many segments have to go through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Whole, as no capture is to see segments.
+    Whole,
+    /// Cut, as on a wire.
+    Segments,
 }
 
 impl Captures {
+    /// Form that the captures want.
+    pub(super) fn form(&self) -> Form {
+        if self.active.iter().all(|active| active.tap.query.whole) { Form::Whole } else { Form::Segments }
+    }
+
     /// True if there are no captures.
     #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {
@@ -162,7 +179,7 @@ impl Captures {
                 }
             }
             let own = self.marks.iter().filter(|(_, mark)| mark.0 & Mark::of(active.id).0 != 0);
-            active.queued.extend(own.map(|(slot, _)| *slot));
+            active.queued.extend(own.map(|(slot, _)| (false, *slot)));
         }
         let at = self.at;
         self.active.retain_mut(|active| active.hand_on(tables, at) == Reader::There);
@@ -177,7 +194,7 @@ impl Captures {
     #[cold]
     fn mark_all(&mut self, frame: &Frame, flows: &FlowTable, tables: &Tables) -> Mark {
         let means = |active: &mut Active| {
-            active.queued.remove(&frame.slot())
+            active.queued.remove(&slot(frame))
                 || active.points.has(Point::Sent) && active.means(frame, flows, tables)
         };
         let marks = self.active.iter_mut().filter_map(|active| means(active).then(|| Mark::of(active.id)));
@@ -188,7 +205,7 @@ impl Captures {
     #[cold]
     pub(super) fn departed(&mut self, frame: &Frame, shard: &Shard) {
         for active in &mut self.active {
-            if active.queued.remove(&frame.slot()) {
+            if active.queued.remove(&slot(frame)) {
                 active.copy(Point::Sent, frame, shard);
             }
         }
@@ -198,7 +215,7 @@ impl Captures {
     #[cold]
     pub(super) fn lost(&mut self, frame: &Frame, shard: &Shard) {
         for active in &mut self.active {
-            if active.queued.remove(&frame.slot()) {
+            if active.queued.remove(&slot(frame)) {
                 active.copy(Point::Dropped, frame, shard);
             }
         }
@@ -275,7 +292,7 @@ impl<T: Tally> Watch<T> for Watcher<'_> {
             active.is_meant = before && frame.meta.tunnel & tunnel::OUTER != 0
                 || active.admits(active.look.as_ref(), frame, &cx.shard.flows, self.tables);
             if active.is_meant && !before {
-                active.meant.push(frame.slot());
+                active.meant.push(slot(frame));
             } else if before && !active.is_meant {
                 active.meant.pop();
             }
@@ -313,15 +330,15 @@ impl Active {
             return;
         }
         if self.means(frame, &shard.flows, tables) {
-            self.queued.insert(frame.slot());
+            self.queued.insert(slot(frame));
         } else {
-            self.queued.remove(&frame.slot());
+            self.queued.remove(&slot(frame));
         }
     }
 
     /// True if a frame that has passed the stages matches.
     fn means(&self, frame: &Frame, flows: &FlowTable, tables: &Tables) -> bool {
-        self.meant.contains(&frame.slot())
+        self.meant.contains(&slot(frame))
             || self.admits(Look::at(frame.bytes()).as_ref(), frame, flows, tables)
     }
 
@@ -371,6 +388,11 @@ impl Active {
 /// Returns the wall-clock time since the Unix epoch, for captures.
 fn now() -> Nanos {
     Nanos::from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
+/// Slot of a frame, of either size.
+fn slot(frame: &Frame) -> Slot {
+    (frame.is_big(), frame.slot())
 }
 
 /// The flow that a frame belongs to.

@@ -12,7 +12,7 @@ use dataplane::{Pipeline, Shard};
 use tally::NoTally;
 use wire::{Batch, Frame, Nanos, Pool, PortId};
 
-use super::capture::Captures;
+use super::capture::{Captures, Form};
 use super::handoff::{Exchange, Intake};
 use super::link::Origin;
 use crate::clock::Clock;
@@ -92,8 +92,7 @@ impl Processing {
         now: Nanos,
         clock: Clock,
     ) -> Result<(), Frame> {
-        if !self.captures.is_empty() {
-            // What is captured is as on a wire.
+        if self.captures.form() == Form::Segments {
             return Err(frame);
         }
         let came = frame.meta.clone();
@@ -110,9 +109,15 @@ impl Processing {
                 (frame.meta.number, frame.meta.received) = (self.number(place), now);
             }
         }
-        let Processing { tables, shard, pool, pipeline, ended, .. } = self;
+        let Processing { tables, shard, pool, pipeline, ended, captures, .. } = self;
+        captures.begin(tables, &shard.egress);
         let mut cx = Cx { tables, shard, pool, tally: &mut NoTally };
-        pipeline.run_whole(frame, ended, &mut cx).map_err(|mut frame| {
+        let taken = match captures.is_empty() {
+            true => pipeline.run_whole(frame, ended, &mut cx, &mut ()),
+            false => pipeline.run_whole(frame, ended, &mut cx, &mut captures.watch(tables)),
+        };
+        captures.finish(ended, shard, tables);
+        taken.map_err(|mut frame| {
             frame.meta = came;
             if is_marked {
                 mark(&mut frame);
