@@ -126,6 +126,16 @@ impl Kernel {
         Kernel { path, ports, clock, flows, order, turn: 0, refused }
     }
 
+    /// Takes all flows back once a device has refused frames: those between ports at XDP stay with their workers from then on. The count is a sum
+    /// over all CPUs, so that once in a sweep is often enough.
+    fn notice_refusals(&mut self) {
+        let refused = self.path.refused();
+        if std::mem::replace(&mut self.refused, refused) != refused {
+            self.ports.lock().frames = Frames::Refused;
+            self.take_all_back();
+        }
+    }
+
     /// Accounts for a flow since the last time.
     fn account_for(path: &FastPath, ports: &mut Ports, clock: Clock, flow: &mut Flow) -> Account {
         let mut carried = [Carried::default(); 2];
@@ -204,20 +214,23 @@ impl Carrier for Kernel {
     }
 
     fn remainder(&mut self, now: Nanos) -> Option<Account> {
-        let ports = &mut *self.ports.lock();
-        ports.retired.front().filter(|(since, _)| now.since(*since) >= GRACE)?;
-        let (_, mut flow) = ports.retired.pop_front()?;
-        let account = Kernel::account_for(&self.path, ports, self.clock, &mut flow);
-        flow.places.iter().for_each(|place| self.path.free(*place));
-        Some(account)
+        let retired = {
+            let ports = &mut *self.ports.lock();
+            let is_over = ports.retired.front().is_some_and(|(since, _)| now.since(*since) >= GRACE);
+            let front = if is_over { ports.retired.pop_front() } else { None };
+            front.map(|(_, mut flow)| {
+                let account = Kernel::account_for(&self.path, ports, self.clock, &mut flow);
+                flow.places.iter().for_each(|place| self.path.free(*place));
+                account
+            })
+        };
+        if retired.is_none() {
+            self.notice_refusals();
+        }
+        retired
     }
 
     fn next(&mut self) -> Option<FlowId> {
-        let refused = self.path.refused();
-        if std::mem::replace(&mut self.refused, refused) != refused {
-            self.ports.lock().frames = Frames::Refused;
-            self.take_all_back();
-        }
         self.turn = if self.turn < self.order.len() { self.turn } else { 0 };
         let id = self.order.get(self.turn).copied()?;
         self.turn += 1;
