@@ -16,8 +16,8 @@
 //! behind that half of its rings is full, a flow without pauses would never come to go by: some of its packets are dropped instead, as the rings would soon do,
 //! until the worker has sent on those that it has.
 //!
-//! Publication takes no lock, and the memory is allocated at start. A full table, or one whose
-//! eight slots for a key are taken, publishes nothing more, and the flow stays with its worker.
+//! Publication takes no lock, and the memory is allocated at start. A full table, or one in which eight
+//! other keys have a key's entries of the index, does not publish the flow, which stays with its worker.
 //!
 //! Limits. A flow leaves its worker at the first moment at which none of its packets is there: a stream that keeps the worker
 //! busy without a pause stays. The order holds per CPU: where several deliver to one line, a packet with which its CPU was interrupted
@@ -307,9 +307,9 @@ impl FastPath {
         self.table.in_use()
     }
 
-    /// Number of slots. Some keys find none free long before all are in use.
+    /// Number of slots, three for each flow that there is memory for.
     pub fn capacity(&self) -> u32 {
-        self.table.layout().slots() as u32
+        self.table.layout().slots() as u32 - 1
     }
 
     /// Bytes of memory allocated.

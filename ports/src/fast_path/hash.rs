@@ -5,8 +5,8 @@
 //!
 //!   h = (k0 + (k1 + w0)(k2 + w1) + (k3 + w2)(k4 + w3) + ... mod 2^64) >> 32
 //!
-//! so that a sender who does not know k finds no keys that share a home more often than by chance. A fixed one-to-one
-//! mixing then breaks up the regular spacing of consecutive ports and addresses, which linear probing suffers from.
+//! so that a sender who does not know k finds no keys that share a bucket more often than by chance. A fixed one-to-one
+//! mixing then has each bit depend on all: the upper ones tell the bucket, the lower ones the tag.
 
 /// Most pairs of words: ports and interface, and two addresses of IPv6.
 pub(crate) const PAIRS: usize = 5;

@@ -1,25 +1,32 @@
 //! Layout of the memory that the fast path shares with its programs: offsets in bytes, sizes, and no code that reads or
 //! writes it.
 //!
-//! A header (the generation), two cache lines for each line of a port, two for each CPU, then the slots. What different
+//! A header (the generation), two cache lines for each line of a port, two for each CPU, then the index, then the slots. What different
 //! CPUs write lies in different cache lines. The programs take all offsets from here.
+//!
+//! Slots in use lie close together, whatever their keys: the kernel maps the memory by pages of 4 KiB, and of a table that is found by its
+//! keys' hashes directly each flow would have a page of its own, whose translation costs more than all else that is done about its packet.
 
 /// Cache lines of 64 bytes.
 const CACHE_LINE: usize = 64;
 
 /// Number of lines of ports.
 pub(crate) const LINES: usize = 256;
-/// Slots that a key may lie in: its home and those after it.
-pub(crate) const PROBES: usize = 8;
+/// Entries of a bucket of the index: a key has its entry in the bucket that its hash tells, or none.
+pub(crate) const BUCKET: usize = 8;
+/// Bytes of an entry.
+pub(crate) const ENTRY: usize = 4;
+/// Bits of an entry that are the slot's index. Those above are the tag, a part of the key's hash. An entry that is zero is free: slot 0 has no key.
+pub(crate) const INDEX_BITS: u32 = 22;
 /// Bytes of a slot.
 pub(crate) const SLOT: usize = 256;
 /// Bytes to which the verifier follows an offset (`BPF_MAX_VAR_OFF`): that of an address from the start of the memory, and that of a
 /// register from such an address.
 const REACH: usize = 1 << 29;
-/// Most homes: nearly a gibibyte of slots, which two addresses reach, and room for what comes before.
-const MOST_HOMES: usize = (1 << 22) - (1 << 14);
-/// Homes for each flow, which has two slots: half of the slots are free then.
-const HOMES_A_FLOW: usize = 4;
+/// Most flows: nearly a gibibyte, which two addresses reach.
+const MOST_FLOWS: usize = 1 << 20;
+/// Slots for each flow. Two are in use; a third is there as slots that were taken back at once are freed later than their flows are published again.
+const SLOTS_A_FLOW: usize = 3;
 
 /// The generation, a word.
 pub(crate) const GENERATION: usize = 0;
@@ -99,8 +106,8 @@ pub(crate) mod slot {
     pub(crate) const FAMILY: i16 = 41;
     /// Modulo 4: 0 free, 2 claimed (in the making or retracted), 3 published.
     pub(crate) const VERSION: i16 = 44;
-    /// Number of keys whose probing went past this slot: a look-up stops where it is 0.
-    pub(crate) const OVERFLOW: i16 = 48;
+    /// Number of the key's entry in the index, for whoever frees the slot; of a free slot the index of the next free one.
+    pub(crate) const ENTRY: i16 = 48;
     pub(crate) const GENERATION: i16 = 52;
     /// Index of this slot, and of the slot of the other direction.
     pub(crate) const INDEX: i16 = 56;
@@ -127,8 +134,6 @@ pub(crate) mod slot {
     pub(crate) const SEEN: i16 = 152;
     /// Number of the flow's last packet that was kept for the worker: see [`last`](super::last).
     pub(crate) const LAST: i16 = 160;
-    /// Distance from the key's home, for whoever frees the slot.
-    pub(crate) const DISTANCE: i16 = 168;
     /// Packets that had to wait for others of their flow while the worker was far behind.
     pub(crate) const WAITED: i16 = 172;
 
@@ -169,8 +174,8 @@ pub(crate) const V6: u8 = 6;
 /// Sizes of one fast path's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// Homes of keys.
-    homes: usize,
+    /// Buckets of the index, one for each flow: two of its eight entries are in use on average, where as many flows are published.
+    buckets: usize,
     /// CPUs: a power of two, at least as many as the machine can have.
     cpus: usize,
 }
@@ -178,8 +183,7 @@ pub(crate) struct Layout {
 impl Layout {
     /// Layout for so many flows, on a machine that can have so many CPUs.
     pub(crate) fn new(flows: u32, cpus: usize) -> Layout {
-        let homes = (flows as usize).saturating_mul(HOMES_A_FLOW).clamp(PROBES, MOST_HOMES);
-        Layout { homes, cpus: cpus.max(1).next_power_of_two() }
+        Layout { buckets: (flows as usize).clamp(1, MOST_FLOWS), cpus: cpus.max(1).next_power_of_two() }
     }
 
     /// Bytes of the memory.
@@ -187,30 +191,41 @@ impl Layout {
         self.first_slot() + self.slots() * SLOT
     }
 
-    /// Slots: the homes, and those that the last home's probing reaches.
+    /// Slots: those for flows, and slot 0, which has no key.
     pub(crate) fn slots(&self) -> usize {
-        self.homes + PROBES - 1
+        SLOTS_A_FLOW * self.buckets + 1
     }
 
-    /// Number of homes.
-    pub(crate) fn homes(&self) -> u32 {
-        self.homes as u32
+    /// Number of buckets of the index.
+    pub(crate) fn buckets(&self) -> u32 {
+        self.buckets as u32
     }
 
-    /// Home of a hash: its share of the homes, which need not be a power of two.
+    /// Bucket of a hash: its share of the buckets, which need not be a power of two.
     #[inline]
-    pub(crate) fn home(&self, hash: u32) -> u32 {
-        ((u64::from(hash) * self.homes as u64) >> 32) as u32
+    pub(crate) fn bucket(&self, hash: u32) -> u32 {
+        ((u64::from(hash) * self.buckets as u64) >> 32) as u32
+    }
+
+    /// Offset of bucket 0.
+    pub(crate) fn first_bucket(&self) -> usize {
+        self.first_cpu() + (self.cpus << CPU_SHIFT)
+    }
+
+    /// Offset of an entry of the index, by its number: buckets follow one another.
+    #[inline]
+    pub(crate) fn entry(&self, number: u32) -> usize {
+        self.first_bucket() + number as usize * ENTRY
     }
 
     /// First slot that programs find by a second address, as the first one does not reach it.
     pub(crate) fn second_part(&self) -> u32 {
-        ((REACH - self.first_slot()) / SLOT - 2 * PROBES) as u32
+        (REACH.saturating_sub(self.first_slot()) / SLOT - 1) as u32
     }
 
     /// Offset of slot 0.
     pub(crate) fn first_slot(&self) -> usize {
-        (self.first_cpu() + (self.cpus << CPU_SHIFT)).next_multiple_of(SLOT)
+        (self.first_bucket() + self.buckets * BUCKET * ENTRY).next_multiple_of(SLOT)
     }
 
     /// Offset of a slot's field.

@@ -1,8 +1,8 @@
-//! The table of published flows: slots in memory shared with the programs, found by linear probing from a key's home.
+//! The table of published flows: slots in memory shared with the programs, found by an index of buckets.
 //!
-//! A slot passes from free to claimed, published, retracted and free again by its version alone, so that workers need no
-//! lock among each other and a program tells one publication from another. There are no tombstones: each slot counts the
-//! keys whose probing went past it.
+//! A slot passes from free to claimed, published, retracted and free again by its version, by which a program tells one publication from
+//! another. Slots that are free form a stack, so that those in use lie close together (see [`layout`]). Workers need no lock among each
+//! other: slots, entries of the index and versions each change hands by one exchange.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -12,7 +12,7 @@ use wire::header::Protocol;
 use wire::{Bytes, Nanos};
 
 use super::hash::Hasher;
-use super::layout::{self, Fall, Layout, PROBES, last, slot};
+use super::layout::{self, BUCKET, Fall, INDEX_BITS, Layout, last, slot};
 use super::{Account, Entry, FallThrough, Place, Tuple, Window};
 use crate::sys::mapping::Words;
 
@@ -22,6 +22,11 @@ pub(crate) struct Table {
     layout: Layout,
     hasher: Hasher,
     in_use: AtomicU32,
+    /// Top of the stack of free slots: its index, 0 if there is none, and above it a number that each change makes another one, so that a worker
+    /// that was interrupted takes no slot whose successor has changed.
+    free: AtomicU64,
+    /// Slots from here on have never been used.
+    fresh: AtomicU32,
 }
 
 /// Step from a version that is free to the next that is claimed, and so on: see [`slot::VERSION`].
@@ -34,10 +39,8 @@ const PUBLISHED: u32 = 3;
 impl Table {
     /// The table in zeroed memory of that layout.
     pub(crate) fn new(words: Words, layout: Layout, hasher: Hasher) -> Table {
-        for index in 0..layout.slots() as u32 {
-            words.word(layout.field(index, slot::INDEX)).store(index, Ordering::Relaxed);
-        }
-        Table { words, layout, hasher, in_use: AtomicU32::new(0) }
+        let (in_use, free, fresh) = (AtomicU32::new(0), AtomicU64::new(0), AtomicU32::new(1));
+        Table { words, layout, hasher, in_use, free, fresh }
     }
 
     pub(crate) fn layout(&self) -> Layout {
@@ -191,41 +194,84 @@ impl Table {
         version == place.version || version == place.retracted()
     }
 
-    /// Claims a slot for a key; `None` where none is free, or the key is published already.
+    /// Claims a slot and an entry of the index for a key; `None` where none is free, or the key is published already.
     fn claim(&self, key: &Key, generation: u32) -> Option<Place> {
-        let home = self.home(key);
-        let probes = || (0..PROBES as u32).map(|distance| home + distance);
-        if probes().any(|index| self.is_published(index, key, generation)) {
+        let hash = self.hasher.hash(&key.pairs()[..key.len()]);
+        let first = self.layout.bucket(hash) * BUCKET as u32;
+        let (tag, entries) = (hash << INDEX_BITS, first..first + BUCKET as u32);
+        let is_it = |entry: u32| self.is_published(index_of(entry), key, generation);
+        if entries.clone().any(|number| is_it(self.entry(number).load(Ordering::Acquire))) {
             return None;
         }
-        for (distance, index) in (0..).zip(probes()) {
-            let version = self.slot_word(index, slot::VERSION);
-            let free = version.load(Ordering::Relaxed);
-            let claimed = free.wrapping_add(CLAIM);
-            if free & STATE != 0
-                || version.compare_exchange(free, claimed, Ordering::AcqRel, Ordering::Relaxed).is_err()
-            {
-                continue;
-            }
-            for passed in home..index {
-                self.slot_word(passed, slot::OVERFLOW).fetch_add(1, Ordering::Relaxed);
-            }
-            self.slot_word(index, slot::DISTANCE).store(distance, Ordering::Relaxed);
-            self.in_use.fetch_add(1, Ordering::Relaxed);
-            return Some(Place { index, version: claimed.wrapping_add(PUBLISH) });
-        }
-        None
+        let index = self.take_slot()?;
+        let takes = |number: &u32| {
+            let (entry, own) = (self.entry(*number), tag | index);
+            let old = entry.load(Ordering::Relaxed);
+            (old == 0 || self.is_outdated(old, generation))
+                && entry.compare_exchange(old, own, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        };
+        let Some(number) = entries.into_iter().find(takes) else {
+            self.give_slot(index);
+            return None;
+        };
+        let version = self.slot_word(index, slot::VERSION);
+        let claimed = version.load(Ordering::Relaxed).wrapping_add(CLAIM);
+        version.store(claimed, Ordering::Relaxed);
+        self.slot_word(index, slot::INDEX).store(index, Ordering::Relaxed);
+        self.slot_word(index, slot::ENTRY).store(number, Ordering::Relaxed);
+        self.in_use.fetch_add(1, Ordering::Relaxed);
+        Some(Place { index, version: claimed.wrapping_add(PUBLISH) })
     }
 
-    /// Frees a claimed or retracted slot.
+    /// Frees a claimed or retracted slot, and its entry of the index.
     fn clear(&self, place: Place) {
-        let distance = self.slot_word(place.index, slot::DISTANCE).load(Ordering::Relaxed);
-        for passed in place.index - distance..place.index {
-            self.slot_word(passed, slot::OVERFLOW).fetch_sub(1, Ordering::Relaxed);
+        let number = self.slot_word(place.index, slot::ENTRY).load(Ordering::Relaxed);
+        let entry = self.entry(number);
+        let own = entry.load(Ordering::Relaxed);
+        if index_of(own) == place.index {
+            // Unless a key of a later generation has it by now.
+            let _ = entry.compare_exchange(own, 0, Ordering::AcqRel, Ordering::Relaxed);
         }
         self.in_use.fetch_sub(1, Ordering::Relaxed);
         let free = place.retracted().wrapping_add(FREE);
         self.slot_word(place.index, slot::VERSION).store(free, Ordering::Release);
+        self.give_slot(place.index);
+    }
+
+    /// Takes a slot that is free: the one that was freed last, or one that has never been used.
+    fn take_slot(&self) -> Option<u32> {
+        let mut top = self.free.load(Ordering::Acquire);
+        while top as u32 != 0 {
+            let next = self.slot_word(top as u32, slot::ENTRY).load(Ordering::Relaxed);
+            match self.free.compare_exchange_weak(top, after(top, next), Ordering::AcqRel, Ordering::Acquire)
+            {
+                Ok(_) => return Some(top as u32),
+                Err(now) => top = now,
+            }
+        }
+        let slots = self.layout.slots() as u32;
+        let more = |fresh| (fresh < slots).then_some(fresh + 1);
+        self.fresh.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()
+    }
+
+    /// Puts a free slot on top of the stack.
+    fn give_slot(&self, index: u32) {
+        let mut top = self.free.load(Ordering::Relaxed);
+        loop {
+            self.slot_word(index, slot::ENTRY).store(top as u32, Ordering::Relaxed);
+            match self.free.compare_exchange_weak(top, after(top, index), Ordering::AcqRel, Ordering::Relaxed)
+            {
+                Ok(_) => return,
+                Err(now) => top = now,
+            }
+        }
+    }
+
+    /// True for an entry of a slot that an earlier generation published: no program finds the slot by it any more.
+    fn is_outdated(&self, entry: u32, generation: u32) -> bool {
+        let index = index_of(entry);
+        let is_published = self.slot_word(index, slot::VERSION).load(Ordering::Acquire) & STATE == PUBLISHED;
+        is_published && self.slot_word(index, slot::GENERATION).load(Ordering::Relaxed) != generation
     }
 
     fn is_published(&self, index: u32, key: &Key, generation: u32) -> bool {
@@ -273,8 +319,9 @@ impl Table {
         words(slot::SCALE, &[window.scale.min(MOST_SCALE).into(), peer.version]);
     }
 
-    fn home(&self, key: &Key) -> u32 {
-        self.layout.home(self.hasher.hash(&key.pairs()[..key.len()]))
+    /// Entry of the index, by its number.
+    fn entry(&self, number: u32) -> &AtomicU32 {
+        self.words.word(self.layout.entry(number))
     }
 
     /// Words of a slot, from a field on.
@@ -291,6 +338,16 @@ impl Table {
     fn slot_long(&self, index: u32, field: i16) -> &AtomicU64 {
         self.words.long(self.layout.field(index, field))
     }
+}
+
+/// Index of the slot of an entry.
+fn index_of(entry: u32) -> u32 {
+    entry & ((1 << INDEX_BITS) - 1)
+}
+
+/// The stack of free slots with another top.
+fn after(top: u64, index: u32) -> u64 {
+    ((top >> 32).wrapping_add(1) << 32) | u64::from(index)
 }
 
 impl Place {
@@ -422,6 +479,11 @@ impl Place {
 
 #[cfg(test)]
 impl Table {
+    /// Has slots that have never been used begin with another one.
+    pub(crate) fn use_slots_from(&self, index: u32) {
+        self.fresh.store(index, Ordering::Relaxed);
+    }
+
     /// Line and number of the last packet of a publication that was kept.
     pub(crate) fn last(&self, place: Place) -> Option<(usize, u64)> {
         let last = self.slot_long(place.index, slot::LAST).load(Ordering::Relaxed);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::layout::{PROBES, SLOT};
+use super::layout::{INDEX_BITS, SLOT};
 use super::*;
 
 /// A fast path; `None`, with a message, if the kernel does not let us.
@@ -108,13 +108,13 @@ fn numbers_of_several_lines_follow_one_another() {
 
 #[test]
 fn sizes_are_bounded() {
-    let sizes = [0, 1, 2, 3, 1000, u32::MAX].map(|flows| Layout::new(flows, 1).homes());
-    assert_eq!(sizes, [8, 8, 8, 12, 4000, (1 << 22) - (1 << 14)]);
+    let sizes = [0, 1, 2, 1000, u32::MAX].map(|flows| Layout::new(flows, 1).slots());
+    assert_eq!(sizes, [4, 4, 7, 3001, (3 << 20) + 1]);
     let largest = Layout::new(u32::MAX, 1 << 14);
     assert!(largest.bytes() < 1 << 30);
     // Each of both addresses, and what a register adds to it, is within the verifier's reach.
     let second = largest.second_part();
-    assert!(largest.field(second + 2 * PROBES as u32, 0) <= 1 << 29);
+    assert!(largest.field(second, 0) <= 1 << 29 && largest.slots() < 1 << INDEX_BITS);
     assert!((largest.slots() - second as usize) * SLOT < 1 << 29);
-    assert_eq!([0, u32::MAX].map(|hash| largest.home(hash)), [0, largest.homes() - 1]);
+    assert_eq!([0, u32::MAX].map(|hash| largest.bucket(hash)), [0, largest.buckets() - 1]);
 }

@@ -8,7 +8,9 @@ use super::super::assembler::{Assembler, If, Label, Op, Width};
 use super::super::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, call};
 use super::{ETHERNET, Memory, TCP, UDP, count, kind, order_after};
 use crate::fast_path::hash::MIX;
-use crate::fast_path::layout::{self, Fall, LINE_SHIFT, PROBES, SLOT, V4, V6, decision, last, slot};
+use crate::fast_path::layout::{
+    self, BUCKET, ENTRY, Fall, INDEX_BITS, LINE_SHIFT, V4, V6, decision, last, slot,
+};
 
 // The stack.
 const TRANSPORT: i16 = -24;
@@ -90,13 +92,12 @@ pub(super) fn examine(memory: &Memory<'_>, a: &mut Assembler, packet: Packet, en
     a.load(Width::Half, R1, R10, HEADER4 + 6);
     a.jump_if(R1, If::Has, u32::from(0xbfff_u16.to_be()), ends.unplain);
     protocol(a, HEADER4 + 9, V4, ends.unplain);
-    memory.find_home(a, packet.ifindex, &[[HEADER4 + 12, HEADER4 + 16]]);
-    a.load(Width::Word, R5, R10, HEADER4 + 12);
-    a.load(Width::Word, R2, R10, HEADER4 + 16);
-    memory.probe(a, ends, |a, miss| {
-        for (field, own) in [(slot::SOURCE, R5), (slot::DESTINATION, R2)] {
+    memory.find_bucket(a, packet.ifindex, &[[HEADER4 + 12, HEADER4 + 16]]);
+    memory.find(a, ends, |a, miss| {
+        for (field, own) in [(slot::SOURCE, HEADER4 + 12), (slot::DESTINATION, HEADER4 + 16)] {
             a.load(Width::Word, R0, R7, field);
-            a.jump_if_to(R0, If::Unequal, own, miss);
+            a.load(Width::Word, R2, R10, own);
+            a.jump_if_to(R0, If::Unequal, R2, miss);
         }
     });
     a.load(Width::Byte, R1, R10, HEADER4 + 8);
@@ -113,8 +114,8 @@ pub(super) fn examine(memory: &Memory<'_>, a: &mut Assembler, packet: Packet, en
     a.and(R1, 0xf0);
     a.jump_if(R1, If::Unequal, 0x60, ends.unplain);
     protocol(a, HEADER6 + 6, V6, ends.unplain);
-    memory.find_home(a, packet.ifindex, &[8, 16, 24, 32].map(|at| [HEADER6 + at, HEADER6 + at + 4]));
-    memory.probe(a, ends, |a, miss| {
+    memory.find_bucket(a, packet.ifindex, &[8, 16, 24, 32].map(|at| [HEADER6 + at, HEADER6 + at + 4]));
+    memory.find(a, ends, |a, miss| {
         for half in 0..4 {
             a.load(Width::Double, R0, R7, slot::SOURCE + 8 * half);
             a.load(Width::Double, R2, R10, HEADER6 + 8 + 8 * half);
@@ -170,8 +171,8 @@ fn protocol(a: &mut Assembler, at: i16, family: u8, other: Label) {
 }
 
 impl Memory<'_> {
-    /// R7 = home of the key, R4 = ports and interface, R1 = generation; R3 stays. Addresses are given by their pairs of words.
-    fn find_home(&self, a: &mut Assembler, ifindex_at: i16, addresses: &[[i16; 2]]) {
+    /// R5 = bucket of the key, R1 = its tag, R4 = ports and interface; R3 stays. Addresses are given by their pairs of words.
+    fn find_bucket(&self, a: &mut Assembler, ifindex_at: i16, addresses: &[[i16; 2]]) {
         a.load(Width::Word, R4, R10, TRANSPORT);
         a.store(Width::Word, ENDS, R4);
         a.load(Width::Word, R5, R6, ifindex_at);
@@ -204,37 +205,40 @@ impl Memory<'_> {
         a.copy(R1, R0);
         a.shift_down(R1, 15);
         a.word(Op::Xor, R0, R1);
-        a.long_by(Op::Multiply, R0, self.layout.homes() as i32);
+        a.copy(R1, R0);
+        a.word_by(Op::Left, R1, INDEX_BITS);
+        a.long_by(Op::Multiply, R0, self.layout.buckets() as i32);
         a.shift_down(R0, 32);
-        self.find_slot(a, R7, R0);
+        a.long_by(Op::Multiply, R0, (BUCKET * ENTRY) as i32);
+        a.address(R5, self.map, self.layout.first_bucket());
+        a.long(Op::Add, R5, R0);
         a.load(Width::Double, R4, R10, ENDS);
-        a.address(R1, self.map, layout::GENERATION);
-        a.load(Width::Word, R1, R1, 0);
     }
 
-    /// Moves R7 on to the slot that the key is published in.
-    fn probe(&self, a: &mut Assembler, ends: &Ends, compare_addresses: impl Fn(&mut Assembler, Label)) {
+    /// R7 = slot that the key is published in.
+    fn find(&self, a: &mut Assembler, ends: &Ends, compare_addresses: impl Fn(&mut Assembler, Label)) {
         let found = a.label();
-        for probe in 1..=PROBES {
+        for entry in 0..BUCKET {
             let miss = a.label();
+            // Of an entry with this tag the index is left. What an index leads to is loaded after it, as its address depends on it.
+            a.load(Width::Word, R0, R5, (entry * ENTRY) as i16);
+            a.word(Op::Xor, R0, R1);
+            a.jump_if(R0, If::Above, self.last_slot(), miss);
+            self.find_slot(a, R7, R0);
             a.load(Width::Double, R0, R7, slot::PORTS);
             a.jump_if_long(R0, If::Unequal, R4, miss);
             compare_addresses(a, miss);
-            for (field, own) in [(slot::PROTOCOL, R3), (slot::GENERATION, R1)] {
-                a.load(Width::Word, R0, R7, field);
-                a.jump_if_to(R0, If::Unequal, own, miss);
-            }
+            a.load(Width::Word, R0, R7, slot::PROTOCOL);
+            a.jump_if_to(R0, If::Unequal, R3, miss);
+            a.address(R2, self.map, layout::GENERATION);
+            a.load(Width::Word, R2, R2, 0);
+            a.load(Width::Word, R0, R7, slot::GENERATION);
+            a.jump_if_to(R0, If::Unequal, R2, miss);
             a.load(Width::Word, R0, R7, slot::VERSION);
             a.jump_if(R0, If::Has, 1, found);
             a.place(miss);
-            if probe == PROBES {
-                a.jump(ends.unknown);
-            } else {
-                a.load(Width::Word, R0, R7, slot::OVERFLOW);
-                a.jump_if(R0, If::Equal, 0, ends.unknown);
-                a.long_by(Op::Add, R7, SLOT as i32);
-            }
         }
+        a.jump(ends.unknown);
         a.place(found);
         order_after(a, R7, R0);
     }
