@@ -191,9 +191,16 @@ impl<'s, 't, 'i, C: Kind> Table<'s, 't, 'i, C> {
         }
     }
 
+    /// Notes that the table may have `key`, which may be asked for more than once.
+    fn know(&mut self, key: &'static str) {
+        if !self.known.contains(&key) {
+            self.known.push(key);
+        }
+    }
+
     /// Returns the value of `key`, if present.
     pub fn raw(&mut self, key: &'static str) -> Option<&'t Spanned<DeValue<'i>>> {
-        self.known.push(key);
+        self.know(key);
         let value = self.table.get(key)?;
         self.entry.parts.push(Part { key, item: None, span: value.span() });
         Some(value)
@@ -217,7 +224,7 @@ impl<'s, 't, 'i, C: Kind> Table<'s, 't, 'i, C> {
         read: impl FnOnce(&DeValue<'i>) -> Result<T, Complaint<C>>,
     ) -> Option<T> {
         if !self.table.contains_key(key) {
-            self.known.push(key);
+            self.know(key);
             let message = format!("{} needs the key `{key}`", self.what);
             self.complain(
                 Complaint::new(Code::MissingKey, message).hint(format!("for example: {key} = {example}")),
@@ -309,7 +316,7 @@ impl<'s, 't, 'i, C: Kind> Table<'s, 't, 'i, C> {
 
     /// Complains of `key`, if present, as having no meaning here; `why` is the reason.
     pub fn misplaced(&mut self, key: &'static str, why: &str) {
-        self.known.push(key);
+        self.know(key);
         if let Some((key, _)) = self.table.get_key_value(key) {
             let message = format!("`{}` has no meaning here", key.get_ref());
             self.broken(Complaint::new(Code::MisplacedKey, message).hint(why), key.span());
@@ -434,4 +441,24 @@ pub fn wrong_type<C: Kind>(wanted: &str, found: &DeValue<'_>) -> Complaint<C> {
 
 fn mismatch<C: Kind>(wanted: &str, article: &str, found: &DeValue<'_>) -> Complaint<C> {
     Complaint::new(Code::WrongType, format!("expected {wanted}, found {article} {}", found.type_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A key may be asked for twice: by its reader, and by who says that it has no meaning there.
+    #[test]
+    fn each_key_of_a_table_is_listed_once() {
+        let source = Arc::new(Source::new("a file", "wibble = 1"));
+        let sink: Sink = Sink::new(&source);
+        let parsed = DeTable::parse("wibble = 1").unwrap();
+        let mut table = Table::new(&sink, parsed.get_ref(), 0..0, "a timer");
+        assert!(table.raw("every").is_none());
+        table.misplaced("bytes", "there are no references");
+        assert!(table.raw("bytes").is_none());
+        table.finish();
+        let found = sink.into_diagnostics();
+        assert_eq!(found[0].hint.as_deref(), Some("its keys are: every, bytes"));
+    }
 }
