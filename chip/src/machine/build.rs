@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use super::cache::Cache;
 use super::edge::{Buffer, Bus, Credits, Element, Line, UNBOUNDED, Way};
 use super::list::Linked;
-use super::memory::SharedMemory;
+use super::memory::{Service, SharedMemory};
 use super::order::Order;
 use super::pending::{Outbox, Pending};
 use super::reorder::Reorder;
@@ -66,11 +66,12 @@ impl<'a> Machine<'a> {
         let time = Timebase::new(chip.ticks_per_second().ok_or(MachineError::Clocks)?);
         let cycle = time.cycle(chip.clock);
         let has_priorities = program::tasks(mapping).any(|(_, task)| task.priority == Priority::High);
+        let usual = if has_priorities { Service::TwoPriorities } else { Service::OnePriority };
         let memories = chip.memories.iter().enumerate();
         let memories = memories
-            .map(|memory| {
-                let is_ideal = ideal == Ideal::Memory(memory.0);
-                SharedMemory::new(memory, cycle, time, is_ideal, has_priorities)
+            .map(|(number, memory)| {
+                let service = if ideal == Ideal::Memory(number) { Service::Instant } else { usual };
+                SharedMemory::new(number, memory, cycle, time, service)
             })
             .collect::<Vec<_>>();
         let mut rings = Vec::new();

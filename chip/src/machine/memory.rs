@@ -36,9 +36,20 @@ pub(super) struct SharedMemory {
     number: u16,
     cache: Option<Cache>,
     controller: Option<Controller>,
-    ideal: bool,
+    service: Service,
     /// Counts, except for the channels' busy time, which each channel keeps.
     seen: Seen,
+}
+
+/// Service that a memory gives to commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Service {
+    /// A command takes no time at all: the memory is infinitely fast.
+    Instant,
+    /// Time as described, for commands that are all of one priority.
+    OnePriority,
+    /// Time as described, for commands of which some are of high priority.
+    TwoPriorities,
 }
 
 #[derive(Clone, Debug)]
@@ -181,15 +192,18 @@ impl Traffic {
 impl SharedMemory {
     /// The chip's memory of that number, at rest. Where all commands are of one priority, and served in the order of arrival, none is chosen.
     pub(super) fn new(
-        (number, memory): (usize, &Memory),
+        number: usize,
+        memory: &Memory,
         chip_cycle: Ticks,
         time: Timebase,
-        ideal: bool,
-        priorities: bool,
+        service: Service,
     ) -> SharedMemory {
-        let chooses = !ideal
-            && memory.cache.is_none()
-            && (memory.order != ServiceOrder::Arrival || memory.priority.is_some() && priorities);
+        let has_choice = match service {
+            Service::Instant => false,
+            Service::OnePriority => memory.order != ServiceOrder::Arrival,
+            Service::TwoPriorities => memory.order != ServiceOrder::Arrival || memory.priority.is_some(),
+        };
+        let chooses = has_choice && memory.cache.is_none();
         let cycles = |count: u64| Ticks(time.cycle(memory.clock).0.saturating_mul(count));
         let chip_cycles = |count: u64| Ticks(chip_cycle.0.saturating_mul(count));
         let pins = Pins {
@@ -222,7 +236,7 @@ impl SharedMemory {
             number: number as u16,
             cache: memory.cache.map(|cache| Cache::new(&cache, chip_cycles(cache.latency.0))),
             controller,
-            ideal,
+            service,
             seen: Seen::default(),
         }
     }
@@ -243,7 +257,7 @@ impl SharedMemory {
         purpose: Purpose,
     ) -> Underway {
         let underway = match purpose {
-            _ if self.ideal => Underway { admitted: at, done: at },
+            _ if self.service == Service::Instant => Underway { admitted: at, done: at },
             Purpose::Region(_) | Purpose::Extra if self.cache.is_some() => {
                 self.by_cache(at, address, bytes, access)
             }
@@ -516,7 +530,7 @@ mod tests {
 
     fn made(memory: &Memory) -> SharedMemory {
         // A tick is a cycle of 600 MHz; a cycle of the memory is three.
-        SharedMemory::new((0, memory), Ticks(1), Timebase::new(600_000_000), false, false)
+        SharedMemory::new(0, memory, Ticks(1), Timebase::new(600_000_000), Service::OnePriority)
     }
 
     const RULES: Purpose = Purpose::Region(Region::RuleTable);
@@ -614,7 +628,8 @@ mod tests {
 
     #[test]
     fn the_infinitely_fast_memory_takes_no_time() {
-        let mut memory = SharedMemory::new((0, &sram()), Ticks(1), Timebase::new(600_000_000), true, false);
+        let mut memory =
+            SharedMemory::new(0, &sram(), Ticks(1), Timebase::new(600_000_000), Service::Instant);
         let underway = memory.refer(Ticks(7), 0, 4096, Access::Read, RULES);
         assert_eq!(underway, Underway { admitted: Ticks(7), done: Ticks(7) });
     }

@@ -11,7 +11,7 @@ use super::{Same, chip, drawing, pool, read, run, task};
 use crate::clock::{Cycles, Hertz};
 use crate::description::{Cache, Chip, DataPins, Memory, ServiceOrder};
 use crate::kernel::{Ticks, Timebase};
-use crate::machine::memory::SharedMemory;
+use crate::machine::memory::{Service, SharedMemory};
 use crate::machine::{Ideal, Machine, Reference, Spends, Watch, Window};
 use crate::mapping::{Mapping, Place, Priority, Task, Work};
 use crate::trace::{Access, Act, Referral, Wait};
@@ -52,7 +52,8 @@ fn memory(order: ServiceOrder, priority: Option<u32>) -> Memory {
 
 /// The start and the end of each command, by the model.
 fn by_model(memory: &Memory, stream: &[Comes]) -> Vec<(u64, u64)> {
-    let mut model = SharedMemory::new((0, memory), Ticks(1), Timebase::new(600_000_000), false, true);
+    let mut model =
+        SharedMemory::new(0, memory, Ticks(1), Timebase::new(600_000_000), Service::TwoPriorities);
     assert!(model.chooses());
     let mut found = vec![(0, 0); stream.len()];
     let mut wakes = BTreeSet::new();
