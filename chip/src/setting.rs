@@ -7,6 +7,9 @@ use std::ops::Range;
 use config::nearest;
 use toml::de::{DeTable, DeValue};
 
+/// Most paths that a failure lists; of more than that, the tables that they are in.
+const MOST_LISTED: usize = 40;
+
 /// Failure to set a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SetError {
@@ -20,7 +23,7 @@ pub enum SetError {
         path: String,
         /// The one that was probably meant.
         nearest: Option<String>,
-        /// Paths under the last table that the path leads through.
+        /// Paths under the last table that the path leads through, or where those are many, its tables.
         known: Vec<String>,
     },
     /// The path leads to a table, which has values but is not one.
@@ -98,6 +101,9 @@ fn spot(
             let nearest = nearest(&path, all.iter().map(String::as_str)).map(str::to_owned);
             let mut known = Vec::new();
             gather(before, table, keys, &mut known);
+            if known.len() > MOST_LISTED {
+                known = folded(&known, depth);
+            }
             return Err(SetError::UnknownPath { path, nearest, known });
         };
         let whole = depth + 1 == steps.len();
@@ -128,6 +134,22 @@ fn new_key(text: &str, table: &DeTable<'_>, span: &Range<usize>, depth: usize) -
         Some('[') => Some(Spot::Line(text[span.end..].find('\n').map_or(text.len(), |at| span.end + at + 1))),
         _ => None,
     }
+}
+
+/// The paths to that depth, each once: `memory.…` for all that is deeper.
+fn folded(paths: &[String], depth: usize) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for path in paths {
+        let steps: Vec<&str> = path.split('.').collect();
+        let short = match steps.get(..=depth) {
+            Some(first) if first.len() < steps.len() => format!("{}.…", first.join(".")),
+            _ => path.clone(),
+        };
+        if !found.contains(&short) {
+            found.push(short);
+        }
+    }
+    found
 }
 
 /// The paths of all that can be set under `table`.
@@ -204,6 +226,22 @@ rule-table = { memory = \"sram\" }
         assert!(
             set("[memory.sram]", "memory.sram.queue", "16", keys).unwrap().parse::<toml::Table>().is_ok()
         );
+    }
+
+    #[test]
+    fn of_many_paths_the_tables_are_told() {
+        let mut text = String::from("about = 'x'\n");
+        for table in 0..30 {
+            text += &format!("[memory.m{table}]\nsize = 1\nlatency = 2\n");
+        }
+        let told = |path| set(&text, path, "1", |_| Vec::new()).unwrap_err().to_string();
+        assert_eq!(told("zzzzzzzzzzzz.t"), "there is no \"zzzzzzzzzzzz.t\"; there are about, memory.…");
+        assert!(
+            told("memory.zzzzzzzzzzzz.t").contains("memory.m0.…, memory.m1.…, "),
+            "{}",
+            told("memory.zzzzzzzzzzzz.t")
+        );
+        assert!(told("memory.m7.zzzzzzzzzzzz").ends_with("there are memory.m7.latency, memory.m7.size"));
     }
 
     #[test]

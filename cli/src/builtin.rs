@@ -95,6 +95,9 @@ impl Texts {
         Some(Texts { chip_file: file, chip: text, file: name, mapping: shipped.text.to_owned() })
     }
 
+    /// Tables that mappings have, and chips do not.
+    const MAPPINGS_OWN: [&str; 3] = ["pool", "region", "timer"];
+
     /// Sets a value in one or the other.
     pub(crate) fn set(&mut self, path: &str, value: &str) -> Result<(), Failure> {
         // Their paths differ, so that each setting is one or the other's.
@@ -109,7 +112,12 @@ impl Texts {
                             SetError::UnknownPath { nearest: Some(_), .. } | SetError::Table { .. }
                         )
                     };
-                    let error = if nearer(&of_mapping) && !nearer(&of_chip) { of_mapping } else { of_chip };
+                    let is_mappings =
+                        Texts::MAPPINGS_OWN.iter().any(|table| path.split('.').next() == Some(*table));
+                    let error = match nearer(&of_chip) {
+                        false if nearer(&of_mapping) || is_mappings => of_mapping,
+                        _ => of_chip,
+                    };
                     return Err(ChipError::Set { path: path.to_owned(), error }.into());
                 }
             },
