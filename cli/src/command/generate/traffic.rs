@@ -52,7 +52,7 @@ pub(super) struct Traffic {
     #[arg(long, value_name = "POLICY")]
     policy: PathBuf,
 
-    /// The inside interface; otherwise the first one whose traffic is masqueraded
+    /// The inside interface; otherwise the first one whose traffic is masqueraded, or whose network has room for machines
     #[arg(long, value_name = "IFACE")]
     lan: Option<String>,
 
@@ -147,13 +147,15 @@ impl Traffic {
                     *place != usize::from(wan.0) && v4_of(interface).is_some()
                 };
                 let masqueraded = |(_, interface): &(usize, &Interface)| is_masqueraded(interface, policy);
+                let roomy = |(_, interface): &(usize, &Interface)| {
+                    v4_of(interface).is_some_and(|own| !hosts(own, None, interface).is_empty())
+                };
                 let candidates = || policy.interfaces.iter().enumerate().filter(inside);
-                let (place, _) = candidates().find(masqueraded).or_else(|| candidates().next()).ok_or(
-                    PolicyError::Lacks {
-                        what: "second interface with an IPv4 address",
-                        hint: "add an interface for the inside",
-                    },
-                )?;
+                let chosen = candidates().find(masqueraded).or_else(|| candidates().find(roomy));
+                let (place, _) = chosen.or_else(|| candidates().next()).ok_or(PolicyError::Lacks {
+                    what: "second interface with an IPv4 address",
+                    hint: "add an interface for the inside",
+                })?;
                 PortId(place as u16)
             }
         };
@@ -190,8 +192,16 @@ impl Traffic {
         let (lan, wan) = (link(sides.lan, Mac::ZERO)?, link(sides.wan, router)?);
         let v6 = lan.v6.and(wan.v6);
         let outside = if default_route(tables, false).is_some() { None } else { beyond(policy, sides.wan) };
-        let hosts =
-            hosts(lan.v4, lan.v6.filter(|_| v6.is_some()), &policy.interfaces[usize::from(sides.lan.0)]);
+        let inside = &policy.interfaces[usize::from(sides.lan.0)];
+        let hosts = hosts(lan.v4, lan.v6.filter(|_| v6.is_some()), inside);
+        if hosts.is_empty() {
+            return Err(PolicyError::NoTraffic {
+                interface: inside.name.clone(),
+                why: "its network has no address for a machine beside the gateway",
+                hint: "choose another inside with --lan, or give it a wider network; `wirerate chip run` makes streams without machines: 'lan>wan,size=imix'",
+            }
+            .into());
+        }
         Ok(Settings {
             seed: self.seed,
             duration: Nanos::from_secs(u64::from(self.seconds)),
@@ -199,7 +209,7 @@ impl Traffic {
             wan,
             hosts,
             published: published(policy),
-            servers_v4: outside.unwrap_or(standard.servers_v4),
+            servers_v4: outside.unwrap_or_else(|| apart(policy, sides.wan, standard.servers_v4)),
             ..standard
         })
     }
@@ -274,6 +284,17 @@ fn last_routed(policy: &Policy) -> Option<PortId> {
 fn beyond(policy: &Policy, wan: PortId) -> Option<Ipv4Addr> {
     let network = routed_by(policy, usize::from(wan.0))?;
     Some(Ipv4Addr::from_bits(network.network().to_bits() | 1))
+}
+
+/// The usual first address of servers, or another one where that is in a network behind the gateway.
+fn apart(policy: &Policy, wan: PortId, usual: Ipv4Addr) -> Ipv4Addr {
+    let others = [Ipv4Addr::new(203, 0, 113, 1), Ipv4Addr::new(198, 18, 0, 1)];
+    let behind = |first: &Ipv4Addr| {
+        let interfaces =
+            policy.interfaces.iter().enumerate().filter(|(place, _)| *place != usize::from(wan.0));
+        interfaces.flat_map(|(_, of)| &of.addresses).any(|network| network.contains(&IpAddr::V4(*first)))
+    };
+    [usual].into_iter().chain(others).find(|first| !behind(first)).unwrap_or(usual)
 }
 
 /// True if a translation hides what comes in by an interface.
