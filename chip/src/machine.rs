@@ -266,6 +266,9 @@ impl<'a> Machine<'a> {
         if self.seen.under_way > 0 {
             return Err(self.deadlock());
         }
+        if self.watch.is_some() {
+            self.tell_last_looks();
+        }
         Ok(self.window())
     }
 

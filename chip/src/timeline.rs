@@ -3,7 +3,8 @@
 //! The format is the Trace Event Format's JSON object (Chromium's document of that name). An engine is a process and its
 //! threads are its tracks: a slice (`B`, `E`) for each task and its frame, and in it further slices for the engine's work
 //! for the thread: "execute", "abort" for branches, "switch", "stall" where no command could be issued. In the rest of a
-//! task the thread waited, or another thread had the engine. References to memory are asynchronous slices (`b`, `e`) of
+//! task the thread waited, or another thread had the engine. Idle threads that poll have a track of their engine together: "poll" is the time of
+//! their looks, one after the other. References to memory are asynchronous slices (`b`, `e`) of
 //! the memory's process, rings are counters (`C`), a frame's path from task to task is a flow (`s`, `t`, `f`), a lost
 //! frame is an instant (`i`). Times are microseconds of modelled time, to the picosecond, rounded down.
 //!
@@ -62,6 +63,8 @@ pub struct Timeline<'a, W> {
     came: u64,
     outstanding: u64,
     lanes: Vec<Lane>,
+    /// Track for looks of each engine, if threads of it poll.
+    looks: Vec<Option<u64>>,
     slots: Vec<Slot>,
     tasks: Vec<Vec<String>>,
     references: u64,
@@ -74,7 +77,8 @@ pub struct Timeline<'a, W> {
 enum State {
     Before,
     Open,
-    Closed,
+    /// Closed at that time.
+    Closed(Ticks),
 }
 
 /// A thread's track.
@@ -140,6 +144,7 @@ impl<'a, W: Write> Timeline<'a, W> {
             came: 0,
             outstanding: 0,
             lanes: Vec::new(),
+            looks: Vec::new(),
             slots: Vec::new(),
             tasks: Vec::new(),
             references: 0,
@@ -182,6 +187,7 @@ impl<'a, W: Write> Timeline<'a, W> {
         let pools = self.mapping.pools.iter();
         self.tasks = pools.map(|pool| pool.tasks.iter().map(|task| name(&task.work)).collect()).collect();
         let mut threads = vec![0; engines.len()];
+        let mut polls = vec![false; engines.len()];
         for track in tracks {
             let Some(tid) = threads.get_mut(track.engine) else { continue };
             let pid = track.engine as u64 + 1;
@@ -190,6 +196,7 @@ impl<'a, W: Write> Timeline<'a, W> {
             }
             *tid += 1;
             let tid = *tid;
+            polls[track.engine] |= self.mapping.pools.get(track.pool).is_some_and(|pool| pool.poll.is_some());
             let pools = self.mapping.pools.iter().map(|pool| &pool.name);
             let mut names = pools.chain(self.mapping.timers.iter().map(|timer| &timer.name));
             let name = names.nth(track.pool).cloned().unwrap_or_default();
@@ -204,6 +211,12 @@ impl<'a, W: Write> Timeline<'a, W> {
                 slice: Slice::None,
                 last: Ticks::ZERO,
             });
+        }
+        self.looks = threads.iter().zip(polls).map(|(count, polls)| polls.then_some(count + 1)).collect();
+        for engine in 0..self.looks.len() {
+            if let Some(tid) = self.looks[engine] {
+                self.name("thread_name", engine as u64 + 1, tid, "looks");
+            }
         }
         for (place, memory) in self.chip.memories.iter().enumerate() {
             self.name("process_name", self.memories + place as u64, 0, &format!("memory {}", memory.name));
@@ -254,15 +267,19 @@ impl<'a, W: Write> Timeline<'a, W> {
         self.state == State::Open
     }
 
+    fn is_closed(&self) -> bool {
+        matches!(self.state, State::Closed(_))
+    }
+
     /// Ends the window: open slices end at `now`.
     fn close(&mut self, now: Ticks) {
-        if self.state == State::Closed {
+        if self.is_closed() {
             return;
         }
         for thread in 0..self.lanes.len() {
             self.end_slice(now, thread);
         }
-        self.state = State::Closed;
+        self.state = State::Closed(now);
     }
 
     fn close_if_done(&mut self, now: Ticks) {
@@ -369,7 +386,7 @@ impl<W: Write> Watch for Timeline<'_, W> {
 
     fn spends(&mut self, thread: usize, how: Spends, at: Ticks, span: Ticks) {
         // It may be later than now: what is to be told of it does not begin the window.
-        if span == Ticks::ZERO || at < self.from || self.state == State::Closed {
+        if span == Ticks::ZERO || at < self.from || self.is_closed() {
             return;
         }
         self.begin_slice(at, thread);
@@ -388,6 +405,20 @@ impl<W: Write> Watch for Timeline<'_, W> {
         self.event(&format!("{{\"ph\":\"E\",{common},\"ts\":{end}}}"));
     }
 
+    fn polls(&mut self, engine: usize, at: Ticks, span: Ticks) {
+        let end = match self.state {
+            // It is told when it is over: the window may have been closed meanwhile.
+            State::Closed(closed) => closed.min(at + span),
+            State::Before | State::Open => at + span,
+        };
+        let at = at.max(self.from);
+        let Some(tid) = self.looks.get(engine).copied().flatten().filter(|_| at < end) else { return };
+        let (pid, ts, end) = (engine as u64 + 1, self.stamp(at), self.stamp(end));
+        let common = format!("\"cat\":\"engine\",\"name\":\"poll\",\"pid\":{pid},\"tid\":{tid}");
+        self.event(&format!("{{\"ph\":\"B\",{common},\"ts\":{ts}}}"));
+        self.event(&format!("{{\"ph\":\"E\",{common},\"ts\":{end}}}"));
+    }
+
     fn refers(&mut self, now: Ticks, reference: &Reference) {
         if !self.is_open(now) {
             return;
@@ -395,7 +426,10 @@ impl<W: Write> Watch for Timeline<'_, W> {
         let Reference { thread, memory, purpose, access, bytes, at, done } = *reference;
         let Some(lane) = self.lanes.get(thread) else { return };
         self.references += 1;
-        let frame = self.slots.get(lane.job as usize).map_or(0, |slot| slot.number);
+        let frame = match purpose {
+            Purpose::Timer => 0,
+            _ => self.slots.get(lane.job as usize).map_or(0, |slot| slot.number),
+        };
         let (id, pid) = (self.references, self.memories + memory as u64);
         let (ts, end) = (self.stamp(at), self.stamp(done));
         let what = match purpose {
@@ -448,7 +482,7 @@ impl<W: Write> Watch for Timeline<'_, W> {
     }
 
     fn has_enough(&self) -> bool {
-        self.state == State::Closed
+        self.is_closed()
     }
 }
 

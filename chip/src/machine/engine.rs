@@ -33,7 +33,7 @@ impl Machine<'_> {
         of.current = of.ready.pop_front();
         let (switch, current, polls) = (of.switch, of.current, of.rotation.is_some());
         if let Some(thread) = current {
-            let looks = if polls { look + self.take_turn(engine, thread) } else { Ticks::ZERO };
+            let looks = if polls { look + self.take_turn(engine, thread, look) } else { Ticks::ZERO };
             self.seen.engines[engine].aborted += switch;
             self.tell(|watch, now| watch.spends(thread, Spends::Switching, now + looks, switch));
             self.go(engine, looks + switch);

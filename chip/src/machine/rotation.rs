@@ -77,14 +77,15 @@ impl Machine<'_> {
                 }
             }
             self.seen.engines[engine].polling += elapsed + rest;
+            self.tell(|watch, _| watch.polls(engine, rotation.since, elapsed + rest));
         }
         rotation.since = now;
         self.engines[engine].rotation = Some(rotation);
         rest
     }
 
-    /// Gives a thread its turn, and returns the time of the looks before it.
-    pub(super) fn take_turn(&mut self, engine: usize, thread: usize) -> Ticks {
+    /// Gives a thread its turn after the rest of a look, and returns the time of the further looks before it.
+    pub(super) fn take_turn(&mut self, engine: usize, thread: usize, rest: Ticks) -> Ticks {
         let Some(mut rotation) = self.engines[engine].rotation.take() else { return Ticks::ZERO };
         let mut looks = Ticks::ZERO;
         for place in rotation.behind() {
@@ -95,6 +96,7 @@ impl Machine<'_> {
             looks += self.look(&rotation, place);
         }
         self.seen.engines[engine].polling += looks;
+        self.tell(|watch, now| watch.polls(engine, now + rest, looks));
         self.engines[engine].rotation = Some(rotation);
         looks
     }
@@ -103,6 +105,18 @@ impl Machine<'_> {
     pub(super) fn begin_looks(&mut self, engine: usize) {
         let now = self.now();
         self.engines[engine].rotation.iter_mut().for_each(|rotation| rotation.since = now);
+    }
+
+    /// Tells the observer of the looks at the end of the run.
+    pub(super) fn tell_last_looks(&mut self) {
+        let at = self.reached();
+        for engine in 0..self.engines.len() {
+            let looks = self.looked(engine, at);
+            let Some(since) = self.engines[engine].rotation.as_ref().map(|rotation| rotation.since) else {
+                continue;
+            };
+            self.tell(|watch, _| watch.polls(engine, since, looks));
+        }
     }
 
     /// Time that idle threads have polled an engine up to `at` since they were left alone with it.

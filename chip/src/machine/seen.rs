@@ -220,9 +220,14 @@ impl Machine<'_> {
         }
     }
 
+    /// Time up to which the run has come: with timers, that at which all frames were done.
+    pub(super) fn reached(&self) -> Ticks {
+        self.seen.until.unwrap_or_else(|| self.now())
+    }
+
     fn shot(&self) -> Shot {
         let seen = &self.seen;
-        let at = seen.until.unwrap_or_else(|| self.now());
+        let at = self.reached();
         let looked = |(place, of): (usize, &EngineSeen)| EngineSeen {
             polling: of.polling + self.looked(place, at),
             ..*of

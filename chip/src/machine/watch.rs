@@ -22,6 +22,10 @@ pub(crate) trait Watch {
     /// A thread has its engine for a while.
     fn spends(&mut self, thread: usize, how: Spends, at: Ticks, span: Ticks);
 
+    /// Idle threads that poll have their engine for a while, in turns. Spans of one engine follow one another; they are told once they are
+    /// over, and the last when the run is.
+    fn polls(&mut self, engine: usize, at: Ticks, span: Ticks);
+
     /// A thread refers to a memory.
     fn refers(&mut self, now: Ticks, reference: &Reference);
 

@@ -1,6 +1,6 @@
 //! Timelines of small runs, read back: their figures must be those of the report.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use dataplane::replay::Way;
@@ -93,18 +93,29 @@ struct Slice {
     end: f64,
 }
 
-/// The slices of engines, each of which lies within its task's.
+/// The slices of engines, each of which lies within its task's; looks and timers have no task.
 fn slices(events: &[Value]) -> Vec<Slice> {
     let mut open: BTreeMap<(u64, u64), Vec<&Value>> = BTreeMap::new();
+    let is_taskless = |event: &&Value| {
+        let name = event["args"]["name"].as_str().unwrap_or_default();
+        event["name"] == "thread_name" && (name == "looks" || name.starts_with("clock "))
+    };
+    let track = |event: &Value| (event["pid"].as_u64().unwrap(), event["tid"].as_u64().unwrap());
+    let taskless: BTreeSet<(u64, u64)> = events.iter().filter(is_taskless).map(track).collect();
     let mut slices = Vec::new();
     for event in events {
         let Some(phase @ ("B" | "E")) = event["ph"].as_str() else { continue };
         let pid = event["pid"].as_u64().unwrap();
         let of = open.entry((pid, event["tid"].as_u64().unwrap())).or_default();
         if phase == "B" {
-            assert_eq!(event["cat"], ["task", "engine"][of.len()], "{event}");
+            let without_task = of.is_empty() && taskless.contains(&(pid, event["tid"].as_u64().unwrap()));
+            let cat = if without_task { "engine" } else { ["task", "engine"][of.len()] };
+            assert_eq!(event["cat"], cat, "{event}");
             of.push(event);
-        } else if let (begun, 1) = (of.pop().unwrap(), of.len()) {
+            continue;
+        }
+        let begun = of.pop().unwrap();
+        if begun["cat"] == "engine" {
             let name = begun["name"].as_str().unwrap().to_owned();
             slices.push(Slice { pid, name, begin: time(begun, "ts"), end: time(event, "ts") });
         }
@@ -128,7 +139,7 @@ fn check_engines(slices: &[Slice]) {
 
 #[test]
 fn a_timeline_says_what_the_report_says() {
-    for mapping in ["ixp2400-firewall", "ixp2400-pool", "ixp1200-split"] {
+    for mapping in ["ixp2400-firewall", "ixp2400-pool", "ixp1200-split", "ixp1200-diffserv"] {
         let (report, written, events) = events(mapping, "lan>wan,frames=200,flows=20", ALL);
         assert_eq!((written.frames, written.lost), (200, report.lost));
         let slices = slices(&events);
@@ -147,6 +158,7 @@ fn a_timeline_says_what_the_report_says() {
                 (engine.executing, &["execute"][..]),
                 (engine.aborted, &["abort", "switch"]),
                 (engine.stalled, &["stall"]),
+                (engine.polling, &["poll"]),
             ] {
                 let told = share * report.seconds * 1e6;
                 let found = sum(&engine.name, what);
@@ -159,6 +171,8 @@ fn a_timeline_says_what_the_report_says() {
             }
         }
         assert!(report.engines.iter().any(|engine| engine.executing > 0.0));
+        let polls = report.engines.iter().any(|engine| engine.polling > 0.0);
+        assert_eq!(polls, mapping == "ixp1200-diffserv");
         // References, by memory.
         for memory in &report.memories {
             let name = format!("memory {}", memory.name);
@@ -169,6 +183,11 @@ fn a_timeline_says_what_the_report_says() {
             let told: u64 = memory.regions.iter().map(|region| region.references).sum();
             assert_eq!((begun("b"), begun("e")), (told, told), "{name}");
         }
+        // A timer works for no frame.
+        let timers: Vec<&Value> =
+            events.iter().filter(|event| event["name"] == "timers write" && event["ph"] == "b").collect();
+        assert_eq!(timers.is_empty(), mapping != "ixp1200-diffserv");
+        assert!(timers.iter().all(|event| event["args"]["frame"] == 0), "{timers:?}");
         for ring in &report.rings {
             let levels =
                 events.iter().filter(|event| event["ph"] == "C" && event["name"] == ring.name.as_str());
@@ -251,6 +270,25 @@ fn only_a_window_is_written() {
     // Frames are numbered as they came in.
     let begun = events.iter().find(|event| event["ph"] == "s").unwrap();
     assert!(begun["id"].as_u64().unwrap() > 100, "{begun}");
+}
+
+/// An engine whose receivers get nothing polls from the beginning of the window to its end.
+#[test]
+fn looks_are_those_of_the_window() {
+    let part = Part { from: Nanos(100_000), frames: 10 };
+    let (_, _, events) = events("ixp1200-diffserv", "lan>wan,frames=100,flows=2", part);
+    let process = |event: &&Value| event["ph"] == "M" && event["args"]["name"] == "me.1";
+    let idle = events.iter().find(process).and_then(|event| event["pid"].as_u64()).unwrap();
+    let slices = slices(&events);
+    check_engines(&slices);
+    let polls: Vec<&Slice> = slices.iter().filter(|slice| slice.pid == idle).collect();
+    assert_eq!(
+        polls.iter().map(|slice| (slice.name.as_str(), slice.begin)).collect::<Vec<_>>(),
+        [("poll", 100.0)]
+    );
+    let last = slices.iter().map(|slice| slice.end).fold(0.0, f64::max);
+    // Time that an engine has spent when the window is closed may end a little later.
+    assert!((last - polls[0].end).abs() < 1.0 && last < 400.0, "{} {last}", polls[0].end);
 }
 
 #[test]

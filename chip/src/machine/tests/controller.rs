@@ -321,6 +321,7 @@ impl Watch for Lasts {
     fn begins(&mut self, _: Ticks, _: usize, _: usize, _: u32) {}
     fn finishes(&mut self, _: Ticks, _: usize) {}
     fn spends(&mut self, _: usize, _: Spends, _: Ticks, _: Ticks) {}
+    fn polls(&mut self, _: usize, _: Ticks, _: Ticks) {}
     fn refers(&mut self, _: Ticks, reference: &Reference) {
         let of = &mut self.0[usize::from(reference.thread == 8)];
         let latency = reference.done.since(reference.at).0;

@@ -34,6 +34,7 @@ impl Watch for Left {
     fn begins(&mut self, _: Ticks, _: usize, _: usize, _: u32) {}
     fn finishes(&mut self, _: Ticks, _: usize) {}
     fn spends(&mut self, _: usize, _: Spends, _: Ticks, _: Ticks) {}
+    fn polls(&mut self, _: usize, _: Ticks, _: Ticks) {}
     fn refers(&mut self, _: Ticks, _: &Reference) {}
     fn fills(&mut self, _: Ticks, _: usize, _: usize) {}
     fn sends(&mut self, _: Ticks, _: usize, _: u32) {}

@@ -20,7 +20,7 @@ use crate::{screen, with_exit_codes};
 /// Write what happens on a modelled chip as a timeline that Perfetto and chrome://tracing open
 ///
 /// Each thread of an engine is a track with its tasks, the frames that they were for, and in them what the engine did:
-/// executing, aborted, switching, stalled. Memories have their references, rings how full they are, and frames their way
+/// executing, aborted, switching, stalled; looks of receivers that poll have a track of their engine. Memories have their references, rings how full they are, and frames their way
 /// from thread to thread. Open the file at ui.perfetto.dev or chrome://tracing; nothing is sent anywhere.
 #[derive(Debug, Args)]
 #[command(after_long_help = with_exit_codes(&help()))]
