@@ -17,6 +17,8 @@ pub struct Figures {
     pub shaped: Vec<Shaped>,
     /// The DiffServ router's aggregate throughput in Mbit/s, over rules (Lin et al., section 5).
     pub aggregate: Vec<(u32, f64)>,
+    /// Packets a second of each of the DiffServ router's 500 flows, at half a line and at a whole one (Lin et al., figure 5).
+    pub fairness: [Vec<f64>; 2],
     /// PRO3's throughput over lengths and mixes of packets (Papaefstathiou et al., figures 2, 4, 5 and 6).
     pub mixes: Vec<MixCurve>,
     /// The firewall's throughput over rules (Vlaeminck et al., figures 5 and 6), a curve for each implementation.
@@ -211,6 +213,7 @@ pub fn runs() -> usize {
     let mixes: usize = Mix::ALL.iter().map(|of| of.places().len() * of.cases().len()).sum();
     SHAPED.len()
         + RULES.len()
+        + 1
         + mixes
         + points
         + ALL.len() * (Optimisation::ALL.len() + COUNTS.len() * COUNTS.len())
@@ -283,6 +286,8 @@ pub fn figures(model: &Model, done: &(dyn Fn() + Sync)) -> Result<Figures, Repro
             Ok((*rules, mbps?))
         })
         .collect::<Result<_, ReproduceError>>()?;
+    let fairness = diffserv::each_flow(model);
+    done();
     let wanted: Vec<(Mix, Case)> =
         Mix::ALL.into_iter().flat_map(|of| of.cases().iter().map(move |case| (of, *case))).collect();
     let mixes = wanted
@@ -297,5 +302,5 @@ pub fn figures(model: &Model, done: &(dyn Fn() + Sync)) -> Result<Figures, Repro
             Ok(MixCurve { of: *of, translated: *case == Case::Translated, points })
         })
         .collect::<Result<_, ReproduceError>>()?;
-    Ok(Figures { shaped, aggregate, mixes, throughput, steps, scaling })
+    Ok(Figures { shaped, aggregate, fairness: fairness?, mixes, throughput, steps, scaling })
 }

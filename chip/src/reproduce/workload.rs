@@ -7,7 +7,7 @@ use policy::Policy;
 use wire::Nanos;
 
 use crate::description::Chip;
-use crate::host::{Traffic, Wiring};
+use crate::host::{Onlooker, Traffic, Wiring};
 use crate::machine::Ideal;
 use crate::mapping::Mapping;
 use crate::report::Report;
@@ -45,6 +45,11 @@ impl Workload<'_> {
     /// Runs it, with the resource `ideal` infinitely fast.
     pub(super) fn run(&self, ideal: Ideal) -> Result<Report, RunError> {
         self.play(|setup| setup.run(ideal, &mut ()))
+    }
+
+    /// Runs it, watched by an observer.
+    pub(super) fn watch(&self, witness: &mut impl Onlooker) -> Result<Report, RunError> {
+        self.play(|setup| setup.run(Ideal::Nothing, witness))
     }
 
     /// Runs it and looks for its bottleneck.

@@ -155,6 +155,9 @@ fn router(page: &mut String, figures: &Figures) -> Result<(), String> {
     let about = "Frames of 64 bytes by all ports at their rate. Dashed: the published range, whose numbers of rules the text does not have.";
     figure(page, "Aggregate throughput over rules", about, &[("range matching", BLUE)]);
     page.push_str(&plot::aggregate(&figures.aggregate)?);
+    let about = "Packets a second of each of 500 flows with a rule and a bucket of their own. Dashed: what its bucket admits.";
+    figure(page, "Figure 5: each of 500 flows", about, &plot::LOADS);
+    page.push_str(&plot::fairness(&figures.fairness)?);
     Ok(())
 }
 

@@ -123,6 +123,41 @@ pub(super) fn aggregate(points: &[(u32, f64)]) -> Result<String, String> {
     })
 }
 
+/// Loads of the test of fairness, as shares of a line.
+pub(super) const LOADS: [(&str, Colour); 2] = [("half a line", TEAL), ("a whole line", ORANGE)];
+
+/// Packets a second that a flow's bucket admits.
+const SETTING: f64 = 149.0;
+
+/// Packets a second of each flow, by its number, at each load; dashed, what its bucket admits.
+pub(super) fn fairness(loads: &[Vec<f64>; 2]) -> Result<String, String> {
+    let most = loads.iter().flatten().fold(SETTING, |most, rate| most.max(*rate)) * 1.1;
+    let flows = loads[0].len() as f64;
+    svg((960, 260), |backend| {
+        let root = backend.into_drawing_area();
+        let mut chart = ChartBuilder::on(&root)
+            .margin(12)
+            .x_label_area_size(44)
+            .y_label_area_size(56)
+            .build_cartesian_2d(0.0..flows, 0.0..most)?;
+        style(&mut chart.configure_mesh(), FONT)
+            .x_desc("flow")
+            .y_desc("packets a second")
+            .x_label_formatter(&|flow| format!("{flow:.0}"))
+            .y_label_formatter(&|rate| format!("{rate:.0}"))
+            .draw()?;
+        let line = [(0.0, SETTING), (flows, SETTING)];
+        chart.draw_series(DashedLineSeries::new(line, 7, 5, RGBColor::from(INK).mix(0.7).stroke_width(2)))?;
+        // Half a line last: nearly all of its points are on the dashed line, where many of the other's are.
+        for (rates, (_, colour)) in loads.iter().zip(LOADS).rev() {
+            let points = rates.iter().enumerate().map(|(flow, rate)| (flow as f64, *rate));
+            chart.draw_series(points.map(|point| Circle::new(point, 2, RGBColor::from(colour).filled())))?;
+        }
+        root.present()?;
+        Ok(())
+    })
+}
+
 /// Cases of PRO3's packets.
 pub(super) const CASES: [(&str, Colour); 2] = [("let pass", TEAL), ("translated", BLUE)];
 
