@@ -194,9 +194,7 @@ class Gateway:
 
     def used(self):
         """Seconds of processor time so far."""
-        with open(f"/proc/{self.process.pid}/stat", encoding="ascii") as file:
-            fields = file.read().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return busy(self.process) / os.sysconf("SC_CLK_TCK")
 
 
 def run(*command):
@@ -213,23 +211,29 @@ def answer(command):
 
 
 @contextlib.contextmanager
+def kernel_setting(path, change):
+    """A file of the kernel's has what `change` makes of its value, and its value again afterwards."""
+    with open(path, "r+", encoding="ascii") as file:
+        before = file.read()
+        file.seek(0)
+        file.write(change(before))
+    try:
+        yield
+    finally:
+        with open(path, "w", encoding="ascii") as file:
+            file.write(before)
+
+
+@contextlib.contextmanager
 def room_for_connections(most):
     """Lets Linux track so many connections, in as many buckets: both are the whole machine's."""
     files = ["/sys/module/nf_conntrack/parameters/hashsize", "/proc/sys/net/netfilter/nf_conntrack_max"]
     if shutil.which("modprobe"):
         subprocess.run(["modprobe", "nf_conntrack"], stderr=subprocess.DEVNULL)
-    before = []
-    try:
+    with contextlib.ExitStack() as stack:
         for path in files:
-            with open(path, "r+", encoding="ascii") as file:
-                before.append((path, file.read()))
-                file.seek(0)
-                file.write(str(max(most, int(before[-1][1]))))
+            stack.enter_context(kernel_setting(path, lambda before: str(max(most, int(before)))))
         yield
-    finally:
-        for path, value in before:
-            with open(path, "w", encoding="ascii") as file:
-                file.write(value)
 
 
 @contextlib.contextmanager
@@ -277,23 +281,10 @@ def told(script, given):
     return " ".join([f"bench/{script}", *options])
 
 
-@contextlib.contextmanager
 def without_program_statistics():
     """Has the kernel take no time of BPF programs: it reads the clock twice for each run, which routers that have programs would pay for."""
     path = "/proc/sys/kernel/bpf_stats_enabled"
-    try:
-        with open(path, "r+", encoding="ascii") as file:
-            before = file.read()
-            file.seek(0)
-            file.write("0")
-    except FileNotFoundError:
-        before = None
-    try:
-        yield
-    finally:
-        if before:
-            with open(path, "w", encoding="ascii") as file:
-                file.write(before)
+    return kernel_setting(path, lambda _: "0") if os.path.exists(path) else contextlib.nullcontext()
 
 
 @contextlib.contextmanager
