@@ -184,15 +184,18 @@ struct Router<'a> {
 impl Router<'_> {
     /// Runs streams, each of which begins so long after the start; the first `warm` frames are left out.
     fn run(&self, streams: &[(Stream, Nanos)], warm: u64, ideal: Ideal) -> Result<Report, ReproduceError> {
-        let workload = Workload {
+        Ok(self.workload(streams, warm).run(ideal)?)
+    }
+
+    fn workload<'a>(&'a self, streams: &'a [(Stream, Nanos)], warm: u64) -> Workload<'a> {
+        Workload {
             chip: self.chip,
             mapping: self.mapping,
             policy: self.policy,
             algorithm: Algorithm::named(self.algorithm),
             streams,
             warm,
-        };
-        Ok(workload.run(ideal)?)
+        }
     }
 }
 
@@ -264,6 +267,8 @@ impl Run {
 pub(super) struct Measured {
     runs: Known<Run, Report>,
     no_loss: Known<(), u32>,
+    /// The test of fairness, by the load in thousandths of a line.
+    flows: Known<u32, (Report, Vec<f64>)>,
 }
 
 /// Bits a second of frames of 64 bytes, as the study counts: without preamble and gap.
@@ -441,7 +446,7 @@ fn one_flow(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
 const FLOWS: u16 = 500;
 
 /// Packets a second that each one's bucket admits.
-const SETTING: f64 = 149.0;
+pub(super) const SETTING: u32 = 149;
 
 /// Packets of each by which a bucket that overflows is full.
 const FILL: u64 = 40;
@@ -471,9 +476,14 @@ impl Onlooker for Departures {
     }
 }
 
-/// Runs flows by one port, in turn, each of which meets a rule of its own, at a share of the line. Returns each flow's packets a second, too.
-fn flows(model: &Model, load: f64) -> Result<(Report, Vec<f64>), ReproduceError> {
-    let (rate, fill) = (LINE * load, model.frames(FILL));
+/// Runs flows by one port, in turn, each of which meets a rule of its own, at so many thousandths of the line. Returns each flow's packets a
+/// second, too.
+fn flows(model: &Model, load: u32) -> Result<(Report, Vec<f64>), ReproduceError> {
+    model.diffserv.flows.get(load, || run_flows(model, load))
+}
+
+fn run_flows(model: &Model, load: u32) -> Result<(Report, Vec<f64>), ReproduceError> {
+    let (rate, fill) = (LINE * (f64::from(load) / 1e3), model.frames(FILL));
     let stream = |flow: u16| Stream {
         rate: Rate::Frames(rate / f64::from(FLOWS)),
         flows: Flows::Fixed(1),
@@ -483,36 +493,29 @@ fn flows(model: &Model, load: f64) -> Result<(Report, Vec<f64>), ReproduceError>
     };
     let streams: Vec<(Stream, Nanos)> =
         (0..FLOWS).map(|flow| (stream(flow), Nanos((f64::from(flow) * 1e9 / rate) as u64))).collect();
-    let policy = policy(FLOWS.into(), Met::Own(149))?;
+    let policy = policy(FLOWS.into(), Met::Own(SETTING))?;
     let chip = chip(model)?;
     let warm = fill * u64::from(FLOWS);
     let mut departures = Departures { warm, arrivals: 0, of_flow: vec![0; FLOWS.into()] };
-    let workload = Workload {
-        chip: &chip,
-        mapping: &mapping(&chip)?,
-        policy: &policy,
-        algorithm: Algorithm::named(RANGE_MATCH),
-        streams: &streams,
-        warm,
-    };
-    let report = workload.watch(&mut departures)?;
+    let router = Router { chip: &chip, mapping: &mapping(&chip)?, policy: &policy, algorithm: RANGE_MATCH };
+    let report = router.workload(&streams, warm).watch(&mut departures)?;
     let rates = departures.of_flow.iter().map(|packets| *packets as f64 / report.seconds).collect();
     Ok((report, rates))
 }
 
 /// Packets a second of each of the flows of the test of fairness, at half a line and at a whole one.
 pub(super) fn each_flow(model: &Model) -> Result<[Vec<f64>; 2], ReproduceError> {
-    Ok([flows(model, 0.5)?.1, flows(model, 1.0)?.1])
+    Ok([flows(model, 500)?.1, flows(model, 1_000)?.1])
 }
 
 fn fairness(model: &Model) -> Result<Vec<Outcome>, ReproduceError> {
-    let ((half, of_half), (_, of_overloaded)) = (flows(model, 0.5)?, flows(model, 1.0)?);
+    let ((half, of_half), (_, of_overloaded)) = (flows(model, 500)?, flows(model, 1_000)?);
     let extent = |rates: &[f64]| {
         let (least, most) =
             (rates.iter().copied().fold(f64::MAX, f64::min), rates.iter().copied().fold(0.0, f64::max));
         format!("{least:.0} to {most:.0}")
     };
-    let limited = of_overloaded.iter().filter(|rate| **rate <= SETTING * 1.15).count();
+    let limited = of_overloaded.iter().filter(|rate| **rate <= f64::from(SETTING) * 1.15).count();
     let each = half.delivered_mpps * 1e6 / f64::from(FLOWS);
     Ok(vec![
         Outcome::number("D9", "packets of each of 500 flows at half a line", 148.0, each, "packets/s").note(

@@ -45,6 +45,9 @@ pub struct Shaped {
 /// The ends of the DiffServ router's published range, with the fewest rules and with the most, in Mbit/s.
 pub const AGGREGATE: [f64; 2] = [290.0, 180.0];
 
+/// Packets a second that the bucket of each of 500 flows admits.
+pub const SETTING: f64 = diffserv::SETTING as f64;
+
 /// PRO3's throughput over lengths and mixes of packets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MixCurve {

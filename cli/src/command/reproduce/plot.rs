@@ -1,14 +1,15 @@
 //! Curves and columns of the figures, as SVG.
 
 use chip::reproduce::figure::{
-    AGGREGATE, COUNTS, Curve, Implementation, Mix, MixCurve, Scaling, Shaped, Steps,
+    AGGREGATE, COUNTS, Curve, Implementation, Mix, MixCurve, SETTING, Scaling, Shaped, Steps,
 };
 use plotters::chart::ChartContext;
+use plotters::coord::Shift;
 use plotters::coord::ranged1d::ValueFormatter;
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::{
-    BLACK, Cartesian2d, ChartBuilder, Circle, Color, DashedLineSeries, IntoDrawingArea, IntoLogRange,
-    LineSeries, Polygon, RGBColor, Ranged, Rectangle, SVGBackend,
+    BLACK, Cartesian2d, ChartBuilder, Circle, Color, DashedLineSeries, DrawingArea, IntoDrawingArea,
+    IntoLogRange, LineSeries, Polygon, RGBColor, Ranged, Rectangle, SVGBackend,
 };
 
 use crate::plot::{BLUE, Colour, Drawn, FONT, INK, ORANGE, PALE, PURPLE, RED, SMALL, TEAL, style, svg};
@@ -54,17 +55,8 @@ pub(super) const TICKS: [(&str, Colour); 2] = [("a packet a tick", BLUE), ("a to
 pub(super) fn shaped(rates: &[Shaped]) -> Result<String, String> {
     svg((960, 320), |backend| {
         let root = backend.into_drawing_area();
-        let mut chart = ChartBuilder::on(&root)
-            .margin(12)
-            .x_label_area_size(44)
-            .y_label_area_size(56)
-            .build_cartesian_2d(0.0..26.0, 0.0..26.0)?;
-        style(&mut chart.configure_mesh(), FONT)
-            .x_desc("shaping rate, Mbit/s")
-            .y_desc("put out, Mbit/s")
-            .x_label_formatter(&|rate| format!("{rate:.0}"))
-            .y_label_formatter(&|rate| format!("{rate:.0}"))
-            .draw()?;
+        let mut chart = framed(&root).build_cartesian_2d(0.0..26.0, 0.0..26.0)?;
+        axes(&mut chart, ["shaping rate, Mbit/s", "put out, Mbit/s"], 0)?;
         let asked = [(0.0, 0.0), (25.0, 25.0)];
         chart.draw_series(DashedLineSeries::new(
             asked,
@@ -94,17 +86,8 @@ pub(super) fn aggregate(points: &[(u32, f64)]) -> Result<String, String> {
     let most = points.iter().map(|(_, mbps)| *mbps).fold(AGGREGATE[0], f64::max) * 1.1;
     svg((960, 320), |backend| {
         let root = backend.into_drawing_area();
-        let mut chart = ChartBuilder::on(&root)
-            .margin(12)
-            .x_label_area_size(44)
-            .y_label_area_size(56)
-            .build_cartesian_2d((1.0..600.0).log_scale(), 0.0..most)?;
-        style(&mut chart.configure_mesh(), FONT)
-            .x_desc("rules")
-            .y_desc("Mbit/s")
-            .x_label_formatter(&|rules| format!("{rules:.0}"))
-            .y_label_formatter(&|mbps| format!("{mbps:.0}"))
-            .draw()?;
+        let mut chart = framed(&root).build_cartesian_2d((1.0..600.0).log_scale(), 0.0..most)?;
+        axes(&mut chart, ["rules", "Mbit/s"], 0)?;
         for end in AGGREGATE {
             let line = [(1.0, end), (600.0, end)];
             chart.draw_series(DashedLineSeries::new(
@@ -126,26 +109,14 @@ pub(super) fn aggregate(points: &[(u32, f64)]) -> Result<String, String> {
 /// Loads of the test of fairness, as shares of a line.
 pub(super) const LOADS: [(&str, Colour); 2] = [("half a line", TEAL), ("a whole line", ORANGE)];
 
-/// Packets a second that a flow's bucket admits.
-const SETTING: f64 = 149.0;
-
 /// Packets a second of each flow, by its number, at each load; dashed, what its bucket admits.
 pub(super) fn fairness(loads: &[Vec<f64>; 2]) -> Result<String, String> {
     let most = loads.iter().flatten().fold(SETTING, |most, rate| most.max(*rate)) * 1.1;
     let flows = loads[0].len() as f64;
     svg((960, 260), |backend| {
         let root = backend.into_drawing_area();
-        let mut chart = ChartBuilder::on(&root)
-            .margin(12)
-            .x_label_area_size(44)
-            .y_label_area_size(56)
-            .build_cartesian_2d(0.0..flows, 0.0..most)?;
-        style(&mut chart.configure_mesh(), FONT)
-            .x_desc("flow")
-            .y_desc("packets a second")
-            .x_label_formatter(&|flow| format!("{flow:.0}"))
-            .y_label_formatter(&|rate| format!("{rate:.0}"))
-            .draw()?;
+        let mut chart = framed(&root).build_cartesian_2d(0.0..flows, 0.0..most)?;
+        axes(&mut chart, ["flow", "packets a second"], 0)?;
         let line = [(0.0, SETTING), (flows, SETTING)];
         chart.draw_series(DashedLineSeries::new(line, 7, 5, RGBColor::from(INK).mix(0.7).stroke_width(2)))?;
         // Half a line last: nearly all of its points are on the dashed line, where many of the other's are.
@@ -168,17 +139,8 @@ pub(super) fn mixed(of: Mix, unit: &str, curves: &[MixCurve]) -> Result<String, 
     let (first, last) = (places().fold(f64::MAX, f64::min), places().fold(0.0, f64::max));
     svg((960, 260), |backend| {
         let root = backend.into_drawing_area();
-        let mut chart = ChartBuilder::on(&root)
-            .margin(12)
-            .x_label_area_size(44)
-            .y_label_area_size(56)
-            .build_cartesian_2d(first..last, 0.0..2.8)?;
-        style(&mut chart.configure_mesh(), FONT)
-            .x_desc(unit)
-            .y_desc("Gbit/s")
-            .x_label_formatter(&|at| format!("{at:.0}"))
-            .y_label_formatter(&|gbps| format!("{gbps:.1}"))
-            .draw()?;
+        let mut chart = framed(&root).build_cartesian_2d(first..last, 0.0..2.8)?;
+        axes(&mut chart, [unit, "Gbit/s"], 1)?;
         let line = [(first, LINE), (last, LINE)];
         chart.draw_series(DashedLineSeries::new(line, 7, 5, RGBColor::from(INK).mix(0.5).stroke_width(1)))?;
         for curve in its() {
@@ -195,6 +157,28 @@ pub(super) fn mixed(of: Mix, unit: &str, curves: &[MixCurve]) -> Result<String, 
 
 /// Gbit/s of PRO3's line.
 const LINE: f64 = 2.5;
+
+/// Chart with room for the labels of both axes.
+fn framed<'a, 'b>(root: &'a Area<'b>) -> ChartBuilder<'a, 'b, SVGBackend<'b>> {
+    let mut chart = ChartBuilder::on(root);
+    chart.margin(12).x_label_area_size(44).y_label_area_size(56);
+    chart
+}
+
+/// Axes with what they stand for, whatever the scale of the first; labels of the second have so many decimals.
+fn axes<X: Ranged<ValueType = f64> + ValueFormatter<f64>>(
+    chart: &mut ChartContext<'_, SVGBackend<'_>, Cartesian2d<X, RangedCoordf64>>,
+    [x, y]: [&str; 2],
+    decimals: usize,
+) -> Drawn {
+    style(&mut chart.configure_mesh(), FONT)
+        .x_desc(x)
+        .y_desc(y)
+        .x_label_formatter(&|value| format!("{value:.0}"))
+        .y_label_formatter(&|value| format!("{value:.decimals$}"))
+        .draw()?;
+    Ok(())
+}
 
 /// Axes for throughput in % over rules, whatever the scale of the rules.
 fn share_by_rules<X: Ranged<ValueType = f64> + ValueFormatter<f64>>(
@@ -213,11 +197,7 @@ fn share_by_rules<X: Ranged<ValueType = f64> + ValueFormatter<f64>>(
 pub(super) fn throughput(curves: &[Curve]) -> Result<String, String> {
     svg((960, 380), |backend| {
         let root = backend.into_drawing_area();
-        let mut chart = ChartBuilder::on(&root)
-            .margin(12)
-            .x_label_area_size(44)
-            .y_label_area_size(56)
-            .build_cartesian_2d((1.0..500.0).log_scale(), 0.0..106.0)?;
+        let mut chart = framed(&root).build_cartesian_2d((1.0..500.0).log_scale(), 0.0..106.0)?;
         share_by_rules(&mut chart)?;
         for curve in curves {
             let colour = RGBColor::from(of(curve.of));
@@ -234,7 +214,7 @@ pub(super) fn throughput(curves: &[Curve]) -> Result<String, String> {
     })
 }
 
-type Area<'a> = plotters::prelude::DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// A diamond at a place of the page, with a rim of its curve's colour.
 fn diamond(area: &Area<'_>, (x, y): (i32, i32), rim: Colour) -> Drawn {
@@ -250,11 +230,7 @@ fn diamond(area: &Area<'_>, (x, y): (i32, i32), rim: Colour) -> Drawn {
 pub(super) fn estimates(curves: &[Curve]) -> Result<String, String> {
     svg((960, 340), |backend| {
         let root = backend.into_drawing_area();
-        let mut chart = ChartBuilder::on(&root)
-            .margin(12)
-            .x_label_area_size(44)
-            .y_label_area_size(56)
-            .build_cartesian_2d(0.0..80.0, 0.0..106.0)?;
+        let mut chart = framed(&root).build_cartesian_2d(0.0..80.0, 0.0..106.0)?;
         share_by_rules(&mut chart)?;
         for curve in curves.iter().filter(|curve| curve.of.estimated(1).is_some()) {
             let colour = RGBColor::from(of(curve.of));
