@@ -137,17 +137,18 @@ pub const fn adjust(checksum: u16, changes: u64) -> u16 {
     !fold(!checksum as u64 + changes)
 }
 
-/// True if the 32-bit words of a header, in network order, verify (RFC 791, section 3.1): their one's complement sum is 0xffff. Carries are
-/// added where they arise, which takes one more addition for each word.
+/// True if a header verifies (RFC 791, section 3.1): the one's complement sum of its words of 16 bits is 0xffff. They are given four in
+/// one, and in either order of bytes, which the sum does not depend on (RFC 1071, section 2). Carries are added where they arise, which
+/// takes one more addition for each word.
 #[inline(always)]
-pub const fn words_verify<const N: usize>(words: [u32; N]) -> bool {
-    let (mut sum, mut at) = (0_u32, 0);
+pub const fn words_verify<const N: usize>(words: [u64; N]) -> bool {
+    let (mut sum, mut at) = (0_u64, 0);
     while at < N {
         let (added, carry) = sum.overflowing_add(words[at]);
-        sum = added.wrapping_add(carry as u32);
+        sum = added.wrapping_add(carry as u64);
         at += 1;
     }
-    fold_word(sum) == 0xffff
+    fold(sum) == 0xffff
 }
 
 /// The effect of changed fields on a checksum. A translation computes it once for a flow and applies it to

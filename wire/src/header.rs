@@ -264,6 +264,16 @@ pub const fn be32<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
+/// The little-endian 64 bits at `at`, 0 past the end: for what does not depend on the order of bytes.
+#[inline(always)]
+pub const fn le64<const N: usize>(bytes: &[u8; N], at: usize) -> u64 {
+    // As one array: of single bytes the compiler makes several loads.
+    match bytes.split_at(at).1.first_chunk() {
+        Some(word) => u64::from_le_bytes(*word),
+        None => 0,
+    }
+}
+
 /// The `M` bytes at `at`.
 #[inline(always)]
 pub(crate) fn array<const N: usize, const M: usize>(bytes: &[u8; N], at: usize) -> [u8; M] {

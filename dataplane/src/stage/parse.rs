@@ -9,8 +9,9 @@
 
 use policy::model::Action;
 use tally::{Branch, Op, Region, Tally};
+use wire::checksum::words_verify;
 use wire::ethernet::EtherType;
-use wire::header::{Fragment, Protocol, be32};
+use wire::header::{Fragment, Protocol, le64};
 use wire::meta::Fields;
 use wire::vlan::Tags;
 use wire::{Family, Frame, Meta, Part, PortId, icmpv4, icmpv6, ipv4, ipv6, tcp, udp};
@@ -127,9 +128,35 @@ enum Carried {
     LinkControl,
 }
 
-/// Reads the link-layer header, and on.
+/// Reads the headers, those of the usual case in fewer steps.
 #[inline(always)]
 fn link(bytes: &[u8], meta: &mut Meta, tables: &Tables) -> Result<Carried, Reason> {
+    let port = tables.interfaces.get(usize::from(meta.ingress.0));
+    if port.is_some_and(|port| is_plain(bytes, meta, port)) {
+        Ok(Carried::Packet)
+    } else {
+        any(bytes, meta, tables)
+    }
+}
+
+/// True if it is a plain packet of IPv4 ([`plain4`]), sent to the interface without a tag.
+#[inline(always)]
+fn is_plain(bytes: &[u8], meta: &mut Meta, port: &Interface) -> bool {
+    let Some((frame, _)) = bytes.split_first_chunk::<42>() else { return false };
+    let (_, packet) = bytes.split_at(14);
+    // The destination, and two bytes of the source.
+    let destination = le64(frame, 0);
+    let is_ours = port.hearing != Hearing::Own || (destination ^ port.mac_bits) << 16 == 0;
+    if destination & 1 != 0 || !is_ours || frame[12..14] != EtherType::IPV4.0.to_be_bytes() {
+        return false;
+    }
+    meta.network = 14;
+    plain4(packet, meta)
+}
+
+/// Reads the link-layer header, and on.
+#[inline(never)]
+fn any(bytes: &[u8], meta: &mut Meta, tables: &Tables) -> Result<Carried, Reason> {
     let (header, payload) = bytes.split_first_chunk::<14>().ok_or(Reason::LinkTruncated)?;
     let [.., high, low] = *header;
     let ethertype = EtherType(u16::from_be_bytes([high, low]));
@@ -137,8 +164,7 @@ fn link(bytes: &[u8], meta: &mut Meta, tables: &Tables) -> Result<Carried, Reaso
     let Some(port) = tables.interfaces.get(usize::from(meta.ingress.0)) else {
         return own(bytes, meta, tables);
     };
-    // Nearly all are of IPv4, and are asked for that alone.
-    if ethertype != EtherType::IPV4 && ethertype.is_vlan() {
+    if ethertype.is_vlan() {
         return tagged(bytes, header, port, meta, tables);
     }
     network(header, ethertype, payload, port, meta)
@@ -189,7 +215,7 @@ pub(super) fn packet(frame: &mut Frame, interface: PortId, family: Family) -> Re
     (meta.flags, meta.part, meta.tcp_flags, meta.sport, meta.dport) = (0, Part::Whole, 0, 0, 0);
     let packet = bytes.get(14..).unwrap_or_default();
     let carried = match family {
-        Family::V4 if plain4(packet, meta)? => Carried::Packet,
+        Family::V4 if plain4(packet, meta) => Carried::Packet,
         Family::V4 => v4(packet, meta)?,
         _ => v6(packet, meta)?,
     };
@@ -233,7 +259,7 @@ fn network(
         return Err(Reason::OtherHost);
     }
     match ethertype {
-        EtherType::IPV4 if plain4(payload, meta)? => Ok(Carried::Packet),
+        EtherType::IPV4 if meta.flags & flag::GROUP == 0 && plain4(payload, meta) => Ok(Carried::Packet),
         EtherType::IPV4 => v4(payload, meta),
         EtherType::IPV6 => v6(payload, meta),
         EtherType::CELL => cell(interface, meta),
@@ -279,56 +305,68 @@ pub fn vlan(port: PortId, vlans: &[(u16, u16, PortId)], tags: &Tags) -> Option<P
     vlans.iter().find(|(o, i, _)| (*o, *i) == (outer, inner)).map(|(_, _, id)| *id)
 }
 
-/// The usual case, in fewer steps than [`v4`] and to the same effect: no options, no fragment, TCP, UDP or ESP.
-/// `false`, and nothing said, if it is another.
+/// The usual case, in fewer steps than [`v4`] and to the same effect: a well-formed packet of TCP, UDP or ESP from one host to another, no
+/// options, no fragment, on a link where it was sent to this host alone. `false`, and nothing said, if it is another.
 #[inline(always)]
-fn plain4(bytes: &[u8], meta: &mut Meta) -> Result<bool, Reason> {
-    let Some((header, _)) = bytes.split_first_chunk::<28>() else { return Ok(false) };
-    // Seven words: version, type of service and length; identification and fragment; time to live, protocol and checksum;
-    // addresses; ports; of UDP its length.
-    let [first, second, third, source, destination, ports, fourth] =
-        std::array::from_fn(|word| be32(header, 4 * word));
-    let total = (first & 0xffff) as usize;
-    if first >> 24 != 0x45 || second & 0x3fff != 0 || total < 28 || total > bytes.len() {
-        return Ok(false);
+fn plain4(packet: &[u8], meta: &mut Meta) -> bool {
+    let Some((header, _)) = packet.split_first_chunk::<28>() else { return false };
+    // Version, type of service, length, identification and fragment; time to live, protocol, checksum and source; destination and
+    // ports: as they lie in memory, the first byte lowest.
+    let [first, second, third] = std::array::from_fn(|word| le64(header, 8 * word));
+    let total = usize::from(((first >> 16) as u16).swap_bytes());
+    let (source, destination) = ((second >> 32) as u32, third as u32);
+    // Version and header length; more fragments, and the offset.
+    let is_whole = first & 0xff3f_0000_0000_00ff == 0x45;
+    if !is_whole || total > packet.len() || !words_verify([first, second, destination.into()]) {
+        return false;
     }
-    if !wire::checksum::words_verify([first, second, third, source, destination]) {
-        return Err(Reason::Ipv4Checksum);
+    let is_special = SPECIAL[source as usize & 0xff] | SPECIAL[destination as usize & 0xff];
+    if is_special || source == destination {
+        return false;
     }
-    let (protocol, mut ports) = ((third >> 16) as u8, ports);
+    let (protocol, mut ports) = ((second >> 8) as u8, ((third >> 32) as u32).swap_bytes());
     match Protocol(protocol) {
         Protocol::UDP => {
-            let length = (fourth >> 16) as usize;
-            if length < 8 || length > total - 20 {
-                return Ok(false);
+            let length = usize::from(u16::from_be_bytes([header[24], header[25]]));
+            if length < 8 || length + 20 > total {
+                return false;
             }
         }
         Protocol::TCP => {
-            let Some(more) = bytes.get(20..total).and_then(|rest| rest.first_chunk::<20>()) else {
-                return Ok(false);
+            let Some(more) = packet.get(20..total).and_then(|rest| rest.first_chunk::<20>()) else {
+                return false;
             };
             let header_len = usize::from(more[12] >> 4) * 4;
-            if header_len < 20 || header_len > total - 20 {
-                return Ok(false);
+            if header_len < 20 || header_len + 20 > total {
+                return false;
             }
             meta.tcp_flags = more[13];
         }
-        Protocol::ESP => ports = 0,
-        _ => return Ok(false),
+        Protocol::ESP if total >= 28 => ports = 0,
+        _ => return false,
     }
     meta.family = Family::V4;
-    meta.ds_field = (first >> 16) as u8;
+    meta.ds_field = (first >> 8) as u8;
     meta.protocol = protocol;
     meta.transport = meta.network + 20;
     meta.end = meta.network + total as u16;
     meta.sport = (ports >> 16) as u16;
     meta.dport = ports as u16;
-    if second & 0x4000 != 0 {
-        meta.flags |= flag::DONT_FRAGMENT;
-    }
-    addresses4(source, destination, protocol, meta.dport, meta)?;
-    Ok(true)
+    // Its bit in the header's byte is that of the flag.
+    meta.flags |= (first >> 48) as u16 & flag::DONT_FRAGMENT;
+    true
 }
+
+/// First bytes of addresses that [`addresses4`] looks at: of this network, of a host's own, of groups.
+const SPECIAL: [bool; 256] = {
+    let mut special = [false; 256];
+    let mut first = 0;
+    while first < special.len() {
+        special[first] = matches!(first, 0 | 127 | 224..);
+        first += 1;
+    }
+    special
+};
 
 #[inline(never)]
 fn v4(bytes: &[u8], meta: &mut Meta) -> Result<Carried, Reason> {
@@ -363,7 +401,6 @@ fn v4(bytes: &[u8], meta: &mut Meta) -> Result<Carried, Reason> {
 }
 
 /// Refuses addresses that no packet on a link can have (RFC 1812, section 5.3.7; RFC 6890).
-#[inline(always)]
 fn addresses4(
     source: u32,
     destination: u32,
@@ -372,11 +409,6 @@ fn addresses4(
     meta: &mut Meta,
 ) -> Result<(), Reason> {
     let (from, to) = ((source >> 24) as u8, (destination >> 24) as u8);
-    // Nearly all: past 0, not 127 (nor 128, which is let through below), short of 224.
-    let plain = |first: u8| first.wrapping_add(1) & 0x7e != 0 && first < 224;
-    if plain(from) && plain(to) && meta.flags & flag::GROUP == 0 {
-        return if source == destination { Err(Reason::Land) } else { Ok(()) };
-    }
     if from == 0 || from == 127 || from >= 224 {
         // A host that asks for its first address has none yet (RFC 2131, section 4.1).
         let asks = source == 0 && destination == u32::MAX && protocol == Protocol::UDP.0 && dport == 67;

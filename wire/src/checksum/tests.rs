@@ -199,8 +199,9 @@ fn message() -> impl proptest::strategy::Strategy<Value = Fields> {
 /// RFC 1071, section 4.1: half words are added, and then what is carried.
 #[test]
 fn a_header_verifies_exactly_where_its_half_words_add_up_to_all_ones() {
-    let halves =
-        |words: [u32; 5]| words.map(|word| [word >> 16, word & 0xffff]).as_flattened().iter().sum::<u32>();
+    let halves = |words: [u64; 3]| {
+        words.iter().flat_map(|word| [0, 16, 32, 48].map(|at| word >> at & 0xffff)).sum::<u64>()
+    };
     let folded = |words| {
         let mut sum = halves(words);
         while sum > 0xffff {
@@ -208,21 +209,20 @@ fn a_header_verifies_exactly_where_its_half_words_add_up_to_all_ones() {
         }
         sum
     };
-    assert!(
-        !words_verify([0; 5]) && words_verify([u32::MAX; 5]) && words_verify([0xffff_0000, 0, 0, 0, 0xffff])
-    );
+    assert!(!words_verify([0; 3]) && words_verify([u64::MAX; 3]) && words_verify([0xffff << 48, 0, 0xffff]));
     let mut random = Random::new(3);
     for number in 0..100_000 {
-        let ends = [0, u32::MAX, 0xffff, 0xffff_0000];
-        let mut words: [u32; 5] = std::array::from_fn(|_| match random.below(8) {
-            place @ 0..4 => ends[place as usize],
-            _ => random.next_u64() as u32,
+        let ends = [0, u64::MAX, 0xffff, 0xffff << 48, u64::from(u32::MAX)];
+        let mut words: [u64; 3] = std::array::from_fn(|_| match random.below(8) {
+            place @ 0..5 => ends[place as usize],
+            _ => random.next_u64(),
         });
         if number % 2 == 0 {
-            words[2] &= 0xffff_0000;
+            words[2] &= u64::MAX << 16;
             words[2] |= folded(words) ^ 0xffff;
-            assert!(words_verify(words) || words == [0; 5], "{words:x?}");
+            assert!(words_verify(words) || words == [0; 3], "{words:x?}");
         }
         assert_eq!(words_verify(words), folded(words) == 0xffff, "{words:x?}");
+        assert_eq!(words_verify(words), words_verify(words.map(u64::swap_bytes)), "{words:x?}");
     }
 }
