@@ -17,7 +17,7 @@ use std::sync::Arc;
 use lookup::memory::MemoryError;
 use tally::{NoTally, Tally};
 use wire::segment::Segments;
-use wire::{Frame, Link, Nanos, PortId};
+use wire::{Batch, Frame, Link, Nanos, PortId};
 
 use crate::hop::CELL_HOP;
 use crate::nat::Share;
@@ -27,6 +27,7 @@ use crate::verdict::Reason;
 mod dropper;
 mod dualpi2;
 mod ends;
+mod fifo;
 mod fq;
 mod incoming;
 mod inner;
@@ -46,6 +47,7 @@ mod tree;
 mod wheel;
 
 pub use ends::Ends;
+use fifo::Fifo;
 use incoming::{EndsBehind, Incoming};
 pub(crate) use mark::congestion as mark_congestion;
 pub use others::Handoff;
@@ -92,7 +94,7 @@ pub struct Egress {
 #[derive(Debug)]
 pub(crate) struct EgressPort {
     /// Frames that wait where there is no tree.
-    queue: VecDeque<Frame>,
+    queue: Fifo,
     /// Segments that wait in the queue beside the frames that stand for them: a packet of many takes their room.
     further: usize,
     /// Most frames that wait.
@@ -213,7 +215,7 @@ impl Egress {
             let departed =
                 if incoming == 0 { 0 } else { incoming + settings.map_or(limit, |tree| waiting(tree)) };
             Ok(EgressPort {
-                queue: VecDeque::with_capacity(if settings.is_some() { 0 } else { limit }),
+                queue: Fifo::with_capacity(if settings.is_some() { 0 } else { limit }),
                 further: 0,
                 limit,
                 link: match Links::of(share) {
@@ -263,6 +265,31 @@ impl Egress {
             Some(port) => port.next(now, tally),
             None => Next::Empty,
         }
+    }
+
+    /// Moves frames that may depart at `now` into `out`, in order and as long as there is room, and shows each to `departs`. None where
+    /// departures are not simply those of a queue (a tree, a rate), and none behind a packet of many segments.
+    #[inline(always)]
+    pub(crate) fn dequeue_burst(
+        &mut self,
+        port: PortId,
+        now: Nanos,
+        out: &mut Batch,
+        mut departs: impl FnMut(&Frame),
+    ) {
+        if !self.from.is_empty() {
+            return;
+        }
+        let Some(port) = self.port(port).filter(|port| port.tree.is_none() && !port.link.is_paced()) else {
+            return;
+        };
+        port.queue.pop_burst(out, |frame| {
+            let is_ready = !frame.is_big() && frame.meta.received <= now;
+            if is_ready {
+                departs(frame);
+            }
+            is_ready
+        });
     }
 
     /// [`Egress::next`], after what comes from trees of incoming packets by then.
@@ -382,7 +409,7 @@ impl Egress {
     pub fn queued_behind(&self, place: usize, before: usize) -> impl Iterator<Item = &Frame> {
         let port = self.ports.get(place).filter(|port| port.tree.is_none());
         let queue = port.map(|port| &port.queue).into_iter();
-        let queue = queue.flat_map(move |queue| queue.range(before.min(queue.len())..));
+        let queue = queue.flat_map(move |queue| queue.behind(before));
         let on = self.ports.get(place).and_then(|port| port.tree.as_deref());
         let from = place.checked_sub(self.ports.len()).and_then(|place| self.from.get(place)?.as_deref());
         let trees = on.into_iter().chain(from.map(|incoming| &incoming.tree));
@@ -458,7 +485,7 @@ impl Egress {
     pub(crate) fn set_back(&mut self, span: Nanos) {
         for port in &mut self.ports {
             port.link.set_back(span);
-            for frame in &mut port.queue {
+            for frame in port.queue.iter_mut() {
                 frame.meta.received = frame.meta.received - span;
             }
             port.tree.iter_mut().for_each(|tree| tree.set_back(span));
@@ -506,7 +533,7 @@ impl Egress {
             port.tree.iter_mut().flat_map(|tree| tree.frames_mut()).for_each(|frame| renumber(frame, place));
             let has_changed = before.tree.is_some() || port.tree.is_some() || elsewhere.is_some();
             let mut frames = before.tree.as_mut().map_or_else(Vec::new, |tree| tree.drain());
-            frames.extend(before.queue.drain(..));
+            frames.extend(before.queue.drain());
             for mut frame in frames {
                 if has_changed {
                     // What has not departed by now departs later.
@@ -597,7 +624,7 @@ impl Egress {
     pub(crate) fn memory_bytes(&self) -> usize {
         let trees = self.ports.iter().filter_map(|port| port.tree.as_deref());
         let from = self.from.iter().flatten().map(|incoming| incoming.memory_bytes());
-        let queues = self.ports.iter().map(|port| port.queue.capacity() * size_of::<Frame>());
+        let queues = self.ports.iter().map(|port| port.queue.memory_bytes());
         size_of_val(self.ports.as_slice())
             + queues.sum::<usize>()
             + trees.map(Tree::memory_bytes).chain(from).sum::<usize>()
@@ -609,7 +636,7 @@ impl Egress {
         let mut frames: Vec<Frame> = Vec::new();
         for port in &mut self.ports {
             frames.extend(port.departed.drain(..).filter_map(Next::into_frame));
-            frames.extend(port.queue.drain(..));
+            frames.extend(port.queue.drain());
             port.further = 0;
             frames.extend(port.tree.as_mut().map_or_else(Vec::new, |tree| tree.drain()));
         }
@@ -690,11 +717,7 @@ impl EgressPort {
         if let Some(tree) = &mut self.tree {
             return tree.arrive(frame, at, ends, tally);
         }
-        let mut place = self.queue.len();
-        while place > 0 && self.queue.get(place - 1).is_some_and(|before| before.meta.received > at) {
-            place -= 1;
-        }
-        self.queue.insert(place, frame);
+        self.queue.insert(frame, |before| before.meta.received <= at);
     }
 
     #[inline(always)]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use lookup::memory::MemoryError;
 use policy::model::{Mode, Scope};
 use tally::{NoTally, Tally};
-use wire::{BATCH, Frame, Nanos, PortId};
+use wire::{BATCH, Batch, Frame, Nanos, PortId};
 
 use crate::channel::Channels;
 use crate::client::Clients;
@@ -160,6 +160,15 @@ impl Shard {
     #[inline(always)]
     pub fn next(&mut self, port: PortId, now: Nanos) -> Next {
         self.next_tallied(port, now, &mut NoTally)
+    }
+
+    /// Moves the frames that [`Shard::next`] would give at `now` into `out`, in order and as long as there is room, and counts their final
+    /// verdicts: those of a port whose queue has neither a tree nor a rate. What comes next, and what departs of other ports, says
+    /// [`Shard::next`].
+    #[inline(always)]
+    pub fn dequeue_burst(&mut self, port: PortId, now: Nanos, out: &mut Batch) {
+        let Shard { egress, counters, .. } = self;
+        egress.dequeue_burst(port, now, out, |frame| counters.count_departed(frame));
     }
 
     /// [`Shard::next`] of a port whose interface has gone from the system: the frame whose turn it is is dropped, and counts so.

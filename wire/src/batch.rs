@@ -48,6 +48,12 @@ impl Batch {
         self.frames.is_full()
     }
 
+    /// Number of further frames that fit.
+    #[inline]
+    pub fn room(&self) -> usize {
+        self.frames.remaining_capacity()
+    }
+
     /// Takes all frames out, first to last.
     #[inline]
     pub fn drain(&mut self) -> impl Iterator<Item = Frame> + '_ {

@@ -160,6 +160,12 @@ impl Link {
         self.rate
     }
 
+    /// True if the link has a rate, or had one: transmissions may have to wait for one another.
+    #[inline(always)]
+    pub fn is_paced(&self) -> bool {
+        self.is_paced
+    }
+
     /// Moment of the next opportunity to send.
     #[inline(always)]
     pub fn opportunity(&self) -> Nanos {

@@ -109,6 +109,11 @@ impl Gateway {
                 self.pool.put(frame);
             }
             for port in (0..self.shard.egress.ports() as u16).map(PortId) {
+                self.shard.dequeue_burst(port, self.now, &mut self.batch);
+                for frame in self.batch.drain() {
+                    sent(&frame);
+                    self.pool.put(frame);
+                }
                 while let Next::Frame(frame, _) = self.shard.next(port, self.now) {
                     sent(&frame);
                     self.pool.put(frame);

@@ -431,6 +431,9 @@ impl Link {
         loop {
             let mut is_over = false;
             let has_port = self.ends.line.is_some();
+            if has_port && !is_captured && self.offering.is_empty() {
+                shard.dequeue_burst(port, now, &mut self.out);
+            }
             while !self.out.is_full() && !is_over {
                 if !self.offering.is_empty() && self.fill_out(pool) == Progress::More {
                     // There is no room in the batch, or no slot: those of frames that are sent now come back.
