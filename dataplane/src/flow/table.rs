@@ -183,6 +183,12 @@ impl FlowTable {
                 return guess;
             }
         }
+        self.find_apart(key, hash, tally)
+    }
+
+    /// [`FlowTable::find`], as a function of its own.
+    #[inline(never)]
+    fn find_apart<T: Tally>(&self, key: &Key, hash: u64, tally: &mut T) -> Option<Hit> {
         self.find(key, hash, tally)
     }
 

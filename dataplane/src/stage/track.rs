@@ -20,7 +20,7 @@ use super::{About, Cx, Packets, Stage, Step, handoff, handshake, header, protect
 use crate::client;
 use crate::flag;
 use crate::flow::tcp::{Fault, Midstream, Segment, Settings, WindowCheck};
-use crate::flow::{Direction, Flow, FlowId, Hit, Key, State};
+use crate::flow::{Direction, Flow, FlowId, Hit, Key, State, Tick};
 use crate::fragment::{DatagramKey, Kept, Later, Span};
 use crate::hop::{ASKED_HOP, LINK_HOP, LOCAL_HOP, NO_HOP};
 use crate::opening::Opening;
@@ -168,16 +168,16 @@ fn current<'a, T: Tally>(hit: Hit, frame: &Frame, cx: &'a mut Cx<'_, T>) -> Opti
         cx.shard.bring_up_to_date(hit.id);
     }
     let flow = cx.shard.flows.flow(hit.id)?;
-    is_current(flow, frame, cx.shard, cx.tables, cx.tally).then_some(flow)
+    let tick = cx.shard.flows.tick(frame.meta.received);
+    is_current(flow, tick, cx.shard, cx.tables, cx.tally).then_some(flow)
 }
 
 /// True if a flow, which is up to date, has not expired and these tables have decided it.
 #[inline(always)]
-fn is_current<T: Tally>(flow: &Flow, frame: &Frame, shard: &Shard, tables: &Tables, tally: &mut T) -> bool {
+fn is_current<T: Tally>(flow: &Flow, tick: Tick, shard: &Shard, tables: &Tables, tally: &mut T) -> bool {
     // Time in the present tick, of two words, 6; since when the flow was seen, 2; its timeout by its state, 6; epoch, 2; place and bound, 3.
     tally.instructions(19);
     tally.execute(Op::Branch, 7);
-    let tick = shard.flows.tick(frame.meta.received);
     !shard.flows.is_expired(flow, tick) && flow.epoch == tables.epoch
 }
 

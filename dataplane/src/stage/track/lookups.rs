@@ -6,9 +6,9 @@ use tally::{NoTally, Tally};
 use wire::tcp::Flags;
 use wire::{BATCH, Frame, Part};
 
-use super::{Track, follow, is_current, key_of, open};
+use super::{Track, carry, follow, is_current, key_of, open};
 use crate::flag;
-use crate::flow::{Hit, Key};
+use crate::flow::{Hit, Key, State};
 use crate::hop::NO_HOP;
 use crate::nat::Endpoint;
 use crate::stage::{Cx, take};
@@ -65,47 +65,66 @@ impl Lookups {
     ) -> usize {
         let many = frames.len();
         self.absent = None;
+        // The moment at which nothing was due. Nearly all frames of a batch have come at one.
+        let mut quiet = None;
         for (place, frame) in frames.iter_mut().enumerate() {
-            if frame.meta.fate == 0 && !self.follow_one(first + place, frame, cx) {
+            if frame.meta.fate != 0 {
+                continue;
+            }
+            let now = frame.meta.received;
+            if quiet != Some(now) && cx.shard.is_due(now) {
                 return place;
             }
+            quiet = match self.follow_one(first + place, frame, cx) {
+                Followed::Simply => Some(now),
+                Followed::WithChange => None,
+                Followed::Not => return place,
+            };
         }
         many
     }
 
-    /// Follows the frame at `place` of the prepared batch, and says whether it did.
+    /// Follows the frame at `place` of the prepared batch, at a moment when nothing is due.
     #[inline(always)]
-    fn follow_one<T: Tally>(&mut self, place: usize, frame: &mut Frame, cx: &mut Cx<'_, T>) -> bool {
+    fn follow_one<T: Tally>(&mut self, place: usize, frame: &mut Frame, cx: &mut Cx<'_, T>) -> Followed {
         let hit = match self.find(place, frame, cx) {
             Found::Flow(hit) => hit,
             Found::Absent => {
                 self.absent = (!cx.shard.flows.may_be_stale()).then_some(place);
-                return false;
+                return Followed::Not;
             }
-            Found::Apart => return false,
+            Found::Apart => return Followed::Not,
         };
         if frame.meta.tcp_flags & (Flags::SYN.0 | Flags::RST.0) != 0 {
-            return false;
+            return Followed::Not;
         }
         let hash = self.hashes[place % BATCH];
         let Cx { shard, tables, tally, .. } = cx;
-        let Some(flow) = shard.flows.flow(hit.id) else { return false };
+        let Some(flow) = shard.flows.flow(hit.id) else { return Followed::Not };
         // A published flow is brought up to date first, and its packets are few: the kernel has the others.
         let is_up_to_date = !flow.progress.is_published();
         let has_hop = flow.hops[hit.direction as usize] != NO_HOP;
-        if !(is_up_to_date && has_hop && is_current(flow, frame, shard, tables, *tally)) {
-            return false;
+        let tick = shard.flows.tick(frame.meta.received);
+        if !(is_up_to_date && has_hop && is_current(flow, tick, shard, tables, *tally)) {
+            return Followed::Not;
         }
-        follow(frame, hit, hash, cx).settle(frame);
-        true
+        // No packet changes the state of such a flow any more. A tally is told of each step by the general case.
+        if flow.state() == State::UdpConfirmed && !tally.is_kept() {
+            let Some(flow) = shard.flows.flow_mut(hit.id) else { return Followed::Not };
+            flow.seen = tick.0;
+            shard.fast_path.note(hit.id, hit.direction, &mut flow.progress, frame.meta.ingress);
+            carry(frame, hit.id, hit.direction, flow);
+            return Followed::Simply;
+        }
+        follow_apart(frame, hit, hash, cx);
+        Followed::WithChange
     }
 
     /// Looks for the flow of the frame at `place` of the prepared batch.
     #[inline(always)]
     fn find<T: Tally>(&self, place: usize, frame: &Frame, cx: &mut Cx<'_, T>) -> Found {
-        let now = frame.meta.received;
         let special = flag::ERROR | flag::GROUP | flag::TO_GROUP;
-        if frame.meta.part != Part::Whole || frame.meta.flags & special != 0 || cx.shard.is_due(now) {
+        if frame.meta.part != Part::Whole || frame.meta.flags & special != 0 {
             return Found::Apart;
         }
         // The remainder is for the compiler, which then has no bound to check.
@@ -130,7 +149,8 @@ impl Lookups {
         frame: &Frame,
         cx: &mut Cx<'_, T>,
     ) -> bool {
-        let is_absent = frame.meta.fate == 0 && matches!(self.find(place, frame, cx), Found::Absent);
+        let is_in_time = frame.meta.fate == 0 && !cx.shard.is_due(frame.meta.received);
+        let is_absent = is_in_time && matches!(self.find(place, frame, cx), Found::Absent);
         self.absent = is_absent.then_some(place);
         is_absent
     }
@@ -154,8 +174,24 @@ enum Found {
     Flow(Hit),
     /// No flow has.
     Absent,
-    /// Its flow does not depend on its key alone, or time has to pass before.
+    /// Its flow does not depend on its key alone.
     Apart,
+}
+
+/// Result of following a packet's flow.
+enum Followed {
+    /// The flow has been seen, and is as it was.
+    Simply,
+    /// The flow may have changed its state, and so when it expires.
+    WithChange,
+    /// The packet has not been followed.
+    Not,
+}
+
+/// [`follow`], as a function of its own: with it, the loop over packets that change nothing would not fit in registers.
+#[inline(never)]
+fn follow_apart<T: Tally>(frame: &mut Frame, hit: Hit, hash: u64, cx: &mut Cx<'_, T>) {
+    follow(frame, hit, hash, cx).settle(frame);
 }
 
 /// Prefetches memory that the first packet of a flow will need: the source's most likely mapping, or, without source NAT, the
