@@ -95,6 +95,7 @@ impl Tables {
             nat: nat::compile(policy, &names, &routes)?,
             zones: names.zones,
             exits: routes.targets.iter().map(|target| routes.exit(target)).collect(),
+            only_hops: routes.targets.iter().map(|target| routes.only_hop(target)).collect(),
             fib4: routes.fib4,
             fib6: routes.fib6,
             targets: routes.targets,
@@ -126,13 +127,9 @@ fn strictest(policy: &Policy) -> SourceCheck {
 }
 
 /// A bit for each of the gateway's own addresses.
-fn own_bits(policy: &Policy) -> [u32; 2] {
-    let mut bits = [0; 2];
-    for network in policy.interfaces.iter().flat_map(|interface| &interface.addresses) {
-        let (word, bit) = Address::from(network.addr()).own_bit();
-        bits[word] |= bit;
-    }
-    bits
+fn own_bits(policy: &Policy) -> u64 {
+    let networks = policy.interfaces.iter().flat_map(|interface| &interface.addresses);
+    networks.fold(0, |bits, network| bits | 1 << Address::from(network.addr()).own_bit())
 }
 
 /// The algorithm that a policy names; `None` where the fastest is wanted.

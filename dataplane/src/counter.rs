@@ -288,7 +288,10 @@ impl Counters {
 
     #[inline(always)]
     fn count_decision(&mut self, frame: &Frame) {
-        self.add_decision(frame, &Traffic::of_packet(frame));
+        // Where nothing was decided, nothing is to be counted.
+        if frame.meta.rule != u32::MAX || frame.meta.nat != 0 {
+            self.add_decision(frame, &Traffic::of_packet(frame));
+        }
     }
 
     /// Adds traffic to the rule and the translations of a frame.

@@ -208,7 +208,7 @@ impl Hop {
     /// The header as 12 bytes, for untagged links: the usual case, free of loops.
     #[inline(always)]
     pub fn plain_header(&self) -> Option<&[u8; 12]> {
-        if self.known != Known::Yes || self.header_len != 12 {
+        if (self.header_len, self.known) != (12, Known::Yes) {
             return None;
         }
         self.header.first_chunk()

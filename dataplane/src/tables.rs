@@ -94,6 +94,8 @@ pub struct Tables {
     pub targets: Vec<Target>,
     /// For each of them the only interface by which packets to it leave, if there is one: what a strict source check asks for.
     pub exits: Vec<Option<PortId>>,
+    /// For each of them the hop of the only router, if it is one router; else [`NO_HOP`](crate::hop::NO_HOP).
+    pub(crate) only_hops: Vec<u32>,
     /// Places in `gateways`, referred to by [`Target::Gateways`]; one stands there as often as its weight.
     pub ways: Vec<u32>,
     /// Routers that routes lead to.
@@ -127,7 +129,7 @@ pub struct Tables {
     /// Numbers by which names are known from one compilation to the next.
     pub numbers: Numbers,
     /// A bit for each of the gateway's own addresses, by a hash of it; others may share it.
-    pub own_bits: [u32; 2],
+    pub own_bits: u64,
     /// The strictest check of sources of all interfaces.
     pub source_check: SourceCheck,
     /// The stages that they need.
@@ -414,8 +416,13 @@ impl Tables {
     /// True if an address is one of the gateway's own. Looks through all of them where it may be.
     #[inline(always)]
     pub fn is_own(&self, address: Address) -> bool {
-        let (word, bit) = address.own_bit();
-        self.own_bits[word] & bit != 0 && self.has_address(address)
+        self.may_be_own(address) && self.has_address(address)
+    }
+
+    /// True of the gateway's own addresses, and of some others.
+    #[inline(always)]
+    pub(crate) fn may_be_own(&self, address: Address) -> bool {
+        self.own_bits >> address.own_bit() & 1 != 0
     }
 
     #[cold]
@@ -507,12 +514,11 @@ impl Address {
         Address { bits: self.bits >> rest << rest, ..self }
     }
 
-    /// Place of its word in [`Tables::own_bits`], and its bit there.
+    /// Place of its bit in [`Tables::own_bits`].
     #[inline(always)]
-    pub(crate) const fn own_bit(self) -> (usize, u32) {
+    pub(crate) const fn own_bit(self) -> u32 {
         let low = self.bits as u32;
-        let hash = low ^ low >> 8 ^ low >> 16;
-        ((hash >> 5 & 1) as usize, 1 << (hash & 31))
+        (low ^ low >> 8 ^ low >> 16) & 63
     }
 
     /// IPv4 or IPv6.

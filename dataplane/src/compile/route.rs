@@ -10,6 +10,7 @@ use policy::model::{NextHop, RouteTarget};
 use wire::PortId;
 
 use super::names::Names;
+use crate::hop::NO_HOP;
 use crate::tables::{CompileError, Gateway, Target};
 
 /// Longest-prefix match, and where routes lead.
@@ -34,6 +35,14 @@ impl Routes {
                 exits.all(|other| other == Some(exit)).then_some(exit)
             }
             Target::Local | Target::Broadcast(_) | Target::Blackhole | Target::Unreachable => None,
+        }
+    }
+
+    /// The hop of a target that is one router; [`NO_HOP`] of others.
+    pub(super) fn only_hop(&self, target: &Target) -> u32 {
+        match *target {
+            Target::Gateways { first, count: 1 } => self.ways.get(first as usize).copied().unwrap_or(NO_HOP),
+            _ => NO_HOP,
         }
     }
 }

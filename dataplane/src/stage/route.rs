@@ -101,8 +101,9 @@ fn look_up_together<T: Tally>(frames: &mut [Frame], cx: &mut Cx<'_, T>) {
     let count = frames.len().min(BATCH);
     cx.tables.fib4.lookup_bulk(&destinations[..count], &mut values[..count]);
     // A tally is told of each by itself, as by a step.
-    let checks_together = cx.tables.source_check == SourceCheck::Strict && !cx.tally.is_kept();
-    if checks_together {
+    let is_together = !cx.tally.is_kept();
+    let check = cx.tables.source_check;
+    if is_together && check == SourceCheck::Strict {
         cx.tables.fib4.lookup_bulk(&sources[..count], &mut origins[..count]);
     }
     for (place, frame) in frames.iter_mut().enumerate() {
@@ -111,20 +112,38 @@ fn look_up_together<T: Tally>(frames: &mut [Frame], cx: &mut Cx<'_, T>) {
             take_apart(frame, cx);
             continue;
         }
-        if cx.tally.is_kept() {
-            tell_find4(cx);
-            let _ = cx.tables.route(Address::v4(destinations[place]), cx.tally);
-        }
         let source = Address::v4(sources[place]);
-        let target = cx.tables.targets.get(values[place] as usize);
-        let is_at_home = checks_together && cx.tables.is_exit(origins[place], frame.meta.ingress);
-        let checked = if is_at_home { Ok(()) } else { check_source(frame.meta.ingress, source, cx) };
+        let is_at_home = match check {
+            SourceCheck::Off => !cx.tables.may_be_own(source),
+            SourceCheck::Strict => cx.tables.is_exit(origins[place], frame.meta.ingress),
+            SourceCheck::Loose => false,
+        };
+        let hop = cx.tables.only_hops.get(values[place] as usize).copied().unwrap_or(NO_HOP);
         // What was decided is settled where it is decided: then nothing is left to ask of what goes on.
-        match checked.and_then(|()| lead(frame, source, target, 0, cx)) {
-            Ok(()) if leaves(frame.meta.hop) => fits(frame, LIVES, cx).settle(frame),
-            Ok(()) => {}
-            Err(step) => step.settle(frame),
+        if is_together && is_at_home && leaves(hop) && !is_link_local4(sources[place]) {
+            frame.meta.hop = hop;
+            fits(frame, LIVES, cx).settle(frame);
+        } else {
+            let ends = Ends4 { source: sources[place], destination: destinations[place] };
+            settle_apart(frame, ends, values[place], cx);
         }
+    }
+}
+
+/// Settles a packet whose destination has been looked up.
+#[inline(never)]
+fn settle_apart<T: Tally>(frame: &mut Frame, ends: Ends4, value: u32, cx: &mut Cx<'_, T>) {
+    if cx.tally.is_kept() {
+        tell_find4(cx);
+        let _ = cx.tables.route(Address::v4(ends.destination), cx.tally);
+    }
+    let source = Address::v4(ends.source);
+    let target = cx.tables.targets.get(value as usize);
+    let checked = check_source(frame.meta.ingress, source, cx);
+    match checked.and_then(|()| lead(frame, source, target, 0, cx)) {
+        Ok(()) if leaves(frame.meta.hop) => fits(frame, LIVES, cx).settle(frame),
+        Ok(()) => {}
+        Err(step) => step.settle(frame),
     }
 }
 
