@@ -262,7 +262,9 @@ impl Egress {
             return self.next_of_all(port, now, tally);
         }
         match self.port(port) {
-            Some(port) => port.next(now, tally),
+            Some(port) if port.departed.is_empty() => port.next(now, tally),
+            // Of a tree of incoming packets that a reload has taken away.
+            Some(port) => port.departed.pop_front().unwrap_or(Next::Empty),
             None => Next::Empty,
         }
     }
@@ -280,9 +282,9 @@ impl Egress {
         if !self.from.is_empty() {
             return;
         }
-        let Some(port) = self.port(port).filter(|port| port.tree.is_none() && !port.link.is_paced()) else {
-            return;
-        };
+        let is_simple =
+            |port: &&mut EgressPort| port.tree.is_none() && port.departed.is_empty() && !port.link.is_paced();
+        let Some(port) = self.port(port).filter(is_simple) else { return };
         port.queue.pop_burst(out, |frame| {
             let is_ready = !frame.is_big() && frame.meta.received <= now;
             if is_ready {

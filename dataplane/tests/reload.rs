@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv4Addr;
 
+use dataplane::egress::Next;
 use dataplane::hop::{MOST_WAITING, Resolve};
 use dataplane::reload::{PlanError, ReloadPlan};
 use dataplane::replay::Way;
@@ -289,6 +290,45 @@ fn a_flow_is_revalidated_as_a_first_packet_is() {
         }
     }
     assert!(kept > 800 && revoked > 40 && lost > 10, "{kept} kept, {revoked} revoked, {lost} without a way");
+}
+
+/// Frames that have left a port's queue to make room for those of a tree of incoming packets depart where the next tables have no such
+/// tree.
+#[test]
+fn what_made_room_departs_without_the_tree() {
+    let plain = r#"
+        mode = "stateless"
+        [interface.lan]
+        zone = "lan"
+        addresses = ["192.168.1.1/24"]
+        [interface.wan]
+        zone = "wan"
+        addresses = ["203.0.113.2/24"]
+        [default]
+        "any > any" = "accept"
+        [limit]
+        queue = 1
+    "#;
+    let tree = "[[queue]]\nname = \"down\"\nfrom = \"lan\"\nrate = \"8 Mbit/s\"\nlimit = 4\n";
+    let mut gateway = Gateway::new(&format!("{plain}{tree}"), Way::Run);
+    let packet = build::ethernet(Mac([2, 0, 0, 0, 0, 9]), gateway.tables.interfaces[0].mac)
+        .ipv4([192, 168, 1, 5].into(), [203, 0, 113, 9].into())
+        .udp(1, 2)
+        .payload(&[0; 900])
+        .to_vec();
+    for number in 0..3 {
+        // One by one, as the queue has room for one.
+        let at = Nanos(START.0 + u64::from(number));
+        gateway.receive(&[Arrival { port: PortId(0), at, number, bytes: packet.clone() }]);
+        assert!(matches!(gateway.shard.next(PortId(0), at), Next::Empty | Next::Wait(_)));
+    }
+    // Another port's opportunity lets the tree's packets come to their port.
+    let later = Nanos(START.0 + 10_000_000);
+    assert!(matches!(gateway.shard.next(PortId(0), later), Next::Empty | Next::Wait(_)));
+    gateway.reload(plain, later);
+    let numbers: Vec<u32> = gateway.out(usize::MAX).sent.iter().map(|sent| sent.number).collect();
+    assert_eq!(numbers, [0, 1, 2]);
+    assert_eq!(gateway.shard.counters.queued(), 0);
 }
 
 const TWO_WAYS: &str = r#"
