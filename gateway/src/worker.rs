@@ -322,6 +322,8 @@ impl Worker {
         if self.take_handed_off(now) == 0 {
             self.sleep.until_something(&self.links, self.commands.wake_up(), self.clock);
         } else {
+            // Before more is taken: a queue has no room for all.
+            self.send(now);
             self.sleep.worked(now);
         }
         if let Some(exchange) = &self.exchange {
