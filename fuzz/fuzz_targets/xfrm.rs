@@ -43,8 +43,10 @@ impl Carrier for Carried {
         Ok(())
     }
 
-    fn remove(&mut self, association: &Association) {
-        assert!(self.0.remove(&(association.destination, association.spi)), "removed, and never added");
+    fn remove(&mut self, associations: &[&Association]) {
+        for association in associations {
+            assert!(self.0.remove(&(association.destination, association.spi)), "removed, and never added");
+        }
     }
 
     fn usage(&mut self, association: &Association) -> Usage {

@@ -6,6 +6,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::thread;
 
 use dataplane::Shard;
@@ -70,6 +71,8 @@ pub struct Worker {
     links: Links,
     /// Handoff channels to and from other workers; none with a single worker.
     exchange: Option<Exchange>,
+    /// Replies to [`Command::Drain`], dropped once the ports are drained.
+    drains: Vec<Sender<()>>,
     /// Destination of log records; none are sent where absent.
     log: Option<LogFeed>,
     /// Fast path, with the interfaces that it serves; none where the kernel carries no flows.
@@ -148,6 +151,9 @@ impl Worker {
         if let Some(exchange) = &mut self.exchange {
             exchange.wake();
         }
+        if !self.drains.is_empty() && self.links.are_drained() {
+            self.drains.clear();
+        }
         Moved { received, sent }
     }
 
@@ -167,6 +173,19 @@ impl Worker {
             }
         }
         found
+    }
+
+    /// Processes all frames that other workers have handed off so far.
+    fn take_all_handed_off(&mut self) {
+        let now = self.clock.now();
+        let mut left = self.exchange.as_ref().map_or(0, Exchange::capacity);
+        while left > 0 {
+            let found = self.take_handed_off(now);
+            // Before more is taken: a queue has no room for all.
+            self.send(now);
+            // Fewer than are taken at most: the channels were empty.
+            left = if found < MOST_BATCHES as usize * BATCH { 0 } else { left.saturating_sub(found) };
+        }
     }
 
     /// Processes frames received by a port. Returns their number.
@@ -459,6 +478,7 @@ impl Worker {
             processing,
             links,
             exchange,
+            drains: Vec::new(),
             log,
             fast_path: fast_path.map(|path| (path, FastPorts::new())),
             timers,

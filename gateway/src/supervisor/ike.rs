@@ -95,6 +95,12 @@ impl Daemons {
         self.list.iter().rfind(is_it).map(Held::name)
     }
 
+    /// Names of those that a tunnel has for packets that come in.
+    fn bound_inbound(&self) -> impl Iterator<Item = Name> + '_ {
+        let is_inbound = |bound: &Bound| bound.sa.id.direction == Direction::In;
+        self.list.iter().filter(move |held| held.bound.as_ref().is_some_and(is_inbound)).map(Held::name)
+    }
+
     fn bound(&self) -> impl Iterator<Item = &Bound> {
         self.list.iter().filter_map(|held| held.bound.as_ref())
     }
@@ -194,8 +200,8 @@ impl Supervisor {
         let outcome = match change.kind {
             ChangeKind::Add(carriage) => self.take_up(carriage),
             ChangeKind::Change(name, carriage) => self.change_held(name, carriage),
-            ChangeKind::Remove(name) => {
-                self.let_go(name);
+            ChangeKind::Remove(names) => {
+                self.let_go(&names);
                 Ok(())
             }
         };
@@ -326,6 +332,7 @@ impl Supervisor {
                 Some(Bound { sa, tunnel: fit.interface.name.clone(), binding: fit.tunnel.binding() })
             }
             None => {
+                self.drain_for(&[name]);
                 self.unbind(place);
                 self.bind(&carriage)?
             }
@@ -336,10 +343,20 @@ impl Supervisor {
         Ok(())
     }
 
-    fn let_go(&mut self, name: Name) {
-        if let Some(place) = self.daemons.place(name) {
-            self.unbind(place);
-            self.daemons.list.remove(place);
+    fn let_go(&mut self, names: &[Name]) {
+        self.drain_for(names);
+        for name in names {
+            if let Some(place) = self.daemons.place(*name) {
+                self.unbind(place);
+                self.daemons.list.remove(place);
+            }
+        }
+    }
+
+    /// Drains the ports before associations are taken from their tunnels, if packets come in by one of them.
+    fn drain_for(&self, names: &[Name]) {
+        if self.daemons.bound_inbound().any(|name| names.contains(&name)) {
+            self.workers.drain();
         }
     }
 

@@ -219,13 +219,18 @@ impl Supervisor {
         }
     }
 
-    /// Deletes a security association of a tunnel.
+    /// Deletes a security association of a tunnel, once packets that have arrived under it have been processed.
     pub(super) fn delete_sa(
         &mut self,
         tunnel: &str,
         direction: Direction,
         spi: u32,
     ) -> Result<(), SaTrouble> {
+        self.workers.drain_for(direction);
+        self.delete_sa_at_once(tunnel, direction, spi)
+    }
+
+    fn delete_sa_at_once(&mut self, tunnel: &str, direction: Direction, spi: u32) -> Result<(), SaTrouble> {
         let tables = &self.reload.tables;
         let found = tables.interface_named(tunnel).and_then(|place| tables.tunnel_at(place));
         let found = found.ok_or_else(|| SaError::NoTunnel(tunnel.to_owned()))?;
@@ -263,8 +268,9 @@ impl Supervisor {
         let of = all.iter().filter(|sa| tunnel.is_none_or(|tunnel| sa.tunnel == tunnel));
         let named = of.filter_map(|sa| Some((sa.tunnel.clone(), Direction::named(&sa.direction)?, sa.spi)));
         let named: Vec<_> = named.collect();
+        self.workers.drain();
         let is_deleted = |(tunnel, direction, spi): &&(String, Direction, u32)| {
-            self.delete_sa(tunnel, *direction, *spi).is_ok()
+            self.delete_sa_at_once(tunnel, *direction, *spi).is_ok()
         };
         Ok(named.iter().filter(is_deleted).count())
     }
@@ -294,6 +300,14 @@ impl Workers {
     /// Puts a security association in the place of that of the same name, at the workers that have it.
     pub(super) fn replace_sa(&self, id: &SaId, change: impl Fn() -> SaChange) -> Result<(), SaRefused> {
         self.send_sa(id, change).into_iter().collect()
+    }
+
+    /// Drains the ports before a security association of that direction is deleted. Peers send by one until they hear of its deletion, and packets
+    /// that arrived before that may still be in the ring of a worker that was not scheduled.
+    pub(super) fn drain_for(&self, direction: Direction) {
+        if direction == Direction::In {
+            self.drain();
+        }
     }
 
     /// Deletes a security association at all workers. Returns true if there was one.

@@ -1,7 +1,7 @@
 //! Workers, as the supervisor controls them: start, commands, table swaps, reports and end.
 //!
-//! Commands are sent without waiting, except for table swaps, the detaching of a port, and reports. For these the supervisor
-//! waits [`PATIENCE`] at most, so that a stuck worker does not keep the supervisor from its other events.
+//! Commands are sent without waiting, except for table swaps, the detaching of a port, changes of security associations, and reports. For these
+//! the supervisor waits [`PATIENCE`] at most, so that a stuck worker does not keep the supervisor from its other events.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -38,6 +38,9 @@ use crate::worker::{
 
 /// Time limit for a worker to carry out a command, before the worker counts as stuck: 2 s.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Time limit for the workers to drain their ports, 100 ms: a daemon waits for it. A worker that shares its core with others is some milliseconds late.
+const DRAIN_PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 20_000 } else { 100 });
 
 /// All workers, in the order of their numbers.
 pub(super) struct Workers {
@@ -169,6 +172,18 @@ impl Workers {
             Direction::In => self.send_sa_to(self.handles.get(self.owner_of_sa(id.spi)).into_iter(), change),
             Direction::Out => self.send_sa_to_all(change),
         }
+    }
+
+    /// Drains the ports of all workers: what had arrived when this was called has been processed, or handed off to its owner. Where a worker takes
+    /// longer than [`DRAIN_PATIENCE`], its ports may not be drained yet.
+    pub(super) fn drain(&self) {
+        let (done, drained) = channel();
+        for handle in &self.handles {
+            handle.commands.send(Command::Drain(done.clone()));
+        }
+        drop(done);
+        // Nothing is ever sent.
+        let _ = drained.recv_timeout(DRAIN_PATIENCE);
     }
 
     /// Sends the change of a security association to all workers.
@@ -367,3 +382,6 @@ fn steering(workers: usize, tables: &Tables) -> Result<Option<Arc<SteeringTable>
     let workers = u16::try_from(workers).unwrap_or(u16::MAX);
     Ok(Some(Arc::new(SteeringTable::new(workers, tables.limits.flows)?)))
 }
+
+#[cfg(test)]
+mod tests;

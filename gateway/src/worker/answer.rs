@@ -1,7 +1,9 @@
 //! Commands to a worker, carried out and answered between two turns.
 
 use dataplane::flow::FlowId;
+use dataplane::sa::SaChange;
 use dataplane::state::Cursor;
+use wire::esp::Direction;
 
 use super::command::{Command, FoundFlows, FoundSubscribers, Known, Retired, Swap, WorkerEvent};
 use super::processing::Processing;
@@ -57,7 +59,14 @@ impl Worker {
                     let _ = reply.send(self.processing.captures.add(id, *tap, &self.processing.tables));
                     self.processing.pause_publication();
                 }
+                Command::Drain(done) => {
+                    self.links.drain();
+                    self.drains.push(done);
+                }
                 Command::Sa { change, done } => {
+                    if matches!(&change, SaChange::Delete(id) if id.direction == Direction::In) {
+                        self.take_all_handed_off();
+                    }
                     let Processing { shard, tables, .. } = &mut self.processing;
                     let _ = done.send(shard.change_sa(tables, change, self.clock.now()));
                 }

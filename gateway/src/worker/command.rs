@@ -128,7 +128,14 @@ pub enum Command {
     },
     /// Ends the capture with this identifier.
     EndCapture(u64),
-    /// Changes a security association. What has retired goes back to the sender, who frees it.
+    /// Drains the ports: everything that had arrived by them is processed, or handed off to its owner. A flood defers completion by the frames of
+    /// one full ring.
+    Drain(
+        /// Dropped on completion; nothing is sent.
+        Sender<()>,
+    ),
+    /// Changes a security association. What has retired goes back to the sender, who frees it. Before one that packets come in by is deleted,
+    /// everything that other workers have handed off is processed.
     Sa {
         /// Change, with the memory that it needs.
         change: SaChange,

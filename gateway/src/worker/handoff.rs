@@ -144,6 +144,11 @@ impl Exchange {
         exchanges
     }
 
+    /// Largest number of frames that may be on their way to this worker.
+    pub(super) fn capacity(&self) -> usize {
+        self.others.len() * depth(self.others.len() + 1)
+    }
+
     /// Gives a frame to another worker.
     ///
     /// # Errors

@@ -13,7 +13,7 @@ use dataplane::verdict::Verdict;
 use ports::{FastPort, Line};
 use wire::segment::{Plan, Segments};
 use wire::vlan::Tags;
-use wire::{Batch, Frame, Nanos, Pool, PortError, PortId, Received};
+use wire::{BATCH, Batch, Frame, Nanos, Pool, PortError, PortId, Received};
 
 use super::capture::Captures;
 use super::fast_path::FastPorts;
@@ -57,7 +57,12 @@ struct Link {
     counts: LinkCounts,
     vlans: Vlans,
     failed: Option<PortError>,
+    /// Number of receive calls left until the port counts as drained, whatever else arrives.
+    to_drain: u32,
 }
+
+/// Receive calls that take what the largest ring of received frames holds: of AF_PACKET with one worker, 1,024 and 16,384 frames.
+const MOST_TO_DRAIN: u32 = (1_024 + 16_384) / BATCH as u32;
 
 /// Origin of frames of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,7 +142,21 @@ impl Links {
 
     /// Receives from the port at `place`.
     pub(super) fn receive(&mut self, place: usize, batch: &mut Batch, pool: &mut Pool) -> usize {
-        self.0[place].receive(batch, pool)
+        let link = &mut self.0[place];
+        let received = link.receive(batch, pool);
+        link.to_drain = if received == 0 { 0 } else { link.to_drain.saturating_sub(1) };
+        received
+    }
+
+    /// Begins to drain the ports.
+    pub(super) fn drain(&mut self) {
+        self.0.iter_mut().for_each(|link| link.to_drain = MOST_TO_DRAIN);
+    }
+
+    /// True once everything that had arrived by the ports before [`Links::drain`] has been processed: each has been found empty, or has given as
+    /// many frames as its ring holds.
+    pub(super) fn are_drained(&self) -> bool {
+        self.0.iter().all(|link| link.to_drain == 0 && link.intakes[Origin::Port as usize].is_empty())
     }
 
     /// Frames of an interface that are processed next.
@@ -317,6 +336,7 @@ impl Link {
             counts: LinkCounts::default(),
             vlans: Vlans::default(),
             failed: None,
+            to_drain: 0,
         }
     }
 

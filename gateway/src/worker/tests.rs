@@ -4,7 +4,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -261,4 +261,25 @@ fn packets_for_an_interface_without_a_port_are_dropped() {
     assert_eq!((counters.received.frames, counters.forwarded()), (PACKETS as u64, 0));
     assert_eq!(counters.dropped_for(Reason::InterfaceGone), PACKETS as u64);
     assert!(links.iter().all(|link| link.counts.unsent == 0));
+}
+
+/// Frames without end: a drained port is one that has given what its ring held.
+#[test]
+fn a_flood_does_not_defer_a_drain_for_ever() {
+    let text = "[interface.east]\nzone = \"a\"\naddresses = [\"192.0.2.1/24\"]\n[limit]\nflows = 1024\n";
+    let (events, _told) = channel();
+    let (mut worker, sender) = worker(0, text, Resolve::ByHost, events);
+    let line: Box<dyn Line> = Box::new(Faulty { faults: Arc::default(), fd: WakeUp::new().unwrap() });
+    let ends = Attachment { line: Some(line), punt: None, fast: None };
+    sender.send(Command::Attach { interface: "east".to_owned(), ends, done: None });
+    let (done, drained) = channel();
+    sender.send(Command::Drain(done));
+    assert_eq!(worker.run_commands(), Then::Continue);
+    let mut turns = 0;
+    while drained.try_recv() == Err(TryRecvError::Empty) {
+        let now = worker.clock.now();
+        assert_eq!(worker.turn(now).received, 1);
+        turns += 1;
+    }
+    assert_eq!(turns * BATCH, 17_408, "batches of the largest ring");
 }

@@ -57,8 +57,8 @@ pub enum ChangeKind {
     Add(Carriage),
     /// Other ends, bounds or packets of the association of that name.
     Change(Name, Carriage),
-    /// The end of one.
-    Remove(Name),
+    /// The end of these.
+    Remove(Vec<Name>),
 }
 
 /// Question for the direction in which a tunnel has use for an association.
@@ -158,7 +158,8 @@ impl Carrier for Carried {
             if refusal.errno == Errno::BUSY {
                 // It may come to it yet, and the daemon takes it for refused.
                 let (done, _) = sync_channel(1);
-                let _ = self.supervisor.send(Event::Ike(Change { kind: ChangeKind::Remove(name), done }));
+                let kind = ChangeKind::Remove(vec![name]);
+                let _ = self.supervisor.send(Event::Ike(Change { kind, done }));
             }
             return Err(refusal);
         }
@@ -178,11 +179,13 @@ impl Carrier for Carried {
         self.ask(ChangeKind::Change(name, carriage))
     }
 
-    fn remove(&mut self, association: &Association) {
-        let name = Name::of(association);
-        self.uses.remove(&name);
+    fn remove(&mut self, associations: &[&Association]) {
+        let names: Vec<Name> = associations.iter().map(|association| Name::of(association)).collect();
+        for name in &names {
+            self.uses.remove(name);
+        }
         // Nothing else can be done where the gateway is stopping.
-        let _ = self.ask(ChangeKind::Remove(name));
+        let _ = self.ask(ChangeKind::Remove(names));
     }
 
     fn usage(&mut self, association: &Association) -> Usage {

@@ -480,13 +480,14 @@ impl Database {
     }
 
     fn flush(&mut self, protocol: u8, carrier: &mut dyn Carrier, events: &mut Vec<Event>) {
-        self.sas.retain(|_, entry| {
-            let stays = !matches!(protocol, 0 | 255) && entry.sa.info.id.protocol != protocol;
-            if let (false, Some(association)) = (stays, &entry.carried) {
-                carrier.remove(association);
-            }
-            stays
-        });
+        let stays = |entry: &Entry| !matches!(protocol, 0 | 255) && entry.sa.info.id.protocol != protocol;
+        let gone = self.sas.values().filter(|entry| !stays(entry));
+        let carried: Vec<&Association> = gone.filter_map(|entry| entry.carried.as_deref()).collect();
+        // Together: the data plane waits once for packets that have arrived under them.
+        if !carried.is_empty() {
+            carrier.remove(&carried);
+        }
+        self.sas.retain(|_, entry| stays(entry));
         events.push(Event { group: Group::Sa, message: write::flushed_sas(protocol) });
     }
 
@@ -556,7 +557,7 @@ fn ae_of(sa: &Sa, flags: u32) -> Ae {
 fn removed(entry: &Entry, now: Moment, carrier: &mut dyn Carrier) -> Event {
     let last = entry.now(now, carrier);
     if let Some(association) = &entry.carried {
-        carrier.remove(association);
+        carrier.remove(&[association]);
     }
     Event { group: Group::Sa, message: write::removed_sa(&last) }
 }

@@ -53,8 +53,9 @@ impl Carrier for Noted {
         Ok(())
     }
 
-    fn remove(&mut self, association: &Association) {
-        self.carried.lock().unwrap().retain(|own| own.0 != association.spi);
+    fn remove(&mut self, associations: &[&Association]) {
+        let is_gone = |spi| associations.iter().any(|association| association.spi == spi);
+        self.carried.lock().unwrap().retain(|own| !is_gone(own.0));
     }
 
     fn usage(&mut self, _: &Association) -> Usage {

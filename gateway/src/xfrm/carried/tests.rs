@@ -43,7 +43,7 @@ fn use_is_counted_from_the_associations_beginning() {
     assert_eq!(usage.numbers, Numbers { sent: 5, received: 0 });
     sequence.raise(9);
     assert_eq!(carried.usage(&association).numbers.sent, 9);
-    carried.remove(&association);
+    carried.remove(&[&association]);
     assert_eq!(carried.usage(&association), Usage::default());
 }
 
@@ -76,5 +76,5 @@ fn refusals_and_the_end_of_the_gateway_are_passed_on() {
     drop(events);
     let mut alone = Carried::new(sender);
     assert_eq!(alone.add(&association, &Protected::default()).unwrap_err().errno, Errno::CONNRESET);
-    alone.remove(&association);
+    alone.remove(&[&association]);
 }

@@ -21,7 +21,7 @@ impl Carrier for Kept {
         Ok(())
     }
 
-    fn remove(&mut self, _: &Association) {}
+    fn remove(&mut self, _: &[&Association]) {}
 
     fn usage(&mut self, association: &Association) -> Usage {
         Usage { numbers: association.numbers, ..Usage::default() }

@@ -28,8 +28,8 @@ pub trait Carrier {
         protected: &Protected,
     ) -> Result<(), Refusal>;
 
-    /// Takes an association out of force.
-    fn remove(&mut self, association: &Association);
+    /// Takes associations out of force.
+    fn remove(&mut self, associations: &[&Association]);
 
     /// Returns the use of an association so far.
     fn usage(&mut self, association: &Association) -> Usage;

@@ -45,8 +45,8 @@ impl Carrier for Noted {
         Ok(())
     }
 
-    fn remove(&mut self, association: &Association) {
-        self.told.push(format!("remove {:x}", association.spi));
+    fn remove(&mut self, associations: &[&Association]) {
+        self.told.extend(associations.iter().map(|association| format!("remove {:x}", association.spi)));
     }
 
     fn usage(&mut self, _: &Association) -> Usage {

@@ -251,8 +251,10 @@ impl Carrier for Carrying {
         Ok(())
     }
 
-    fn remove(&mut self, association: &Association) {
-        assert!(self.carried.lock().unwrap().remove(&association.spi).is_some());
+    fn remove(&mut self, associations: &[&Association]) {
+        for association in associations {
+            assert!(self.carried.lock().unwrap().remove(&association.spi).is_some());
+        }
     }
 
     fn usage(&mut self, _: &Association) -> Usage {
