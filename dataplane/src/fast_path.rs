@@ -6,7 +6,7 @@
 //! windows, counters), so that no decision is made by what was true before.
 //!
 //! Publication changes nothing but who does the work: same bytes, same counters. What would need the worker is not published: flows
-//! whose packets wait in queues, are metered, shaped, encrypted, or go by a VLAN, a PPP session or to the gateway itself; connections that
+//! whose packets wait in queues, are metered, shaped, encrypted, or go by two VLAN tags, a PPP session or to the gateway itself; connections that
 //! are opening or closing. Such a packet that reaches the pipeline takes its flow back where it changes the state of the connection, or the
 //! window of the other side; else the kernel is told what it has changed of the sender's window. No packet of a direction is carried
 //! while another one of that direction is on its way through the pipeline, so that a sender's window has one writer at a time.
@@ -15,15 +15,16 @@
 //! and each flow is brought up to date when its next packet, its timeout or [`Shard::sweep_published`] comes by.
 
 use arrayvec::ArrayVec;
-use policy::model::Mode;
-use wire::vlan::Priority;
+use policy::model::{Colour, Mode};
+use wire::ethernet::EtherType;
+use wire::vlan::{self, Priority};
 use wire::{BATCH, Dscp, DscpSet, Nanos, PortId};
 
 use crate::counter::Counters;
 use crate::flow::{Direction, Ends, FlowId, State, TcpSide};
 use crate::hop::{Hop, leaves};
 use crate::shard::Shard;
-use crate::tables::{Tables, is_linux};
+use crate::tables::{Hearing, Interface, Tables, is_linux};
 
 /// Kernel that carries published flows.
 pub trait Carrier: Send {
@@ -69,9 +70,9 @@ pub struct Way {
     /// Addresses and ports as packets leave.
     pub leaves: Ends,
     /// Interface by which packets arrive.
-    pub ingress: PortId,
+    pub ingress: Via,
     /// Interface by which packets leave.
-    pub egress: PortId,
+    pub egress: Via,
     /// Destination and source address of the Ethernet header.
     pub header: [u8; 12],
     /// Largest IP packet that leaves, in bytes.
@@ -82,6 +83,24 @@ pub struct Way {
     pub mark: Option<Dscp>,
     /// TCP window state of the side that sends this way; None for UDP.
     pub side: Option<TcpSide>,
+}
+
+/// Interface that packets arrive or leave by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Via {
+    /// The interface.
+    pub interface: PortId,
+    /// The interface whose port has its frames: itself, unless it is a VLAN.
+    pub port: PortId,
+    /// VLAN tag of its frames, with the priority of frames that leave; frames that arrive may have any.
+    pub tag: Option<vlan::Tag>,
+}
+
+impl Via {
+    /// VLAN of frames that arrive; 0 for the port's own, which may have a tag that says a priority alone.
+    pub fn vlan(&self) -> u16 {
+        self.tag.map_or(0, vlan::Tag::id)
+    }
 }
 
 /// Counters that the packets of a published flow belong to.
@@ -311,7 +330,7 @@ impl Shard {
             let (hop, other) = (hops[of as usize], hops[of.turned() as usize]);
             // Answers come by the interface that packets to those who give them leave by, as far as is known.
             let ingress = if of == direction { ingress } else { other.interface };
-            let header = header(hop, ingress, tables)?;
+            let path = path(hop, ingress, tables)?;
             let (arrives, turned) = (Ends::of(flow.key(of)), Ends::of(flow.key(of.turned())));
             let leaves = Ends {
                 source: turned.destination,
@@ -320,11 +339,13 @@ impl Shard {
                 dport: turned.sport,
                 protocol: arrives.protocol,
             };
-            let (egress, mtu) = (hop.interface, hop.mtu);
             let side = sides.map(|sides| sides[of as usize]);
-            let Class { number, dscp } = self.class_of_flow(id, of, tables).ok_or(Unpublished::Yet)?;
+            let class = self.class_of_flow(id, of, tables).ok_or(Unpublished::Yet)?;
+            let Class { number, dscp } = class;
             let mark = tables.classes.get(number).and_then(|class| class.mark);
-            Ok((Way { arrives, leaves, ingress, egress, header, mtu, dscp, mark, side }, number))
+            let Path { ingress, header, .. } = path;
+            let egress = with_priority(path.egress, &class, tables)?;
+            Ok((Way { arrives, leaves, ingress, egress, header, mtu: hop.mtu, dscp, mark, side }, number))
         };
         let [(there, first), (back, second)] = [way(Direction::Original)?, way(Direction::Reply)?];
         let tag = Tag { rule: flow.rule, nat: flow.nat, classes: [first, second], epoch: flow.epoch };
@@ -338,7 +359,7 @@ impl Shard {
             return Some(Class { number: 0, dscp: DscpSet::ALL });
         }
         let (number, kind) = self.flows.classes.get(id)?.any_class(direction)?;
-        // No packet of a flow on the fast path has a tag.
+        // No class asks for the priority of a tag.
         let is_of_kind = |dscp: &Dscp| classes.kind(*dscp, Priority::DEFAULT).number() == kind;
         Some(Class { number, dscp: Dscp::all().filter(is_of_kind).collect() })
     }
@@ -467,19 +488,69 @@ fn are_classes_of_flows(tables: &Tables) -> bool {
     tables.classes.meters.is_empty() && !tables.classes.asks_priority()
 }
 
-/// Ethernet addresses of packets that come in by an interface and leave by a hop, if nothing but the hop decides on their way out.
-fn header(hop: &Hop, ingress: PortId, tables: &Tables) -> Result<[u8; 12], Unpublished> {
-    let is_plain = |id: PortId| {
-        let interface = tables.interface(id)?;
-        let is_plain = interface.root == id && interface.ppp.is_none() && interface.channel.is_none();
-        is_plain.then_some(interface)
-    };
-    let (Some(egress), Some(_)) = (is_plain(hop.interface), is_plain(ingress)) else {
+/// Path of packets from an interface to a hop.
+struct Path {
+    ingress: Via,
+    /// With a tag as the hop has it, whatever its priority.
+    egress: Via,
+    /// Ethernet addresses of frames that leave.
+    header: [u8; 12],
+}
+
+/// Path of packets that come in by an interface and leave by a hop, if nothing but the hop decides on their way out.
+fn path(hop: &Hop, ingress: PortId, tables: &Tables) -> Result<Path, Unpublished> {
+    let (Some((from, _)), Some((to, port))) = (plain(ingress, tables), plain(hop.interface, tables)) else {
         return Err(Unpublished::Ever);
     };
-    let has_tree = tables.queues.on(hop.interface).is_some() || tables.queues.from(ingress).is_some();
-    if hop.tunnel != 0 || has_tree || egress.egress.holds_back() {
+    let queues = &tables.queues;
+    let has_tree = queues.on(to.root).is_some()
+        || [ingress, from.root].iter().any(|interface| queues.from(*interface).is_some());
+    let holds_back = to.egress.holds_back() || port.egress.holds_back();
+    if hop.tunnel != 0 || has_tree || holds_back || hop.is_session() {
         return Err(Unpublished::Ever);
     }
-    hop.plain_header().copied().ok_or(Unpublished::Yet)
+    let (header, tag) = hop.header().and_then(<[u8]>::split_first_chunk::<12>).ok_or(Unpublished::Yet)?;
+    let tag = match *tag {
+        [] => None,
+        [a, b, c, d] => {
+            Some(vlan::Tag { tpid: EtherType(u16::from_be_bytes([a, b])), tci: u16::from_be_bytes([c, d]) })
+        }
+        _ => return Err(Unpublished::Ever),
+    };
+    if tag.is_some_and(|tag| tag.tpid != EtherType::VLAN) {
+        return Err(Unpublished::Ever);
+    }
+    Ok(Path {
+        ingress: Via { interface: ingress, port: from.root, tag: from.tags.outer() },
+        egress: Via { interface: hop.interface, port: to.root, tag },
+        header: *header,
+    })
+}
+
+/// An interface, and the one whose port has its frames, if these have nothing but an Ethernet header with at most one tag, and one address.
+fn plain(id: PortId, tables: &Tables) -> Option<(&Interface, &Interface)> {
+    let interface = tables.interface(id)?;
+    let port = tables.interface(interface.root)?;
+    let has_session = [interface, port].iter().any(|own| own.ppp.is_some() || own.channel.is_some());
+    // The kernel tells the port's address from others.
+    let is_port = interface.hearing == Hearing::All || interface.mac == port.mac;
+    (!has_session && is_port && interface.tags.as_slice().len() < 2).then_some((interface, port))
+}
+
+/// The egress of packets of a class, with the priority of their tag. None is published of which it depends on more than the class.
+fn with_priority(egress: Via, class: &Class, tables: &Tables) -> Result<Via, Unpublished> {
+    let Some(tag) = egress.tag else { return Ok(egress) };
+    let interface = tables.interface(egress.interface).ok_or(Unpublished::Ever)?;
+    let marks = tables.classes.get(class.number);
+    let priority = |arrived: Dscp| {
+        let dscp = marks.and_then(|class| class.mark).unwrap_or(arrived);
+        interface.priorities.of_packet(dscp, Colour::of(dscp), marks.and_then(|class| class.mark_pcp))
+    };
+    let mut priorities = Dscp::all().filter(|dscp| class.dscp.has(*dscp)).map(priority);
+    let first = priorities.next().ok_or(Unpublished::Yet)?;
+    if priorities.any(|priority| priority != first) {
+        // A packet of another class may come.
+        return Err(if tables.classes.is_empty() { Unpublished::Ever } else { Unpublished::Yet });
+    }
+    Ok(Via { tag: Some(tag.with_priority(first)), ..egress })
 }

@@ -13,6 +13,7 @@ use dataplane::replay::Way as Batching;
 use proptest::prelude::*;
 use wire::ethernet::{self, EtherType, Mac};
 use wire::random::Random;
+use wire::vlan::{Priority, Tag as VlanTag};
 use wire::{Dscp, Nanos, PortId};
 
 use self::linux::Programs;
@@ -37,8 +38,8 @@ type Shared = Arc<Mutex<dyn Kernel>>;
 /// Kernel of the test's own.
 #[derive(Default)]
 struct Own {
-    /// Flow and direction of packets as they arrive.
-    index: HashMap<(Ends, u16), (FlowId, Direction)>,
+    /// Flow and direction of packets as they arrive, by ends, port and VLAN.
+    index: HashMap<(Ends, u16, u16), (FlowId, Direction)>,
     flows: BTreeMap<u32, Pair>,
     remainders: VecDeque<Account>,
     /// Number that the last flow in turn had.
@@ -94,7 +95,7 @@ impl Carrier for Own {
     fn publish(&mut self, id: FlowId, ways: &[Way; 2], tag: Tag) -> Published {
         let Own { index, flows, .. } = self;
         for (way, of) in ways.iter().zip([Direction::Original, Direction::Reply]) {
-            index.insert((way.arrives, way.ingress.0), (id, of));
+            index.insert(key(way), (id, of));
         }
         let sides = ways[0].side.zip(ways[1].side).map(|(a, b)| [a, b]);
         let account = Account { tag, carried: Default::default(), seen: None, sides, is_live: true };
@@ -119,7 +120,7 @@ impl Carrier for Own {
         let account = self.account(id)?;
         let pair = self.flows.remove(&id.0)?;
         for way in pair.ways {
-            self.index.remove(&(way.arrives, way.ingress.0));
+            self.index.remove(&key(&way));
         }
         // Half of what has been carried since the last account is known a little later.
         let [mut now, mut later] = [account; 2];
@@ -148,6 +149,22 @@ impl Carrier for Own {
     fn published(&self) -> usize {
         self.flows.len()
     }
+}
+
+/// Ends, port and VLAN of packets that arrive.
+fn key(way: &Way) -> (Ends, u16, u16) {
+    (way.arrives, way.ingress.port.0, way.ingress.vlan())
+}
+
+/// A frame without its tag, and its VLAN, 0 for none; `None` with two tags, or one that is not of 802.1Q.
+fn untagged(frame: &[u8]) -> Option<(Vec<u8>, u16)> {
+    let layer = ethernet::parse(frame).ok()?;
+    let vlan = match layer.tags.as_slice() {
+        [] => 0,
+        [tag] if tag.tpid == EtherType::VLAN => tag.id(),
+        _ => return None,
+    };
+    Some(([&frame[..12], &frame[layer.payload_at - 2..]].concat(), vlan))
 }
 
 /// The flow behind the last one in turn.
@@ -197,9 +214,9 @@ impl Kernel for Own {
         if is_behind {
             return None;
         }
-        let bytes = &arrival.bytes;
+        let (bytes, vlan) = &untagged(&arrival.bytes)?;
         let layer = ethernet::parse(bytes).ok()?;
-        if bytes.len() < 14 || layer.payload_at != 14 || bytes[..6] != own.0 {
+        if bytes[..6] != own.0 {
             return None;
         }
         let ip = &bytes[14..];
@@ -236,7 +253,7 @@ impl Kernel for Own {
         let [source, destination] = places.map(address);
         let ends =
             Ends { source, destination, sport: word(transport, 0), dport: word(transport, 2), protocol };
-        let (id, of) = *self.index.get(&(ends, arrival.port.0))?;
+        let (id, of) = *self.index.get(&(ends, arrival.port.0, *vlan))?;
         let pair = self.flows.get_mut(&id.0).filter(|pair| pair.is_live)?;
         let way = pair.ways[of as usize];
         let ds_field = if v4 { ip[1] } else { ip[0] << 4 | ip[1] >> 4 };
@@ -309,13 +326,16 @@ impl Kernel for Own {
             let check = if protocol == 17 && check == 0 { 0xffff } else { check };
             sent[place..place + 2].copy_from_slice(&check.to_be_bytes());
         }
+        if let Some(tag) = way.egress.tag {
+            sent.splice(12..12, [tag.tpid.0.to_be_bytes(), tag.tci.to_be_bytes()].concat());
+        }
         let carried = &mut pair.account.carried[of as usize];
         carried.packets += 1;
         carried.packet_bytes += length as u64;
-        carried.frame_bytes += bytes.len() as u64;
+        carried.frame_bytes += arrival.bytes.len() as u64;
         pair.account.seen = Some(arrival.at);
         self.carried += 1;
-        let (port, verdict) = (way.egress.0, Some(Verdict::Forwarded));
+        let (port, verdict) = (way.egress.port.0, Some(Verdict::Forwarded));
         Some(Sent { port, number: arrival.number, verdict, bytes: sent })
     }
 }
@@ -387,6 +407,58 @@ fn own() -> Shared {
     Arc::new(Mutex::new(Own::default()))
 }
 
+/// Cables of an office.
+struct Cables {
+    /// VLANs of the hosts inside and of those outside; 0 for none.
+    vlans: [u16; 2],
+    /// Ports of their cables.
+    ports: [u16; 2],
+}
+
+impl Cables {
+    /// An office on other cables: VLANs inside, outside, or both, on one cable or two, with priorities in their tags or without.
+    fn lay(which: u32, office: &str) -> (Cables, String) {
+        let macs = ["mac = \"02:00:00:00:00:01\"\n", "mac = \"02:00:00:00:00:02\"\n"];
+        let trunk = |number: usize| format!("[interface.trunk{number}]\nzone = \"trunk\"\n{}", macs[number]);
+        let on =
+            |trunk: usize, vlan: u16, more: &str| format!("parent = \"trunk{trunk}\"\nvlan = {vlan}\n{more}");
+        let (inside, outside) = (macs[0], macs[1]);
+        let (vlans, ports, text) = match which {
+            0 => ([0, 0], [0, 1], office.to_owned()),
+            1 => ([20, 0], [2, 1], office.replace(inside, &on(0, 20, "")) + &trunk(0)),
+            2 => {
+                let office = office.replace(inside, &format!("{inside}priority-tag = true\n"));
+                ([0, 0xffe], [0, 2], office.replace(outside, &on(1, 0xffe, "")) + &trunk(1))
+            }
+            3 => {
+                let office = office.replace(inside, &on(0, 20, ""));
+                let office = office.replace(outside, &on(1, 20, "pcp = \"dscp\"\ndei = true\n"));
+                ([20, 20], [2, 3], office + &trunk(0) + &trunk(1))
+            }
+            _ => {
+                let office = office.replace(inside, &on(0, 20, "pcp = { ef = 6 }\n"));
+                let office = office.replace("name = \"bulk\"", "name = \"bulk\"\nmark-pcp = 5");
+                ([20, 30], [2, 2], office.replace(outside, &on(0, 30, "")) + &trunk(0))
+            }
+        };
+        (Cables { vlans, ports }, text)
+    }
+
+    /// A frame of a side as it is on its cable, with a priority. One that is of no VLAN has a tag with an odd priority.
+    fn carry(&self, from: usize, mut frame: Vec<u8>, priority: Priority) -> (PortId, Vec<u8>) {
+        let (vlan, port) = (self.vlans[from], self.ports[from]);
+        if self.ports == [2, 2] {
+            frame[5] = 1;
+        }
+        if vlan != 0 || priority.bits() % 2 != 0 {
+            let tag = VlanTag::customer(vlan).with_priority(priority);
+            let at = frame.len().min(12);
+            frame.splice(at..at, [tag.tpid.0.to_be_bytes(), tag.tci.to_be_bytes()].concat());
+        }
+        (PortId(port), frame)
+    }
+}
+
 #[test]
 fn conversations_go_fast() {
     converse(own);
@@ -402,8 +474,8 @@ fn conversations_go_fast_by_the_programs_of_linux() {
 /// Conversations with packets of every kind between plain ones, reloads and pauses meanwhile.
 fn converse(kernel: impl Fn() -> Shared) {
     let mut random = Random::new(23);
-    let (mut carried, mut all) = (0, 0);
-    for round in 0..120_u32 {
+    let (mut carried, mut all) = ([0; 5], [0; 5]);
+    for round in 0..180_u32 {
         let window = if round % 4 == 3 { "[limit]\ntcp-window = \"off\"\n" } else { "" };
         let office = match round / 6 % 3 {
             // Packets of some code points get another, of a protocol or of all others too.
@@ -411,10 +483,14 @@ fn converse(kernel: impl Fn() -> Shared) {
             1 => OFFICE.replace("name = \"bulk\"\nprotocol = \"tcp\"", "name = \"bulk\"\nmark = \"cs1\""),
             _ => OFFICE.replace("dscp = \"ef\"\nmark = \"af11\"", "protocol = \"udp\""),
         };
-        let text = format!("{office}{window}");
+        let which = round / 18 % 5;
+        let (cables, text) = Cables::lay(which, &format!("{office}{window}"));
         let mut two = Two::new(&text, kernel());
         let mut talk = Talk::of_round(round);
-        talk.open(|(port, bytes)| two.receive(port, bytes, Nanos::from_millis(1)));
+        talk.open(|(from, bytes)| {
+            let (port, bytes) = cables.carry(usize::from(from.0), bytes, Priority::DEFAULT);
+            two.receive(port, bytes, Nanos::from_millis(1))
+        });
         for _ in 0..200 {
             let mut draw = |many: u64| random.next_u64() % many;
             let from = draw(2) as usize;
@@ -429,7 +505,9 @@ fn converse(kernel: impl Fn() -> Shared) {
                 4 => talk.sides[from].seq = before.seq.wrapping_add(draw(200_000) as u32),
                 _ => {}
             }
-            let (port, mut bytes) = talk.frame(from, flags, ds_field, ttl, &vec![7; length]);
+            let (_, bytes) = talk.frame(from, flags, ds_field, ttl, &vec![7; length]);
+            let priority = if draw(3) == 0 { draw(16) as usize } else { 0 };
+            let (port, mut bytes) = cables.carry(from, bytes, Priority::all().nth(priority).unwrap());
             match odd {
                 5 => {
                     let at = draw(bytes.len() as u64) as usize;
@@ -437,6 +515,9 @@ fn converse(kernel: impl Fn() -> Shared) {
                 }
                 6 => bytes.extend([0; 6]),
                 7 => bytes.truncate(draw(bytes.len() as u64) as usize),
+                13 => bytes[12] ^= 0x09,
+                14 => drop(bytes.splice(12..12, [0x88, 0xa8, 0, [0, 20][draw(2) as usize]])),
+                15 => drop(bytes.splice(12..12, [0x81, 0, 0, [0, 20, 21][draw(3) as usize]])),
                 8 => two.reload(),
                 9 => two.fast.shard.pause_publication(if draw(2) == 0 { Pause::Yes } else { Pause::No }),
                 10 => two.fast.shard.fast_path.take_all_back(),
@@ -452,15 +533,17 @@ fn converse(kernel: impl Fn() -> Shared) {
                 two.compare();
             }
             talk.sides[from] = before;
-            if out.sent.iter().any(|sent| sent.port != from as u16) && odd > 8 && talk.is_tcp {
+            let is_forwarded = |sent: &Sent| sent.verdict == Some(Verdict::Forwarded);
+            if out.sent.iter().any(is_forwarded) && odd > 8 && talk.is_tcp {
                 talk.sides[from].seq = before.seq.wrapping_add(length as u32);
             }
-            all += 1;
+            all[which as usize] += 1;
         }
         two.compare();
-        carried += two.kernel.lock().unwrap().carried();
+        carried[which as usize] += two.kernel.lock().unwrap().carried();
     }
-    assert!(carried * 5 > all, "{carried} of {all} packets were carried");
+    let enough = |(carried, all): (&u64, &u64)| carried * 16 > *all;
+    assert!(carried.iter().zip(&all).all(enough), "{carried:?} of {all:?} packets were carried");
 }
 
 /// As soon as a new one: what took them back was nothing of their own.

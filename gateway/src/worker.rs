@@ -546,7 +546,8 @@ impl Worker {
     /// Tells the fast path which interfaces it serves, in the order of the tables, after a change: flows are published anew.
     fn serve_fast_ports(&mut self) {
         if let Some((_, ports)) = &self.fast_path {
-            ports.serve(self.links.fast());
+            let vlans = self.links.fast_vlans().map(|(lane, name)| (lane, name.to_owned()));
+            ports.serve(self.links.fast(), vlans);
             self.processing.shard.fast_path.take_all_back();
         }
     }

@@ -11,7 +11,7 @@
 //! Promises. A packet that goes by leaves with the bytes that the worker would have sent, its checksums right if they came
 //! in right, and is counted in the flow's [`Account`]. Packets that are not plain go to the worker: fragments, IP options, bad
 //! lengths or checksums of a header, TTL 1, TCP with SYN, FIN, RST, URG or CWR, segments outside the TCP windows, packets over the MTU, and all
-//! packets of interfaces without Ethernet and with VLAN tags. A packet does not go by while an earlier packet of its flow is still with the worker, up to
+//! packets of interfaces without Ethernet and with more than one VLAN tag, or one of 802.1ad; at XDP with any tag. A packet does not go by while an earlier packet of its flow is still with the worker, up to
 //! the last [`Line::settled`](crate::Line::settled); the first packet after publication always goes to the worker. Where a worker is so far
 //! behind that half of its rings is full, a flow without pauses would never come to go by: some of its packets are dropped instead, as the rings would soon do,
 //! until the worker has sent on those that it has.
@@ -31,6 +31,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
 use wire::header::Protocol;
+use wire::vlan::Tag;
 use wire::{Bytes, Dscp, DscpSet, Nanos};
 
 use crate::program::Instruction;
@@ -75,10 +76,14 @@ pub struct Entry {
     pub protocol: Protocol,
     /// Index of the interface that receives the packets.
     pub ifindex: u32,
+    /// VLAN of the packets received; 0 for packets without a tag, and for those whose tag says a priority alone.
+    pub vlan: u16,
     /// Addresses and ports of packets sent, of the same IP version.
     pub to: Tuple,
     /// Link-layer addresses of packets sent: destination, then source.
     pub link: [u8; 12],
+    /// VLAN tag of packets sent, of IEEE 802.1Q.
+    pub tag: Option<Tag>,
     /// MTU at the interface that sends them.
     pub mtu: u16,
     /// Index of the interface that sends them.
@@ -252,7 +257,8 @@ impl FastPath {
     }
 
     /// Publishes both directions of a flow; `None` where no slot is free for one of them, where one is published already,
-    /// or where they make no flow: addresses of different IP versions, or another protocol. No packet goes by before both are complete.
+    /// or where they make no flow: addresses of different IP versions, another protocol, or a tag that is none of 802.1Q. No packet goes by before
+    /// both are complete.
     pub fn publish(&self, entries: &[Entry; 2]) -> Option<[Place; 2]> {
         self.table.publish(entries)
     }

@@ -165,6 +165,7 @@ const R10: u8 = 10;
 const SKB_PROTOCOL: i16 = 16;
 const SKB_VLAN_PRESENT: i16 = 20;
 const SKB_VLAN_TCI: i16 = 24;
+const SKB_VLAN_PROTO: i16 = 28;
 const SKB_INGRESS: i16 = 36;
 /// Offset of `mark` in `struct __sk_buff`.
 const SKB_MARK: i16 = 8;

@@ -15,7 +15,7 @@ use wire::ethernet::Mac;
 use wire::header::Protocol;
 use wire::{Nanos, PortId};
 
-use super::{Kernel, Shared, in_turn};
+use super::{Kernel, Shared, in_turn, untagged};
 use crate::scene::{Arrival, Sent};
 
 /// Table and programs: loading them takes longer than most of what is tried.
@@ -47,8 +47,8 @@ impl Programs {
 
 struct Linux {
     programs: Arc<Programs>,
-    /// Flow, direction and interface of packets as they arrive.
-    index: HashMap<Ends, (FlowId, Direction, PortId)>,
+    /// Flow, direction and port of packets as they arrive, by ends and VLAN.
+    index: HashMap<(Ends, u16), (FlowId, Direction, PortId)>,
     flows: BTreeMap<u32, Flow>,
     /// Number that the last flow in turn had.
     last: u32,
@@ -71,7 +71,8 @@ impl Kernel for Linux {
         if !is_behind {
             trial.settle();
         }
-        let known = ends(&arrival.bytes).and_then(|ends| self.index.get(&ends).copied());
+        let known = untagged(&arrival.bytes).and_then(|(frame, vlan)| Some((ends(&frame)?, vlan)));
+        let known = known.and_then(|key| self.index.get(&key).copied());
         if known.is_some_and(|(.., ingress)| ingress != arrival.port) {
             return None;
         }
@@ -89,7 +90,7 @@ impl Kernel for Linux {
         let flow = self.flows.get_mut(&id.0).expect("with its flow");
         flow.seen = Some(arrival.at);
         self.carried += 1;
-        let (port, verdict) = (flow.ways[of as usize].egress.0, Some(Verdict::Forwarded));
+        let (port, verdict) = (flow.ways[of as usize].egress.port.0, Some(Verdict::Forwarded));
         Some(Sent { port, number: arrival.number, verdict, bytes })
     }
 
@@ -104,7 +105,7 @@ impl Carrier for Linux {
             return Published::No;
         };
         for (way, of) in ways.iter().zip([Direction::Original, Direction::Reply]) {
-            self.index.insert(way.arrives, (id, of, way.ingress));
+            self.index.insert((way.arrives, way.ingress.vlan()), (id, of, way.ingress.port));
         }
         let flow = Flow { places, ways: *ways, tag, before: Default::default(), seen: None };
         assert!(self.flows.insert(id.0, flow).is_none(), "published twice");
@@ -148,8 +149,9 @@ impl Carrier for Linux {
         let account = self.account(id)?;
         let flow = self.flows.remove(&id.0)?;
         for way in flow.ways {
-            if self.index.get(&way.arrives).is_some_and(|(known, ..)| *known == id) {
-                self.index.remove(&way.arrives);
+            let key = (way.arrives, way.ingress.vlan());
+            if self.index.get(&key).is_some_and(|(known, ..)| *known == id) {
+                self.index.remove(&key);
             }
         }
         // No program runs meanwhile.
@@ -201,8 +203,10 @@ fn entry(way: &Way) -> Entry {
         from: tuple(&way.arrives),
         protocol: Protocol(way.arrives.protocol),
         ifindex: 1,
+        vlan: way.ingress.vlan(),
         to: tuple(&way.leaves),
         link: way.header,
+        tag: way.egress.tag,
         mtu: way.mtu,
         out: 1,
         dscp: way.dscp,
@@ -216,7 +220,7 @@ fn side(window: Window) -> TcpSide {
     TcpSide { end, max_window, allows: grants, scale }
 }
 
-/// Ends of a packet without options, VLAN tags or extension headers; anything of another packet, and `None` of a short one.
+/// Ends of a packet without options or extension headers, in a frame without tags; anything of another packet, and `None` of a short one.
 fn ends(frame: &[u8]) -> Option<Ends> {
     let v4 = |at: usize| Some(IpAddr::V4(Ipv4Addr::from(*frame.get(at..)?.first_chunk::<4>()?)));
     let v6 = |at: usize| Some(IpAddr::V6(Ipv6Addr::from(*frame.get(at..)?.first_chunk::<16>()?)));

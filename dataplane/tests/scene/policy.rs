@@ -60,6 +60,7 @@ pub fn of(bytes: &[u8; BYTES]) -> Scene {
     }
     let check = ["strict", "loose", "off"][usize::from(strict % 3)];
     let mac = if strict & 8 == 0 { "" } else { "mac = \"02:00:00:00:00:0a\"\n" };
+    let priorities = if strict & 16 == 0 { "pcp = \"dscp\"\ndei = true\n" } else { "" };
     let mtu = [1500, 1280, 1300, 4000][usize::from(mtu % 4)];
     let is_transport = has_tunnel && usize::from(suite) / SUITES.len() % 3 == 2;
     // What is left of a smaller link carries no IPv6.
@@ -73,7 +74,7 @@ pub fn of(bytes: &[u8; BYTES]) -> Scene {
         text,
         "[interface.lan]\nzone = \"lan\"\naddresses = [\"192.168.1.1/24\", \"2001:db8:1::1/64\"]\n{mac}\
          [interface.guest]\nzone = \"guest\"\nparent = \"lan\"\nvlan = 20\naddresses = [\"192.168.20.1/24\"]\n\
-         pcp = \"dscp\"\ndei = true\n\
+         {priorities}\
          [interface.wan]\nzone = \"wan\"\naddresses = [\"203.0.113.2/24\", \"2001:db8:ffff::2/64\"]\n\
          mtu = {mtu}\nsource-check = \"{check}\"\n{mss}{rate}\
          [interface.wan2]\nzone = \"wan\"\naddresses = [\"198.51.100.2/24\"]\nsource-check = \"off\"\n\

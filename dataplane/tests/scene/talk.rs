@@ -2,7 +2,7 @@
 
 use wire::PortId;
 use wire::build::{self, Tcp};
-use wire::ethernet::Mac;
+use wire::ethernet::{self, Mac};
 use wire::tcp::Flags;
 
 use super::Out;
@@ -94,7 +94,8 @@ impl Talk {
             let out = send(self.frame(*from, *flags, 0, 64, &[]));
             let sent = out.sent.last().expect("it passes");
             if *from == 0 && !self.v6 {
-                self.outside = u16::from_be_bytes([sent.bytes[34], sent.bytes[35]]);
+                let at = ethernet::parse(&sent.bytes).unwrap().payload_at + 20;
+                self.outside = u16::from_be_bytes([sent.bytes[at], sent.bytes[at + 1]]);
             }
             self.sides[*from].seq = self.sides[*from].seq.wrapping_add(u32::from(flags >> 1 & 1));
         }

@@ -7,11 +7,11 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use dataplane::fast_path::{Account, Carried, Carrier, Published, Tag, Way};
+use dataplane::fast_path::{Account, Carried, Carrier, Published, Tag, Via, Way};
 use dataplane::flow::{Direction, Ends, FlowId, TcpSide};
 use ports::{Entry, FastEgress, FastHook, FastPath, FastPort, Place, Tuple, Window};
 use wire::header::Protocol;
-use wire::{Nanos, PortId, ethernet};
+use wire::{Nanos, ethernet, vlan};
 
 use super::report::LinkCounts;
 use crate::clock::Clock;
@@ -23,12 +23,32 @@ pub(super) struct FastPorts(Arc<Mutex<Ports>>);
 struct Ports {
     /// Interfaces that the fast path serves, in the order of the tables.
     served: Vec<Option<FastPort>>,
+    /// VLANs of these interfaces, by name.
+    vlans: HashMap<Lane, String>,
     /// Flows of frames at XDP.
     frames: Frames,
-    /// Counters by the interface's index in Linux.
-    counts: HashMap<u32, LinkCounts>,
+    /// Counters of interfaces, and of their VLANs.
+    counts: HashMap<Lane, LinkCounts>,
     /// Flows taken back whose slots are not free yet, in order.
     retired: VecDeque<(Nanos, Flow)>,
+}
+
+/// Frames of an interface of Linux, or those of a VLAN among them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Lane {
+    /// Index of the interface.
+    pub(super) index: u32,
+    /// VLAN; 0 for all frames of the interface.
+    pub(super) vlan: u16,
+}
+
+/// Path of a flow's packets through interfaces of Linux.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Path {
+    ingress: Lane,
+    egress: Lane,
+    /// Bytes of the Ethernet header that packets leave with.
+    header: u64,
 }
 
 /// Flows of frames at XDP, between interfaces whose devices should take each other's.
@@ -56,8 +76,8 @@ pub(super) struct Kernel {
 /// A published flow.
 struct Flow {
     places: [Place; 2],
-    /// Indices in Linux of the interfaces that packets come in by and leave by, per direction.
-    interfaces: [[u32; 2]; 2],
+    /// Per direction.
+    paths: [Path; 2],
     tag: Tag,
     /// Account so far, per direction.
     before: [Carried; 2],
@@ -71,23 +91,32 @@ const GRACE: Nanos = Nanos::from_secs(1);
 impl FastPorts {
     /// No interface is served.
     pub(super) fn new() -> FastPorts {
-        let (served, counts, retired) = (Vec::new(), HashMap::new(), VecDeque::new());
-        FastPorts(Arc::new(Mutex::new(Ports { served, frames: Frames::Published, counts, retired })))
+        let (served, vlans) = (Vec::new(), HashMap::new());
+        let (frames, counts, retired) = (Frames::Published, HashMap::new(), VecDeque::new());
+        FastPorts(Arc::new(Mutex::new(Ports { served, vlans, frames, counts, retired })))
     }
 
-    /// Serves these interfaces, in the order of the tables.
-    pub(super) fn serve(&self, served: impl Iterator<Item = Option<FastPort>>) {
+    /// Serves these interfaces, in the order of the tables, and their VLANs, by name. Counters stay with the names.
+    pub(super) fn serve(
+        &self,
+        served: impl Iterator<Item = Option<FastPort>>,
+        vlans: impl Iterator<Item = (Lane, String)>,
+    ) {
         let ports = &mut *self.lock();
         ports.served.clear();
         ports.served.extend(served);
         ports.frames = Frames::Published;
-        let Ports { served, counts, .. } = ports;
-        counts.retain(|index, _| served.iter().flatten().any(|port| port.ifindex == *index));
+        let before = std::mem::replace(&mut ports.vlans, vlans.collect());
+        let Ports { served, vlans, counts, .. } = ports;
+        counts.retain(|lane, _| {
+            let is_served = served.iter().flatten().any(|port| port.ifindex == lane.index);
+            is_served && (lane.vlan == 0 || before.get(lane) == vlans.get(lane))
+        });
     }
 
-    /// Counters of an interface.
-    pub(super) fn counts(&self, index: u32) -> LinkCounts {
-        self.lock().counts.get(&index).copied().unwrap_or_default()
+    /// Counters of an interface, or of a VLAN of it.
+    pub(super) fn counts(&self, lane: Lane) -> LinkCounts {
+        self.lock().counts.get(&lane).copied().unwrap_or_default()
     }
 
     fn lock(&self) -> MutexGuard<'_, Ports> {
@@ -96,24 +125,44 @@ impl FastPorts {
 }
 
 impl Ports {
-    /// Indices in Linux of the interfaces that packets come in by and leave by; None if the fast path does not serve them.
-    fn interfaces(&self, way: &Way) -> Option<[u32; 2]> {
-        let port = |interface: PortId| *self.served.get(usize::from(interface.0))?;
-        let (ingress, egress) = (port(way.ingress)?, port(way.egress)?);
+    /// Path of a flow's packets; None if the fast path does not serve the interfaces.
+    fn path(&self, way: &Way) -> Option<Path> {
+        let port = |via: &Via| *self.served.get(usize::from(via.port.0))?;
+        let (ingress, egress) = (port(&way.ingress)?, port(&way.egress)?);
+        // The program at XDP has no function for tags.
+        let has_tag = way.ingress.vlan() != 0 || way.egress.tag.is_some();
         let takes = match ingress.hook {
             FastHook::Tc => true,
-            FastHook::Xdp => egress.egress == FastEgress::All && self.frames == Frames::Published,
+            FastHook::Xdp => egress.egress == FastEgress::All && self.frames == Frames::Published && !has_tag,
         };
-        takes.then_some([ingress.ifindex, egress.ifindex])
+        let tag_len = if way.egress.tag.is_some() { vlan::TAG_LEN } else { 0 };
+        takes.then_some(Path {
+            ingress: Lane { index: ingress.ifindex, vlan: way.ingress.vlan() },
+            egress: Lane { index: egress.ifindex, vlan: way.egress.vlan() },
+            header: (ethernet::HEADER_LEN + tag_len) as u64,
+        })
     }
 
-    fn count(&mut self, [ingress, egress]: [u32; 2], carried: &Carried) {
-        let into = self.counts.entry(ingress).or_default();
-        into.received += carried.packets;
-        into.received_bytes += carried.frame_bytes;
-        let out = self.counts.entry(egress).or_default();
-        out.sent += carried.packets;
-        out.sent_bytes += carried.packet_bytes + carried.packets * ethernet::HEADER_LEN as u64;
+    /// Counts frames of the interfaces, and those of VLANs for the VLANs too.
+    fn count(&mut self, path: &Path, carried: &Carried) {
+        for lane in path.ingress.counted() {
+            let into = self.counts.entry(lane).or_default();
+            into.received += carried.packets;
+            into.received_bytes += carried.frame_bytes;
+        }
+        for lane in path.egress.counted() {
+            let out = self.counts.entry(lane).or_default();
+            out.sent += carried.packets;
+            out.sent_bytes += carried.packet_bytes + carried.packets * path.header;
+        }
+    }
+}
+
+impl Lane {
+    /// Lanes that a frame counts for: the interface's, and the VLAN's.
+    fn counted(self) -> impl Iterator<Item = Lane> {
+        let of_interface = Lane { vlan: 0, ..self };
+        [of_interface].into_iter().chain((self != of_interface).then_some(self))
     }
 }
 
@@ -151,7 +200,7 @@ impl Kernel {
                 frame_bytes: now.frame_bytes.saturating_sub(before.frame_bytes),
             };
             if carried[direction].packets > 0 {
-                ports.count(flow.interfaces[direction], &carried[direction]);
+                ports.count(&flow.paths[direction], &carried[direction]);
             }
             seen = seen.max(all.seen);
         }
@@ -172,14 +221,15 @@ impl Carrier for Kernel {
             return Published::No;
         }
         let ports = self.ports.lock();
-        let interfaces = ways.each_ref().map(|way| ports.interfaces(way));
-        let [Some(there), Some(back)] = interfaces else { return Published::No };
-        let interfaces = [there, back];
-        let entries = [0, 1].map(|direction| entry(&ways[direction], interfaces[direction]));
+        let [Some(there), Some(back)] = ways.each_ref().map(|way| ports.path(way)) else {
+            return Published::No;
+        };
+        let paths = [there, back];
+        let entries = [0, 1].map(|direction| entry(&ways[direction], &paths[direction]));
         let Some(places) = self.path.publish(&entries) else { return Published::No };
         let place = self.order.len();
         self.order.push(id);
-        self.flows.insert(id, Flow { places, interfaces, tag, before: [Carried::default(); 2], place });
+        self.flows.insert(id, Flow { places, paths, tag, before: [Carried::default(); 2], place });
         Published::Yes
     }
 
@@ -255,7 +305,7 @@ impl Drop for Kernel {
 }
 
 /// A flow's direction in the table of the fast path.
-fn entry(way: &Way, [ifindex, out]: [u32; 2]) -> Entry {
+fn entry(way: &Way, path: &Path) -> Entry {
     let tuple = |ends: &Ends| Tuple {
         source: ends.source,
         destination: ends.destination,
@@ -265,11 +315,13 @@ fn entry(way: &Way, [ifindex, out]: [u32; 2]) -> Entry {
     Entry {
         from: tuple(&way.arrives),
         protocol: Protocol(way.arrives.protocol),
-        ifindex,
+        ifindex: path.ingress.index,
+        vlan: way.ingress.vlan(),
         to: tuple(&way.leaves),
         link: way.header,
+        tag: way.egress.tag,
         mtu: way.mtu,
-        out,
+        out: path.egress.index,
         dscp: way.dscp,
         mark: way.mark,
         window: way.side.as_ref().map(window),

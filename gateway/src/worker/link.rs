@@ -16,7 +16,7 @@ use wire::vlan::Tags;
 use wire::{BATCH, Batch, Frame, Nanos, Pool, PortError, PortId, Received};
 
 use super::capture::Captures;
-use super::fast_path::FastPorts;
+use super::fast_path::{FastPorts, Lane};
 use super::report::{LinkCounts, LinkReport};
 
 mod segment;
@@ -286,6 +286,13 @@ impl Links {
         self.0.iter().map(|link| link.ends.fast)
     }
 
+    /// VLANs of these interfaces, by name.
+    pub(super) fn fast_vlans(&self) -> impl Iterator<Item = (Lane, &str)> {
+        self.0.iter().filter_map(|link| Some((link, link.ends.fast?.ifindex))).flat_map(|(link, index)| {
+            link.vlans.single().map(move |(vlan, name)| (Lane { index, vlan }, name))
+        })
+    }
+
     /// True if something that was received is not decided on yet, or waits for a device.
     pub(super) fn has_unsent(&self) -> bool {
         let waits = |link: &Link| {
@@ -314,10 +321,17 @@ impl Links {
     /// Reports all interfaces. The frames of a VLAN count with the VLAN's name, though they use its parent's port.
     pub(super) fn report(&mut self, fast: Option<&FastPorts>) -> Vec<LinkReport> {
         let mut reports: Vec<LinkReport> = self.0.iter_mut().map(|link| link.report(fast)).collect();
-        for (name, counts) in self.0.iter().flat_map(|link| link.vlans.counts()) {
-            if let Some(report) = reports.iter_mut().find(|report| report.name == *name) {
+        let mut add = |name: &str, counts: &LinkCounts| {
+            if let Some(report) = reports.iter_mut().find(|report| report.name == name) {
                 report.counts.add_traffic(counts);
             }
+        };
+        for (name, counts) in self.0.iter().flat_map(|link| link.vlans.counts()) {
+            add(name, counts);
+        }
+        if let Some(fast) = fast {
+            // What the kernel carried by a VLAN is in the report of its parent as such.
+            self.fast_vlans().for_each(|(lane, name)| add(name, &fast.counts(lane)));
         }
         reports
     }
@@ -347,8 +361,9 @@ impl Link {
             counts.received_bytes += driver.received_bytes;
             counts.sent_bytes += driver.sent_bytes;
         }
+        let whole = |fast: FastPort| Lane { index: fast.ifindex, vlan: 0 };
         let fast =
-            fast.zip(self.ends.fast).map(|(ports, fast)| ports.counts(fast.ifindex)).unwrap_or_default();
+            fast.zip(self.ends.fast).map(|(ports, fast)| ports.counts(whole(fast))).unwrap_or_default();
         counts.add_traffic(&fast);
         LinkReport { name: self.name.clone(), counts, fast, driver }
     }

@@ -10,6 +10,8 @@
 
 /// Most pairs of words: ports and interface, and two addresses of IPv6.
 pub(crate) const PAIRS: usize = 5;
+/// Place of the VLAN in the word of the interface, below the protocol's.
+pub(crate) const VLAN_SHIFT: u32 = 12;
 /// Multiplier of the mixing.
 pub(crate) const MIX: u32 = 0x7feb_352d;
 

@@ -93,7 +93,7 @@ pub(crate) enum Fall {
     Overload,
 }
 
-/// Fields of a slot. Four cache lines: key, action, counters, and conditions, which the filter alone writes; the mark is among them for want of room.
+/// Fields of a slot. Four cache lines: key, action, counters, and conditions, which the filter alone writes; mark and tag are among them for want of room.
 pub(crate) mod slot {
     /// Address in network order, IPv4 in the first four bytes and the rest zero.
     pub(crate) const SOURCE: i16 = 0;
@@ -101,9 +101,11 @@ pub(crate) mod slot {
     /// Both ports, in network order.
     pub(crate) const PORTS: i16 = 32;
     pub(crate) const IFINDEX: i16 = 36;
-    /// A byte each; with two zeros behind them, one word.
+    /// A byte each; with the VLAN behind them, one word.
     pub(crate) const PROTOCOL: i16 = 40;
     pub(crate) const FAMILY: i16 = 41;
+    /// VLAN that packets come in by, 0 for none: 16 bits.
+    pub(crate) const VLAN: i16 = 42;
     /// Modulo 4: 0 free, 2 claimed (in the making or retracted), 3 published.
     pub(crate) const VERSION: i16 = 44;
     /// Number of the key's entry in the index, for whoever frees the slot; of a free slot the index of the next free one.
@@ -144,6 +146,8 @@ pub(crate) mod slot {
     /// Highest end of a window offered.
     pub(crate) const GRANTS: i16 = 200;
     pub(crate) const FLAGS: i16 = 204;
+    /// VLAN tag that packets leave with, as [`HAS_TAG`] and the tag's control information; 0 for none.
+    pub(crate) const TAG: i16 = 208;
     pub(crate) const SCALE: i16 = 212;
     /// Version of the slot of the other direction.
     pub(crate) const PEER_VERSION: i16 = 216;
@@ -157,6 +161,8 @@ pub(crate) mod slot {
     pub(crate) const HAS_MARK: u32 = 1;
     /// Flag: TCP windows are checked.
     pub(crate) const HAS_WINDOW: u32 = 2;
+    /// Bit above the control information of a tag.
+    pub(crate) const HAS_TAG: u32 = 1 << 16;
 }
 
 /// Number of a packet that was kept, a long word: the number of the line, and above it the packet's among the line's.

@@ -8,10 +8,11 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use wire::checksum::Delta;
+use wire::ethernet::EtherType;
 use wire::header::Protocol;
 use wire::{Bytes, Nanos};
 
-use super::hash::Hasher;
+use super::hash::{Hasher, VLAN_SHIFT};
 use super::layout::{self, BUCKET, Fall, INDEX_BITS, Layout, last, slot};
 use super::{Account, Entry, FallThrough, Place, Tuple, Window};
 use crate::sys::mapping::Words;
@@ -313,7 +314,10 @@ impl Table {
         words(slot::END, &[window.end, window.max_window, window.grants]);
         let has_mark = entry.mark.map_or(0, |_| slot::HAS_MARK);
         let has_window = entry.window.map_or(0, |_| slot::HAS_WINDOW);
-        words(slot::FLAGS, &[has_mark | has_window]);
+        words(
+            slot::FLAGS,
+            &[has_mark | has_window, entry.tag.map_or(0, |tag| slot::HAS_TAG | u32::from(tag.tci))],
+        );
         self.slot_long(place.index, slot::DSCP).store(entry.dscp.bits(), Ordering::Relaxed);
         words(slot::MARK, &[mark(entry)]);
         words(slot::SCALE, &[window.scale.min(MOST_SCALE).into(), peer.version]);
@@ -364,17 +368,22 @@ impl Tuple {
     }
 }
 
+/// Highest VLAN identifier.
+const MOST_VLAN: u16 = 0xfff;
 /// Highest window scale (RFC 7323, section 2.3).
 const MOST_SCALE: u8 = 14;
 
-/// Key of a flow's direction, as it lies in a slot: addresses, ports, interface, protocol and family.
+/// Key of a flow's direction, as it lies in a slot: addresses, ports, interface, protocol, family and VLAN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Key([u32; 11]);
 
 impl Key {
-    /// Key of an entry; `None` where addresses are of different versions, or the protocol is neither TCP nor UDP.
+    /// Key of an entry; `None` where addresses are of different versions, the protocol is neither TCP nor UDP, or a tag is none of 802.1Q.
     fn of(entry: &Entry) -> Option<Key> {
         if entry.protocol != Protocol::TCP && entry.protocol != Protocol::UDP {
+            return None;
+        }
+        if entry.vlan > MOST_VLAN || entry.tag.is_some_and(|tag| tag.tpid != EtherType::VLAN) {
             return None;
         }
         let Tuple { source, destination, .. } = entry.from;
@@ -390,7 +399,7 @@ impl Key {
         words[8..].copy_from_slice(&[
             entry.from.ports(),
             entry.ifindex,
-            u32::from_ne_bytes([entry.protocol.0, family, 0, 0]),
+            pair([entry.protocol.0, family], entry.vlan.to_ne_bytes()),
         ]);
         Some(Key(words))
     }
@@ -398,8 +407,9 @@ impl Key {
     /// Pairs of words that are hashed.
     fn pairs(&self) -> [[u32; 2]; 5] {
         let [a, b, c, d, e, f, g, h, ports, ifindex, kind] = self.0;
-        let [protocol, ..] = kind.to_ne_bytes();
-        let first = [ports, ifindex ^ u32::from(protocol) << 24];
+        let [protocol, _, low, high] = kind.to_ne_bytes();
+        let vlan = u16::from_ne_bytes([low, high]);
+        let first = [ports, ifindex ^ u32::from(protocol) << 24 ^ u32::from(vlan) << VLAN_SHIFT];
         if self.is_v4() {
             [first, [a, e], [0; 2], [0; 2], [0; 2]]
         } else {

@@ -12,6 +12,8 @@ use crate::fast_path::layout::{CPU_SHIFT, Fall, Layout, fall};
 mod action;
 mod filter;
 mod rules;
+#[cfg(any(test, feature = "trial"))]
+pub(crate) mod trial;
 mod witness;
 mod xdp;
 
@@ -40,6 +42,8 @@ const TCP: u32 = 6;
 const UDP: u32 = 17;
 /// Bytes of an Ethernet header.
 const ETHERNET: i32 = 14;
+/// Highest VLAN identifier, and a mask of the identifier's bits in a tag.
+const MOST_VLAN: i32 = 0xfff;
 /// Binary logarithm of the bytes of a slot.
 const SLOT_SHIFT: i32 = 8;
 
@@ -96,7 +100,7 @@ fn count(a: &mut Assembler, reason: Fall) {
     a.store_to(Width::Double, R9, fall(reason), super::R1);
 }
 
-/// Protocol and family as they lie in a slot.
+/// Protocol and family as they lie in a slot, of packets of no VLAN.
 fn kind(protocol: u32, family: u8) -> u32 {
     u32::from_ne_bytes([protocol as u8, family, 0, 0])
 }

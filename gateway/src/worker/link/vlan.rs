@@ -42,6 +42,12 @@ impl Vlans {
         &self.counts
     }
 
+    /// VLANs with one tag: identifier, and name.
+    pub(super) fn single(&self) -> impl Iterator<Item = (u16, &str)> {
+        let single = self.ids.iter().filter(|(_, inner, _)| *inner == 0);
+        single.filter_map(|(id, _, place)| Some((*id, self.counts.get(usize::from(place.0))?.0.as_str())))
+    }
+
     /// The VLAN of a frame, as a place in the counts.
     fn of(&self, frame: &Frame) -> Option<usize> {
         let tags = ethernet::parse(frame.bytes()).ok()?.tags;

@@ -7,6 +7,7 @@ use std::thread;
 use proptest::collection::vec;
 use proptest::prelude::{Just, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest};
 use wire::DscpSet;
+use wire::vlan::Tag;
 
 use super::*;
 
@@ -41,8 +42,10 @@ fn flow(number: u16) -> [Entry; 2] {
         from,
         protocol: Protocol::TCP,
         ifindex,
+        vlan: 0,
         to,
         link: [3; 12],
+        tag: None,
         mtu: 1500,
         out,
         dscp: DscpSet::ALL,
@@ -200,6 +203,10 @@ fn entries_that_make_no_flow_are_not_published() {
     assert_eq!(table.publish(&[four[0], four[0]]), None);
     let other = Entry { protocol: Protocol::GRE, ..four[0] };
     assert_eq!(table.publish(&[other, four[1]]), None);
+    let stacked = Entry { tag: Some(Tag::service(20)), ..four[0] };
+    assert_eq!(table.publish(&[stacked, four[1]]), None);
+    let beyond = Entry { vlan: 0x1000, ..four[0] };
+    assert_eq!(table.publish(&[beyond, four[1]]), None);
     assert_eq!(table.in_use(), 0);
     assert!(table.publish(&[four[0], six[1]]).is_some());
 }

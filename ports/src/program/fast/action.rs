@@ -2,12 +2,14 @@
 //!
 //! R6 is the packet, R7 the slot, R8 the packet's protocol, R9 this CPU's part of the memory.
 
+use wire::ethernet::EtherType;
+
 use super::super::assembler::{Assembler, If, Label, Op, Width};
 use super::super::{
-    BPF_REDIRECT, Instruction, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, SKB_MARK, TCX_DROP, TCX_NEXT, call,
-    exit,
+    BPF_REDIRECT, Instruction, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, SKB_MARK, SKB_VLAN_PRESENT,
+    SKB_VLAN_TCI, TCX_DROP, TCX_NEXT, call, exit,
 };
-use super::{ETHERNET, Memory, UDP, count, fast_mark, order_after};
+use super::{ETHERNET, MOST_VLAN, Memory, UDP, count, fast_mark, order_after};
 use crate::fast_path::layout::{Fall, V6, decision, slot};
 
 // Offsets of fields of `struct __sk_buff`.
@@ -18,6 +20,8 @@ const SKB_DATA_END: i16 = 80;
 
 // Functions of the kernel.
 const REPLACE_L4_CHECKSUM: i32 = 11;
+pub(super) const PUSH_TAG: i32 = 18;
+const POP_TAG: i32 = 19;
 const CHANGE_TAIL: i32 = 38;
 const PULL_DATA: i32 = 39;
 const UPDATE_PACKET_SUM: i32 = 40;
@@ -107,6 +111,10 @@ pub(crate) fn action(memory: &Memory<'_>, mark: u32) -> Option<Vec<Instruction>>
     a.load(Width::Word, R1, R7, slot::IFINDEX);
     a.load(Width::Word, R2, R6, SKB_IFINDEX);
     a.jump_if_to(R1, If::Unequal, R2, stale);
+    a.load(Width::Half, R1, R7, slot::VLAN);
+    a.load(Width::Word, R2, R6, SKB_VLAN_TCI);
+    a.and(R2, MOST_VLAN);
+    a.jump_if_to(R1, If::Unequal, R2, stale);
     a.load(Width::Byte, R8, R7, slot::PROTOCOL);
     cut_padding(a, stale);
     a.load(Width::Byte, R1, R7, slot::FAMILY);
@@ -120,6 +128,7 @@ pub(crate) fn action(memory: &Memory<'_>, mark: u32) -> Option<Vec<Instruction>>
     mark_v6(a);
     update_packet_sum(a);
     a.place(send);
+    retag(a, stale);
     account(a);
     a.word_by(Op::Copy, R1, fast_mark(mark));
     a.store_to(Width::Word, R6, SKB_MARK, R1);
@@ -136,6 +145,31 @@ pub(crate) fn action(memory: &Memory<'_>, mark: u32) -> Option<Vec<Instruction>>
     a.place(drop);
     a.end(TCX_DROP);
     std::mem::take(a).finish()
+}
+
+/// Gives the packet the tag that it is to leave with, or none. The tag lies beside the packet's bytes, into which Linux puts it where the device
+/// cannot: neither function has anything to allocate.
+fn retag(a: &mut Assembler, failed: Label) {
+    let (bare, done) = (a.label(), a.label());
+    a.load(Width::Word, R1, R7, slot::TAG);
+    a.load(Width::Word, R2, R6, SKB_VLAN_PRESENT);
+    a.shift(R2, slot::HAS_TAG.ilog2() as i32);
+    a.load(Width::Word, R3, R6, SKB_VLAN_TCI);
+    a.long(Op::Or, R2, R3);
+    a.jump_if_to(R1, If::Equal, R2, done);
+    a.jump_if(R2, If::Equal, 0, bare);
+    a.copy(R1, R6);
+    a.all(&[call(POP_TAG)]);
+    a.jump_if(R0, If::Unequal, 0, failed);
+    a.place(bare);
+    a.load(Width::Word, R3, R7, slot::TAG);
+    a.jump_if(R3, If::Equal, 0, done);
+    a.and(R3, 0xffff);
+    a.copy(R1, R6);
+    a.number(R2, EtherType::VLAN.0.to_be().into());
+    a.all(&[call(PUSH_TAG)]);
+    a.jump_if(R0, If::Unequal, 0, failed);
+    a.place(done);
 }
 
 /// Counts the packet in its flow; R0 to R5 are lost.

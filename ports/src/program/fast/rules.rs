@@ -4,10 +4,12 @@
 //! R6 is the packet, R7 the slot, R8 the length of the frame, R9 this CPU's part of the memory. The transport header lies
 //! at a fixed place of the stack, with the IP header in front of it.
 
+use wire::vlan::TAG_LEN;
+
 use super::super::assembler::{Assembler, If, Label, Op, Width};
 use super::super::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, call};
-use super::{ETHERNET, Memory, TCP, UDP, count, kind, order_after};
-use crate::fast_path::hash::MIX;
+use super::{ETHERNET, MOST_VLAN, Memory, TCP, UDP, count, kind, order_after};
+use crate::fast_path::hash::{MIX, VLAN_SHIFT};
 use crate::fast_path::layout::{
     self, BUCKET, ENTRY, Fall, INDEX_BITS, LINE_SHIFT, V4, V6, decision, last, slot,
 };
@@ -42,6 +44,17 @@ pub(super) struct Packet {
     pub(super) ifindex: i16,
     /// Offset of the size of the segments of a packet of many; none where there are no such packets.
     pub(super) gso_size: Option<i16>,
+    /// Tag beside the packet's bytes; none where there are no such tags.
+    pub(super) tagging: Option<Tagging>,
+}
+
+/// Offsets of a VLAN tag among the packet's fields.
+#[derive(Clone, Copy)]
+pub(super) struct Tagging {
+    /// 1 with a tag, else 0.
+    pub(super) present: i16,
+    /// The tag's control information; 0 without a tag.
+    pub(super) tci: i16,
 }
 
 /// How a program gets at the line that the packet would be received by.
@@ -92,6 +105,7 @@ pub(super) fn examine(memory: &Memory<'_>, a: &mut Assembler, packet: Packet, en
     a.load(Width::Half, R1, R10, HEADER4 + 6);
     a.jump_if(R1, If::Has, u32::from(0xbfff_u16.to_be()), ends.unplain);
     protocol(a, HEADER4 + 9, V4, ends.unplain);
+    vlan(a, packet.tagging);
     memory.find_bucket(a, packet.ifindex, &[[HEADER4 + 12, HEADER4 + 16]]);
     memory.find(a, ends, |a, miss| {
         for (field, own) in [(slot::SOURCE, HEADER4 + 12), (slot::DESTINATION, HEADER4 + 16)] {
@@ -114,6 +128,7 @@ pub(super) fn examine(memory: &Memory<'_>, a: &mut Assembler, packet: Packet, en
     a.and(R1, 0xf0);
     a.jump_if(R1, If::Unequal, 0x60, ends.unplain);
     protocol(a, HEADER6 + 6, V6, ends.unplain);
+    vlan(a, packet.tagging);
     memory.find_bucket(a, packet.ifindex, &[8, 16, 24, 32].map(|at| [HEADER6 + at, HEADER6 + at + 4]));
     memory.find(a, ends, |a, miss| {
         for half in 0..4 {
@@ -134,7 +149,7 @@ pub(super) fn examine(memory: &Memory<'_>, a: &mut Assembler, packet: Packet, en
     a.place(found);
     lengths(a, ends.of_flow);
     code_point(a, ends.of_flow);
-    sizes(a, packet.gso_size, ends);
+    sizes(a, packet, ends);
     memory.windows(a, ends.window);
 }
 
@@ -168,6 +183,19 @@ fn protocol(a: &mut Assembler, at: i16, family: u8, other: Label) {
     a.word_by(Op::Copy, R2, UDP << 24);
     a.jump_if(R1, If::Unequal, UDP, other);
     a.place(known);
+}
+
+/// Puts the VLAN beside protocol and family in R3, and beside the protocol in R2.
+fn vlan(a: &mut Assembler, tagging: Option<Tagging>) {
+    let Some(Tagging { tci, .. }) = tagging else { return };
+    a.load(Width::Word, R1, R6, tci);
+    a.and(R1, MOST_VLAN);
+    a.copy(R4, R1);
+    a.shift(R1, VLAN_SHIFT as i32);
+    a.long(Op::Xor, R2, R1);
+    // The last two bytes of the word.
+    a.shift(R4, if cfg!(target_endian = "little") { 16 } else { 0 });
+    a.long(Op::Or, R3, R4);
 }
 
 impl Memory<'_> {
@@ -319,10 +347,18 @@ fn code_point(a: &mut Assembler, other: Label) {
 }
 
 /// Compares the packet, or each of its segments, with the MTU, and notes what is to be counted.
-fn sizes(a: &mut Assembler, gso_size: Option<i16>, ends: &Ends) {
+fn sizes(a: &mut Assembler, packet: Packet, ends: &Ends) {
     let (single, counted) = (a.label(), a.label());
+    // R2 = bytes of the tag.
+    let load_tag = |a: &mut Assembler| match packet.tagging {
+        Some(Tagging { present, .. }) => {
+            a.load(Width::Word, R2, R6, present);
+            a.shift(R2, TAG_LEN.ilog2() as i32);
+        }
+        None => a.number(R2, 0),
+    };
     a.load(Width::Half, R4, R7, slot::MTU);
-    if let Some(at) = gso_size {
+    if let Some(at) = packet.gso_size {
         a.load(Width::Word, R2, R6, at);
         a.jump_if(R2, If::Equal, 0, single);
         a.copy(R0, R2);
@@ -335,7 +371,7 @@ fn sizes(a: &mut Assembler, gso_size: Option<i16>, ends: &Ends) {
         a.copy(R0, R1);
         a.long_by(Op::Add, R0, ETHERNET);
         a.jump_if_to(R0, If::Unequal, R8, ends.of_flow);
-        // R0 = segments, R4 = data and as many headers, R2 = that and as many Ethernet headers.
+        // R0 = segments, R4 = data and as many headers, R2 = that and as many Ethernet headers with their tags.
         a.copy(R0, R3);
         a.long(Op::Add, R0, R2);
         a.long_by(Op::Subtract, R0, 1);
@@ -343,8 +379,9 @@ fn sizes(a: &mut Assembler, gso_size: Option<i16>, ends: &Ends) {
         a.copy(R4, R0);
         a.long(Op::Multiply, R4, R5);
         a.long(Op::Add, R4, R3);
-        a.copy(R2, R0);
-        a.long_by(Op::Multiply, R2, ETHERNET);
+        load_tag(a);
+        a.long_by(Op::Add, R2, ETHERNET);
+        a.long(Op::Multiply, R2, R0);
         a.long(Op::Add, R2, R4);
         a.jump(counted);
     }
@@ -352,7 +389,8 @@ fn sizes(a: &mut Assembler, gso_size: Option<i16>, ends: &Ends) {
     a.jump_if_to(R1, If::Above, R4, ends.too_big);
     a.number(R0, 1);
     a.copy(R4, R1);
-    a.copy(R2, R8);
+    load_tag(a);
+    a.long(Op::Add, R2, R8);
     a.place(counted);
     for (field, value) in
         [(decision::PACKETS, R0), (decision::BYTES, R4), (decision::FRAME_BYTES, R2), (decision::LENGTH, R8)]

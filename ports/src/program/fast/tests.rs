@@ -10,9 +10,11 @@ use proptest::sample;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use wire::build::{self, Tcp};
+use wire::ethernet::EtherType;
 use wire::ethernet::Mac;
 use wire::header::Protocol;
 use wire::tcp::Flags;
+use wire::vlan::{Priority, Tag};
 use wire::{Dscp, DscpSet, Nanos};
 
 use super::*;
@@ -22,8 +24,11 @@ use crate::program::{TCX_DROP, TCX_NEXT, XDP_DROP};
 use crate::sys::bpf::tests::{Context, confine, run_loaded, stay_on_this_cpu, verify};
 use crate::sys::bpf::{self, Hook};
 use crate::sys::socket;
+use flow::{both, flows, tuple};
 use oracle::{Fate, Oracle, Side};
+use trial::tagged;
 
+mod flow;
 mod loading;
 mod oracle;
 
@@ -51,6 +56,8 @@ struct Bench {
     at: At,
     /// The filter, loaded for a hook at which a test run gives it the frame as a packet socket does; or the program at XDP.
     program: OwnedFd,
+    /// The program at TCX.
+    action: OwnedFd,
     /// Socket that the program at XDP redirects to.
     socket: Option<OwnedFd>,
     oracle: Oracle,
@@ -82,11 +89,12 @@ impl Bench {
     fn new(at: At) -> Option<Bench> {
         let path = fast_path()?;
         stay_on_this_cpu();
+        let load = |program: Vec<_>| bpf::load(Hook::TcxIngress, &tagged(program)).unwrap();
+        let action = load(action(&path.programs(), MARK).unwrap());
         let (program, socket) = match at {
             At::Buffer => {
                 let limits = Limits { line: LINE, backlog: BACKLOG };
-                let program = filter(&path.programs(), limits, MARK).unwrap();
-                (bpf::load(Hook::TcxIngress, &program).unwrap(), None)
+                (load(filter(&path.programs(), limits, MARK).unwrap()), None)
             }
             At::Xdp(checksums) => {
                 let (program, socket) = front(&path, LINE, checksums);
@@ -108,8 +116,9 @@ impl Bench {
         let falls = FallThrough::default();
         let places = vec![None; sides.len()];
         let checksums = if let At::Xdp(checksums) = at { checksums } else { Checksums::Complete };
-        let oracle = Oracle { sides, passed: 0, taken: 0, falls, mark: MARK, checksums };
-        let mut bench = Bench { path, at, program, socket, oracle, places };
+        let has_tags = at == At::Buffer;
+        let oracle = Oracle { sides, passed: 0, taken: 0, falls, mark: MARK, checksums, has_tags };
+        let mut bench = Bench { path, at, program, action, socket, oracle, places };
         for flow in 0..flows().len() {
             bench.publish(flow);
         }
@@ -180,7 +189,7 @@ impl Bench {
     fn by_two(&self, frame: &[u8], context: Context) -> Option<Fate> {
         let decided = run_loaded(self.program.as_fd(), frame, Some(context))
             .unwrap_or_else(|error| panic!("{error} {} {context:?}", frame.len()));
-        let done = run_loaded(self.path.action(), frame, Some(context)).unwrap();
+        let done = run_loaded(self.action.as_fd(), frame, Some(context)).unwrap();
         assert_eq!((&decided.frame[..], decided.mark), (frame, context.mark));
         match (decided.value, done.value) {
             (0, TCX_NEXT) if done.mark == 0 && done.frame == frame => Some(Fate::Delivered),
@@ -217,118 +226,6 @@ impl Bench {
     }
 }
 
-fn address(text: &str) -> IpAddr {
-    text.parse().unwrap()
-}
-
-fn tuple(source: &str, sport: u16, destination: &str, dport: u16) -> Tuple {
-    Tuple { source: address(source), destination: address(destination), sport, dport }
-}
-
-fn turned(tuple: Tuple) -> Tuple {
-    Tuple { source: tuple.destination, destination: tuple.source, sport: tuple.dport, dport: tuple.sport }
-}
-
-/// Both directions of a flow.
-fn both(protocol: Protocol, from: Tuple, to: Tuple, windows: Option<[Window; 2]>) -> [Entry; 2] {
-    let entry = |from, to, window| Entry {
-        from,
-        protocol,
-        ifindex: 1,
-        to,
-        link: [0x02, 1, 2, 3, 4, 5, 0x06, 7, 8, 9, 10, 11],
-        mtu: 400,
-        out: 1,
-        dscp: DscpSet::ALL,
-        mark: None,
-        window,
-    };
-    let [first, second] = match windows {
-        Some(windows) => windows.map(Some),
-        None => [None, None],
-    };
-    [entry(from, to, first), entry(turned(to), turned(from), second)]
-}
-
-/// Flows of all kinds: IPv4 and IPv6, TCP and UDP, translated or not, with windows and code points or without, and one of another interface.
-fn flows() -> Vec<[Entry; 2]> {
-    let windows = [
-        Window { end: 0xffff_ff00, max_window: 1200, grants: 5_000, scale: 0 },
-        Window { end: 4_000, max_window: 70_000, grants: 0x0000_0900, scale: 7 },
-    ];
-    let mut marked = both(
-        Protocol::TCP,
-        tuple("2001:db8::2", 4000, "2001:db8:9::1", 80),
-        tuple("2001:db8::2", 4000, "2001:db8:9::1", 80),
-        None,
-    );
-    marked.iter_mut().for_each(|entry| entry.dscp = set(&[10]));
-    // Code points are rewritten, one way some and the other way all.
-    let mut remarked = both(
-        Protocol::UDP,
-        tuple("10.0.0.4", 6000, "192.0.2.9", 4500),
-        tuple("198.51.100.1", 6001, "192.0.2.9", 4500),
-        None,
-    );
-    (remarked[0].dscp, remarked[0].mark) = (set(&[0, 10, 63]), Dscp::new(46));
-    remarked[1].mark = Dscp::new(0);
-    let mut remarked6 = both(
-        Protocol::TCP,
-        tuple("fd00::3", 7, "2001:db8:9::1", 8),
-        tuple("2001:db8:1::77", 9, "2001:db8:9::1", 8),
-        Some(windows),
-    );
-    (remarked6[0].dscp, remarked6[0].mark) = (set(&[10, 45]), Dscp::new(41));
-    remarked6[1].mark = Dscp::new(22);
-    let mut elsewhere = both(
-        Protocol::UDP,
-        tuple("10.0.0.9", 5000, "192.0.2.9", 53),
-        tuple("198.51.100.1", 1025, "192.0.2.9", 53),
-        None,
-    );
-    elsewhere.iter_mut().for_each(|entry| entry.ifindex = 2);
-    vec![
-        both(
-            Protocol::TCP,
-            tuple("10.0.0.2", 40_000, "192.0.2.9", 443),
-            tuple("198.51.100.1", 1024, "192.0.2.9", 443),
-            Some(windows),
-        ),
-        both(
-            Protocol::UDP,
-            tuple("10.0.0.2", 40_000, "192.0.2.9", 443),
-            tuple("198.51.100.1", 1024, "192.0.2.9", 8443),
-            None,
-        ),
-        both(
-            Protocol::TCP,
-            tuple("10.0.0.3", 1, "10.0.1.3", 65_535),
-            tuple("10.0.0.3", 1, "10.0.1.3", 65_535),
-            Some(windows),
-        ),
-        marked,
-        both(
-            Protocol::UDP,
-            tuple("fd00::2", 1, "2001:db8:9::1", 2),
-            tuple("2001:db8:1::77", 3, "2001:db8:9::1", 2),
-            None,
-        ),
-        both(
-            Protocol::TCP,
-            tuple("fd00::2", 7, "2001:db8:9::1", 8),
-            tuple("2001:db8:1::77", 3, "2001:db8:9::1", 8),
-            Some(windows),
-        ),
-        remarked,
-        remarked6,
-        elsewhere,
-    ]
-}
-
-fn set(code_points: &[u8]) -> DscpSet {
-    code_points.iter().filter_map(|value| Dscp::new(*value)).collect()
-}
-
 /// A frame of a flow, and all that may be odd about it.
 #[derive(Clone, Debug)]
 struct Shot {
@@ -345,6 +242,8 @@ struct Shot {
     padding: usize,
     oddity: Oddity,
     gso_size: u32,
+    /// Priority in the tag of a VLAN; with an odd number a tag of no VLAN too.
+    priority: u8,
 }
 
 #[derive(Clone, Debug)]
@@ -366,6 +265,7 @@ enum Oddity {
     NoChecksum,
     /// The sum of the pseudo header alone.
     BareChecksum,
+    Tag(Tag),
 }
 
 impl Shot {
@@ -404,7 +304,10 @@ impl Shot {
         let mut frame = packet.payload(&data).to_vec();
         let at = if source.is_ipv4() { 34 } else { 54 };
         let checksum = at + if own.entry.protocol == Protocol::TCP { 16 } else { 6 };
-        let mut context = Context { mark: 0, gso_size: self.gso_size };
+        let priority = Priority::all().nth(self.priority.into()).unwrap();
+        let is_tagged = own.entry.vlan != 0 || self.priority % 2 != 0;
+        let tag = is_tagged.then(|| Tag::customer(own.entry.vlan).with_priority(priority));
+        let mut context = Context { mark: 0, gso_size: self.gso_size, tag };
         let mut add = |at: usize, more: i16| {
             let old = u16::from_be_bytes([frame[at], frame[at + 1]]);
             frame[at..at + 2].copy_from_slice(&old.wrapping_add_signed(more).to_be_bytes());
@@ -423,6 +326,7 @@ impl Shot {
             Oddity::Other(kind) => frame[12..14].copy_from_slice(&kind.to_be_bytes()),
             Oddity::ForAnother => frame[5] = 1,
             Oddity::Marked(mark) => context.mark = mark,
+            Oddity::Tag(tag) => context.tag = Some(tag),
             Oddity::WrongChecksum(by) => add(checksum, by as i16),
             Oddity::NoChecksum => frame[checksum..checksum + 2].fill(0),
             Oddity::BareChecksum => {
@@ -480,6 +384,8 @@ fn shot() -> impl Strategy<Value = Shot> {
         1 => (1..=u16::MAX).prop_map(Oddity::WrongChecksum),
         1 => Just(Oddity::NoChecksum),
         3 => Just(Oddity::BareChecksum),
+        1 => (sample::select(vec![EtherType::VLAN, EtherType::QINQ]), sample::select(vec![0, 20, 21, 0x3014]))
+            .prop_map(|(tpid, tci)| Oddity::Tag(Tag { tpid, tci })),
     ];
     let tcp = (
         prop_oneof![4 => sample::select(vec![0x10_u8, 0x18, 0x50]), 1 => any::<u8>()],
@@ -494,10 +400,13 @@ fn shot() -> impl Strategy<Value = Shot> {
         prop_oneof![2 => Just(0), 1 => 1..30_usize],
         prop_oneof![4 => Just(0), 1 => 1..400_u32],
         prop_oneof![3 => 0..100_usize, 2 => 100..400_usize, 1 => 400..1400_usize],
+        prop_oneof![4 => Just(0), 1 => 0..16_u8],
     );
     (0..sides, tcp, ip, oddity).prop_map(|(side, tcp, ip, oddity)| {
-        let ((flags, seq, ack, window, options), (ttl, ds_field, padding, gso_size, data)) = (tcp, ip);
-        Shot { side, data, ttl, ds_field, flags, seq, ack, window, options, padding, oddity, gso_size }
+        let (flags, seq, ack, window, options) = tcp;
+        let (ttl, ds_field, padding, gso_size, data, priority) = ip;
+        let of_tcp = Shot { side, flags, seq, ack, window, options, ..plain_shot() };
+        Shot { data, ttl, ds_field, padding, oddity, gso_size, priority, ..of_tcp }
     })
 }
 
@@ -572,6 +481,11 @@ fn generated_packets_go_by_in_all_flows_and_fall_through_for_all_reasons() {
         );
         let (elsewhere, here) = gone.split_last_chunk::<2>().map(|(rest, last)| (last, rest)).unwrap();
         assert_eq!(elsewhere, &[0; 2]);
+        // At XDP packets have no tags, and are of the flows of no VLAN that have the same addresses and ports.
+        let is_tagged = |side: &Side| side.entry.vlan != 0 || side.entry.tag.is_some();
+        let here =
+            bench.oracle.sides.iter().zip(here).filter(|(side, _)| at == At::Buffer || !is_tagged(side));
+        let here: Vec<usize> = here.map(|(_, gone)| *gone).collect();
         assert!(here.iter().chain([&odd, &padded, &segmented, &bare]).all(|count| *count >= 20));
         let FallThrough { unplain, unknown, too_big, window, order, stale, overload: _, unsent: _ } = falls;
         assert!([unplain, unknown, too_big, window, order].iter().all(|count| *count >= 20));
@@ -598,6 +512,7 @@ fn plain_shot() -> Shot {
         padding: 0,
         oddity: Oddity::None,
         gso_size: 0,
+        priority: 0,
     }
 }
 
@@ -723,7 +638,7 @@ fn checksums_of_all_lengths_are_completed() {
 fn a_decision_is_for_one_packet_and_for_no_other() {
     let Some(mut bench) = Bench::new(At::Buffer) else { return };
     let frame = plain(&bench);
-    let context = Some(Context { mark: 0, gso_size: 0 });
+    let context = Some(Context::default());
     bench.packet(&frame, Context::default());
     bench.settle();
     let decide = |bench: &Bench| {
@@ -765,6 +680,24 @@ fn a_decision_is_for_one_packet_and_for_no_other() {
     bench.retract(0);
     bench.publish(0);
     assert_eq!(act(&bench, &frame), (TCX_DROP, 11));
+}
+
+/// Tags lie beside the bytes, and belong to the packet as they do.
+#[test]
+fn a_decision_is_for_a_packet_of_one_vlan() {
+    let Some(mut bench) = Bench::new(At::Buffer) else { return };
+    let side = 2 * flows().iter().position(|flow| flow[0].vlan == 20).unwrap();
+    let (frame, context) = Shot { side, ..plain_shot() }.frame(&bench.oracle);
+    bench.packet(&frame, context);
+    bench.settle();
+    let tag = |id| Some(Tag::customer(id));
+    for (count, tag) in [None, tag(0), tag(21), tag(20)].into_iter().enumerate() {
+        let decided = run_loaded(bench.program.as_fd(), &frame, Some(context)).unwrap();
+        let done = run_loaded(bench.action.as_fd(), &frame, Some(Context { tag, ..context })).unwrap();
+        let stale = bench.path.fall_through().stale;
+        let expected = if count < 3 { (TCX_DROP, count as u64 + 1) } else { (TCX_REDIRECT, 3) };
+        assert_eq!((decided.value, (done.value, stale)), (0, expected), "{tag:?}");
+    }
 }
 
 #[test]

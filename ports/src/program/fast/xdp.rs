@@ -60,7 +60,7 @@ const XDP_REDIRECT: u32 = 4;
 const TCP_FIELD: i32 = 16;
 const UDP_FIELD: i32 = 6;
 
-const FRAME: Packet = Packet { copy: LOAD_BYTES, ifindex: IFINDEX, gso_size: None };
+const FRAME: Packet = Packet { copy: LOAD_BYTES, ifindex: IFINDEX, gso_size: None, tagging: None };
 
 // The stack, below what the rules have there.
 /// Distance of the queue's line from the first, in bytes: a long word.
@@ -120,9 +120,12 @@ pub(crate) fn xdp(memory: &Memory<'_>, front: &Front<'_>) -> Option<Vec<Instruct
     std::mem::take(a).finish()
 }
 
-/// Translates the packet and sends it by the interface that it leaves by. Nothing is changed where that fails.
+/// Translates the packet and sends it by the interface that it leaves by. Nothing is changed where that fails, as with a packet that is to leave with a
+/// tag.
 fn send_on(a: &mut Assembler, checksums: Checksums, failed: Label) {
     let (v6, send) = (a.label(), a.label());
+    a.load(Width::Word, R1, R7, slot::TAG);
+    a.jump_if(R1, If::Unequal, 0, failed);
     a.load(Width::Word, R8, R9, decision::BYTES);
     cut_padding(a, failed);
     a.load(Width::Byte, R1, R7, slot::FAMILY);

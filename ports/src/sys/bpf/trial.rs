@@ -3,7 +3,10 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use wire::vlan::Tag;
+
 use super::Attributes;
+use crate::program::fast::trial::{TCI, TPID};
 
 const BPF_PROG_TEST_RUN: libc::c_int = 10;
 
@@ -12,6 +15,8 @@ const BPF_PROG_TEST_RUN: libc::c_int = 10;
 pub(crate) struct Context {
     pub(crate) mark: u32,
     pub(crate) gso_size: u32,
+    /// VLAN tag beside the bytes, for programs that are [`tagged`](crate::program::fast::trial::tagged).
+    pub(crate) tag: Option<Tag>,
 }
 
 /// Outcome of a test run.
@@ -24,7 +29,7 @@ pub(crate) struct Run {
 
 /// Test run of a loaded program, of XDP without a context. The packet comes in by the loopback interface.
 pub(crate) fn run_loaded(program: BorrowedFd<'_>, frame: &[u8], context: Option<Context>) -> io::Result<Run> {
-    // struct __sk_buff, with the mark and the GSO fields.
+    // struct __sk_buff, with the mark, the tag, and the GSO fields.
     let (mut input, mut out) = ([0_u8; 192], [0_u8; 192]);
     let mut data = vec![0_u8; 8192];
     let mut attributes = Attributes::default();
@@ -36,6 +41,12 @@ pub(crate) fn run_loaded(program: BorrowedFd<'_>, frame: &[u8], context: Option<
     attributes.word(32, 1);
     if let Some(context) = context {
         input[8..12].copy_from_slice(&context.mark.to_ne_bytes());
+        if let Some(tag) = context.tag {
+            for (at, value) in [(TPID, tag.tpid.0.to_be()), (TCI, tag.tci)] {
+                let at = at as usize;
+                input[at..at + 4].copy_from_slice(&u32::from(value).to_ne_bytes());
+            }
+        }
         input[176..180].copy_from_slice(&context.gso_size.to_ne_bytes());
         attributes.word(40, input.len() as u32);
         attributes.word(44, out.len() as u32);

@@ -84,9 +84,9 @@ fn flows_go_by_in_both_parts_of_a_large_table() {
             });
         let frame = segment.payload(&[7; 9]).to_vec();
         for (value, mark) in [(TCX_DROP, 0), (TCX_REDIRECT, fast_mark(MARK))] {
-            run_loaded(filter.as_fd(), &frame, Some(Context { mark: 0, gso_size: 0 })).unwrap();
+            run_loaded(filter.as_fd(), &frame, Some(Context::default())).unwrap();
             path.table().set_taken(LINE, path.table().passed(LINE));
-            let done = run_loaded(path.action(), &frame, Some(Context { mark: 0, gso_size: 0 })).unwrap();
+            let done = run_loaded(path.action(), &frame, Some(Context::default())).unwrap();
             assert_eq!((done.value, done.mark), (value, mark));
         }
         assert_eq!(places.map(|place| path.account(place).packets), [1, 0]);

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use wire::checksum::{Delta, Sum, verifies};
+use wire::ethernet::EtherType;
 use wire::header::Protocol;
 use wire::segment::Plan;
 use wire::{Bytes, Dscp, ipv4, ipv6, tcp, udp};
@@ -35,6 +36,8 @@ pub(super) struct Oracle {
     pub(super) falls: FallThrough,
     pub(super) mark: u32,
     pub(super) checksums: Checksums,
+    /// True if packets have tags beside their bytes; else none does, and a packet that would leave with one is kept.
+    pub(super) has_tags: bool,
 }
 
 /// One direction of a flow. Directions of one flow are neighbours in the list.
@@ -120,6 +123,11 @@ impl Oracle {
         if header[..6] != [0; 6] {
             return Err(unplain);
         }
+        let vlan = match context.tag {
+            None => 0,
+            Some(tag) if tag.tpid == EtherType::VLAN => tag.id(),
+            Some(_) => return Err(unplain),
+        };
         let (is_v4, at) = match header[12..] {
             [0x08, 0x00] => (true, 20),
             [0x86, 0xdd] => (false, 40),
@@ -128,7 +136,7 @@ impl Oracle {
         let Some(ports) = packet.get(at..at + 8) else { return Err(unplain) };
         let port = |at: usize| u16::from_be_bytes([ports[at], ports[at + 1]]);
         let (source, destination, protocol, ds_field) = if is_v4 {
-            let Ok(ip) = ipv4::parse_prefix(packet) else { return Err(self.lying(packet)) };
+            let Ok(ip) = ipv4::parse_prefix(packet) else { return Err(self.lying(packet, vlan)) };
             let ip = ip.header;
             if ip.header_len() != 20 || ip.flags_and_offset() & !0x4000 != 0 {
                 return Err(unplain);
@@ -144,7 +152,7 @@ impl Oracle {
             return Err(unplain);
         }
         let key = Tuple { source, destination, sport: port(0), dport: port(2) };
-        let side = self.find(key, protocol).ok_or(Kept(Fall::Unknown, None))?;
+        let side = self.find(key, protocol, vlan).ok_or(Kept(Fall::Unknown, None))?;
         let entry = self.sides[side].entry;
         let kept = |reason| Err(Kept(reason, Some(side)));
         let whole = if is_v4 {
@@ -173,15 +181,16 @@ impl Oracle {
         if !entry.dscp.has(Dscp::of_field(ds_field)) {
             return kept(Fall::Unplain);
         }
+        let tag = if context.tag.is_some() { 4 } else { 0 };
         let account = match context.gso_size as usize {
             0 if length > entry.mtu.into() => return kept(Fall::TooBig),
-            0 => (1, length, frame.len()),
+            0 => (1, length, frame.len() + tag),
             size if headers + size > entry.mtu.into() => return kept(Fall::TooBig),
             size if length - headers <= size || frame.len() != 14 + length => return kept(Fall::Unplain),
             size => {
                 let segments = Plan::new(frame, size as u16).unwrap().segments();
                 let (count, bytes) = (segments.count, segments.bytes as usize);
-                (count, bytes - 14 * count as usize, bytes)
+                (count, bytes - 14 * count as usize, bytes + tag * count as usize)
             }
         };
         if let (Some(segment), Some(own)) = (segment, self.sides[side].window) {
@@ -194,6 +203,9 @@ impl Oracle {
         if self.sides[side].last.is_none_or(|last| last > self.taken) {
             return kept(Fall::Order);
         }
+        if entry.tag.is_some() && !self.has_tags {
+            return kept(Fall::Unplain);
+        }
         let (packets, bytes, frame_bytes) = account;
         let account = Account {
             packets,
@@ -205,7 +217,7 @@ impl Oracle {
     }
 
     /// Reason to keep an IPv4 packet whose total length is below that of its header: its flow is found all the same.
-    fn lying(&self, packet: &[u8]) -> Kept {
+    fn lying(&self, packet: &[u8], vlan: u16) -> Kept {
         let mut honest = packet.to_vec();
         honest[2..4].copy_from_slice(&(packet.len() as u16).to_be_bytes());
         let Ok(ip) = ipv4::parse_prefix(&honest) else { return Kept(Fall::Unplain, None) };
@@ -216,17 +228,18 @@ impl Oracle {
         let port = |at: usize| u16::from_be_bytes([packet[at], packet[at + 1]]);
         let key =
             Tuple { source: ip.src().into(), destination: ip.dst().into(), sport: port(20), dport: port(22) };
-        match self.find(key, ip.protocol()) {
+        match self.find(key, ip.protocol(), vlan) {
             Some(side) => Kept(Fall::Unplain, Some(side)),
             None => Kept(Fall::Unknown, None),
         }
     }
 
-    fn find(&self, key: Tuple, protocol: Protocol) -> Option<usize> {
+    fn find(&self, key: Tuple, protocol: Protocol, vlan: u16) -> Option<usize> {
         self.sides.iter().position(|side| {
             let entry = &side.entry;
             // The index of the loopback interface.
-            side.is_published && entry.from == key && entry.protocol == protocol && entry.ifindex == 1
+            let is_of = entry.from == key && entry.protocol == protocol && entry.vlan == vlan;
+            side.is_published && is_of && entry.ifindex == 1
         })
     }
 }
@@ -303,6 +316,9 @@ fn rewritten(entry: &Entry, frame: &[u8]) -> Vec<u8> {
         if is_udp { delta.apply_udp(old) } else { delta.apply(old) }
     };
     packet[field..field + 2].copy_from_slice(&new.to_be_bytes());
+    if let Some(tag) = entry.tag {
+        out.splice(12..12, [tag.tpid.0.to_be_bytes(), tag.tci.to_be_bytes()].concat());
+    }
     out
 }
 
