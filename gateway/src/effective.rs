@@ -169,7 +169,7 @@ pub fn effective(policy: &Policy, state: &State) -> Effective {
             Place::Link(index) => {
                 if let Some(link) = state.links.get(index) {
                     // The interface of a tunnel or a PPP session is the gateway's own, made as the tunnel is.
-                    if interface.esp.is_none() && interface.ppp.is_none() {
+                    if interface.esp.is_none() && interface.ppp.is_none() && !is_in_the_making(link) {
                         equip(interface, link, notes);
                         interface.device_rate = state.rates.get(index).copied();
                     }
@@ -188,6 +188,12 @@ pub fn effective(policy: &Policy, state: &State) -> Effective {
     let left_out = routes.left_out.into_iter();
     notes.extend(left_out.map(|(why, (count, example))| Note::Routes { why, count, example }));
     effective
+}
+
+/// True of a TAP device that is down, such as that of a VLAN which the gateway is about to bring up: until then it has an address that Linux
+/// has drawn, and a usual MTU.
+fn is_in_the_making(link: &Link) -> bool {
+    link.kind == "tun" && link.condition == Condition::Down
 }
 
 /// Smallest and largest MTU that the pipeline supports, in bytes.

@@ -70,6 +70,26 @@ fn link(name: &str, mtu: u32, condition: Condition) -> Link {
     }
 }
 
+#[test]
+fn a_device_in_the_making_says_nothing_of_its_address() {
+    const GUESTS: LinkIndex = LinkIndex(9);
+    let mut scene = Scene::new();
+    let mut made = Link { kind: "tun".to_owned(), ..link("guests", 1496, Condition::Down) };
+    let known = |scene: &Scene| {
+        let effective = scene.effective();
+        let guests = &effective.policy.interfaces[2];
+        assert_eq!(guests.name, "guests");
+        (guests.mac, guests.mtu)
+    };
+    let before = known(&scene);
+    scene.tell(Event::Link(GUESTS, made.clone()));
+    assert_eq!(known(&scene), before);
+    made.condition = Condition::Running;
+    made.mac = Some(Mac([2, 0, 0, 0, 0, 7]));
+    scene.tell(Event::Link(GUESTS, made));
+    assert_eq!(known(&scene), (Some(Mac([2, 0, 0, 0, 0, 7])), 1496));
+}
+
 fn hop(link: LinkIndex, via: Option<&str>) -> Hop {
     let via = via.map(|via| via.parse().expect("an address"));
     Hop { link: Some(link), via, weight: 1, onlink: false, encapsulated: false }
