@@ -21,11 +21,10 @@ def names(net):
         "--pid-file=", "--edns-packet-max=4096", "--host-record=www.example,198.51.100.7,2001:db8:aaaa::7",
         *[f"--txt-record=large.example,{chr(97 + number) * 200}" for number in range(12)],
     )  # fmt: skip
+    # Refused as long as nobody listens.
+    question = ("dig", "+short", "+time=1", "+tries=1", "@127.0.0.1", "www.example")
     wait.until(
-        lambda: (
-            net.remote.run("dig", "+short", "+time=1", "+tries=1", "@127.0.0.1", "www.example").stdout.strip()
-            == REMOTE
-        ),
+        lambda: net.remote.run(*question, check=False).stdout.strip() == REMOTE,
         "dnsmasq answers",
     )
     yield
