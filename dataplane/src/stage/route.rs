@@ -113,33 +113,46 @@ fn look_up_together<T: Tally>(frames: &mut [Frame], cx: &mut Cx<'_, T>) {
             continue;
         }
         let source = Address::v4(sources[place]);
-        let is_at_home = match check {
-            SourceCheck::Off => !cx.tables.may_be_own(source),
-            SourceCheck::Strict => cx.tables.is_exit(origins[place], frame.meta.ingress),
-            SourceCheck::Loose => false,
-        };
+        let is_at_home = is_together
+            && match check {
+                SourceCheck::Off => !cx.tables.may_be_own(source),
+                SourceCheck::Strict => cx.tables.is_exit(origins[place], frame.meta.ingress),
+                SourceCheck::Loose => false,
+            };
         let hop = cx.tables.only_hops.get(values[place] as usize).copied().unwrap_or(NO_HOP);
         // What was decided is settled where it is decided: then nothing is left to ask of what goes on.
-        if is_together && is_at_home && leaves(hop) && !is_link_local4(sources[place]) {
+        if is_at_home && leaves(hop) && !is_link_local4(sources[place]) {
             frame.meta.hop = hop;
             fits(frame, LIVES, cx).settle(frame);
         } else {
             let ends = Ends4 { source: sources[place], destination: destinations[place] };
-            settle_apart(frame, ends, values[place], cx);
+            let checked = if is_at_home { Checked::Yes } else { Checked::NotYet };
+            settle_apart(frame, ends, checked, values[place], cx);
         }
     }
 }
 
+/// Progress of the check of a packet's source.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Checked {
+    /// The source is at home behind the packet's ingress.
+    Yes,
+    NotYet,
+}
+
 /// Settles a packet whose destination has been looked up.
 #[inline(never)]
-fn settle_apart<T: Tally>(frame: &mut Frame, ends: Ends4, value: u32, cx: &mut Cx<'_, T>) {
+fn settle_apart<T: Tally>(frame: &mut Frame, ends: Ends4, checked: Checked, value: u32, cx: &mut Cx<'_, T>) {
     if cx.tally.is_kept() {
         tell_find4(cx);
         let _ = cx.tables.route(Address::v4(ends.destination), cx.tally);
     }
     let source = Address::v4(ends.source);
     let target = cx.tables.targets.get(value as usize);
-    let checked = check_source(frame.meta.ingress, source, cx);
+    let checked = match checked {
+        Checked::Yes => Ok(()),
+        Checked::NotYet => check_source(frame.meta.ingress, source, cx),
+    };
     match checked.and_then(|()| lead(frame, source, target, 0, cx)) {
         Ok(()) if leaves(frame.meta.hop) => fits(frame, LIVES, cx).settle(frame),
         Ok(()) => {}

@@ -24,7 +24,7 @@ fn compare(bytes: &[u8], flags: u16) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Ports: one that hears its own frames, one that hears all, and one with a VLAN.
+/// A port that hears its own frames and groups', and a VLAN of it.
 const PORTS: &str = r#"
     [interface.own]
     zone = "a"
