@@ -1,5 +1,6 @@
-//! Packets per second of two workers of a live gateway through one tree of queues: scheduled where they are decided, or handed off to
-//! the worker that serves the tree. Frames are from memory, no I/O; the workers' loops, channels and pools are those of the gateway.
+//! Packets per second of several workers of a live gateway: each with the flows that it owns, or two with one tree of queues, whose packets
+//! are scheduled where they are decided, or handed off to the worker that serves the tree. Frames are from memory, no I/O; the workers'
+//! loops, channels and pools are those of the gateway.
 //!
 //! Sources bring as many packets as workers take, so what is received beyond what is sent has been dropped: where packets are handed
 //! off, what is received is what the one worker can decide on and hand off, and what is sent is what the other can schedule and send.
@@ -46,24 +47,41 @@ const FLOWS: u16 = 16;
 /// Slots of a worker's pool.
 const SLOTS: u32 = 16_384;
 
-/// Places where packets come and are scheduled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Workers, and places where packets come and are scheduled.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Arrangement {
     /// Name.
-    pub(crate) name: &'static str,
+    pub(crate) name: String,
     workers: u16,
     /// Workers that packets come to.
-    receivers: &'static [usize],
-    tree: TreeWorkers,
+    receivers: Vec<usize>,
+    /// Workers of the tree of queues; `None` where packets are translated and there is no tree.
+    tree: Option<TreeWorkers>,
 }
 
-/// The arrangements.
-pub(crate) const ARRANGEMENTS: [Arrangement; 4] = [
-    Arrangement { name: "one worker", workers: 1, receivers: &[0], tree: TreeWorkers::One },
-    Arrangement { name: "handed off", workers: 2, receivers: &[1], tree: TreeWorkers::One },
-    Arrangement { name: "one of two", workers: 2, receivers: &[0, 1], tree: TreeWorkers::One },
-    Arrangement { name: "divided", workers: 2, receivers: &[0, 1], tree: TreeWorkers::Divided },
-];
+impl Arrangement {
+    /// The arrangements of one tree.
+    pub(crate) fn of_a_tree() -> [Arrangement; 4] {
+        let tree = |name: &str, workers, receivers: &[usize], tree| Arrangement {
+            name: format!("tree, {name}"),
+            workers,
+            receivers: receivers.to_vec(),
+            tree: Some(tree),
+        };
+        [
+            tree("one worker", 1, &[0], TreeWorkers::One),
+            tree("handed off", 2, &[1], TreeWorkers::One),
+            tree("one of two", 2, &[0, 1], TreeWorkers::One),
+            tree("divided", 2, &[0, 1], TreeWorkers::Divided),
+        ]
+    }
+
+    /// So many workers, each of which receives packets of its own flows, and translates them; no tree.
+    pub(crate) fn of_owners(workers: u16) -> Arrangement {
+        let name = format!("{workers} worker{}", if workers == 1 { "" } else { "s" });
+        Arrangement { name, workers, receivers: (0..usize::from(workers)).collect(), tree: None }
+    }
+}
 
 /// Result of a measurement.
 pub(crate) struct Outcome {
@@ -145,16 +163,24 @@ struct Bench {
     counts: Vec<Arc<Counts>>,
 }
 
-fn policy(tree: TreeWorkers) -> String {
-    let workers = match tree {
-        TreeWorkers::One => "one",
-        TreeWorkers::Divided => "divided",
-    };
-    format!(
+fn policy(tree: Option<TreeWorkers>, workers: u16) -> String {
+    let flows = u32::from(workers) * 4_096;
+    let base = format!(
         "[interface.lan]\nzone = \"lan\"\naddresses = [\"10.0.0.1/8\"]\n\
          [interface.wan]\nzone = \"wan\"\naddresses = [\"203.0.113.2/24\"]\n\
-         [default]\n\"lan > wan\" = \"accept\"\n[limit]\nflows = 4096\n\
-         [[queue]]\nname = \"port\"\non = \"wan\"\nrate = \"1 Tbit/s\"\nworkers = \"{workers}\"\n\
+         [default]\n\"lan > wan\" = \"accept\"\n[limit]\nflows = {flows}\n"
+    );
+    let workers = match tree {
+        None => {
+            return base
+                + "[[nat]]\nname = \"napt\"\nkind = \"source\"\nfrom = \"lan\"\nto = \"wan\"\n\
+                   pool = [\"203.0.113.100-203.0.113.131\"]\n";
+        }
+        Some(TreeWorkers::One) => "one",
+        Some(TreeWorkers::Divided) => "divided",
+    };
+    base + &format!(
+        "[[queue]]\nname = \"port\"\non = \"wan\"\nrate = \"1 Tbit/s\"\nworkers = \"{workers}\"\n\
          [[queue]]\nname = \"voice\"\nin = \"port\"\nphb = \"ef\"\n\
          [[queue]]\nname = \"rest\"\nin = \"port\"\npriority = 1\nscheduler = \"fq\"\ndrop = \"codel\"\n"
     )
@@ -162,8 +188,8 @@ fn policy(tree: TreeWorkers) -> String {
 
 impl Bench {
     fn new(arrangement: &Arrangement) -> Result<Bench, BenchError> {
-        let Arrangement { workers, receivers, tree, .. } = *arrangement;
-        let policy = in_memory::policy(&policy(tree))?;
+        let Arrangement { workers, tree, .. } = *arrangement;
+        let policy = in_memory::policy(&policy(tree, workers))?;
         let compiled = Tables::compile(&policy, 1).map_err(|error| BenchError::Policy(error.to_string()))?;
         let tables = Arc::new(compiled);
         let steering = SteeringTable::new(workers, tables.limits.flows);
@@ -202,7 +228,7 @@ impl Bench {
             let own = |host: &u32| usize::from(steering.home_of_source(Address::v4(*host).bits)) == number;
             let hosts: Vec<u32> = (0x0a00_0010..).filter(own).take(HOSTS).collect();
             for name in ["lan", "wan"] {
-                let comes = name == "lan" && receivers.contains(&number);
+                let comes = name == "lan" && arrangement.receivers.contains(&number);
                 let line = Memory {
                     frames: if comes { frames(&hosts) } else { Vec::new() },
                     next: 0,
@@ -265,22 +291,34 @@ fn frames(hosts: &[u32]) -> Vec<Vec<u8>> {
 mod tests {
     use super::*;
 
+    /// True for each worker that sends packets, of an arrangement that runs until all that `expected` to do.
+    fn senders(arrangement: &Arrangement, expected: &[bool]) -> Vec<bool> {
+        let mut bench = Bench::new(arrangement).expect("a sound policy");
+        let until = Instant::now() + Duration::from_secs(10);
+        loop {
+            bench.round(Duration::from_millis(10));
+            let senders: Vec<bool> =
+                bench.counts.iter().map(|counts| counts.sent.load(Ordering::Relaxed) > 0).collect();
+            if senders == expected || Instant::now() > until {
+                bench.stop();
+                return senders;
+            }
+        }
+    }
+
     #[test]
-    fn packets_are_sent_in_each_arrangement() {
-        for arrangement in &ARRANGEMENTS {
-            let mut bench = Bench::new(arrangement).expect("a sound policy");
-            let until = Instant::now() + Duration::from_secs(10);
-            while bench.round(Duration::from_millis(10)).1 == 0.0 {
-                assert!(Instant::now() < until, "{arrangement:?}");
-            }
-            let sent =
-                |which: usize| bench.counts.get(which).map(|counts| counts.sent.load(Ordering::Relaxed) > 0);
-            // The tree is the first worker's.
-            let second = (arrangement.workers > 1).then_some(arrangement.tree == TreeWorkers::Divided);
-            if second != Some(true) {
-                assert_eq!((sent(0), sent(1)), (Some(true), second), "{arrangement:?}");
-            }
-            bench.stop();
+    fn packets_are_sent_by_the_workers_of_the_tree() {
+        let expected: [&[bool]; 4] = [&[true], &[true, false], &[true, false], &[true, true]];
+        for (arrangement, expected) in Arrangement::of_a_tree().iter().zip(expected) {
+            assert_eq!(senders(arrangement, expected), expected, "{arrangement:?}");
+        }
+    }
+
+    #[test]
+    fn each_worker_sends_packets_of_the_flows_that_it_owns() {
+        for workers in [1, 3] {
+            let expected = vec![true; usize::from(workers)];
+            assert_eq!(senders(&Arrangement::of_owners(workers), &expected), expected, "{workers} workers");
         }
     }
 }

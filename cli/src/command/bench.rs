@@ -14,7 +14,7 @@ use crate::bench::forward::{self, Extent, Outcome, Scenario};
 use crate::bench::pace::{self, Pace, Precision};
 use crate::bench::routes;
 use crate::bench::schedule;
-use crate::bench::workers;
+use crate::bench::workers::{self, Arrangement};
 use crate::failure::Failure;
 use crate::{screen, with_exit_codes};
 
@@ -68,14 +68,18 @@ struct Departures {
     json: bool,
 }
 
-/// Two workers of a live gateway and one tree of queues: packets that are scheduled where they are decided, and packets that are handed
-/// off to the worker that serves the tree. Takes two cores.
+/// Several workers of a live gateway: each with flows of its own, translated; and two with one tree of queues: packets that are scheduled
+/// where they are decided, and packets that are handed off to the worker that serves the tree. Takes a core for each worker, two for the
+/// tree.
 #[derive(Args, Debug)]
 #[command(after_long_help = with_exit_codes("\
 Examples:
   wirerate bench workers
-  wirerate bench workers --json"))]
+  wirerate bench workers --workers 1 --workers 2 --workers 8 --json"))]
 struct Workers {
+    /// Number of workers without a tree; may be given several times. Without it: 1 and 2, and one tree.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    workers: Vec<u16>,
     /// Print an array of `{arrangement, received_mpps, sent_mpps}`.
     #[arg(long)]
     json: bool,
@@ -375,13 +379,20 @@ fn row(outcome: &Outcome) -> serde_json::Value {
 impl Workers {
     fn run(self) -> Result<(), Failure> {
         let mut outcomes = Vec::new();
-        for arrangement in &workers::ARRANGEMENTS {
+        let mut arrangements = Vec::new();
+        let many: &[u16] = if self.workers.is_empty() { &[1, 2] } else { &self.workers };
+        arrangements.extend(many.iter().map(|workers| Arrangement::of_owners(*workers)));
+        if self.workers.is_empty() {
+            arrangements.extend(Arrangement::of_a_tree());
+        }
+        for arrangement in arrangements {
             screen::doing(&format_args!("{}: measuring", arrangement.name));
-            outcomes.push((arrangement.name, workers::measure(arrangement)?));
+            let outcome = workers::measure(&arrangement)?;
+            outcomes.push((arrangement.name, outcome));
         }
         let mut out = screen::out();
         if self.json {
-            let row = |(name, outcome): &(&str, workers::Outcome)| {
+            let row = |(name, outcome): &(String, workers::Outcome)| {
                 let workers::Outcome { received, sent } = outcome;
                 json!({ "arrangement": name, "received_mpps": received, "sent_mpps": sent })
             };
@@ -389,9 +400,9 @@ impl Workers {
             writeln!(out, "{}", serde_json::Value::from(rows))?;
             return Ok(());
         }
-        writeln!(out, "{:<14} {:>14} {:>10}", "tree", "received Mpps", "sent Mpps")?;
+        writeln!(out, "{:<16} {:>14} {:>10}", "arrangement", "received Mpps", "sent Mpps")?;
         for (name, workers::Outcome { received, sent }) in &outcomes {
-            writeln!(out, "{name:<14} {received:>14.2} {sent:>10.2}")?;
+            writeln!(out, "{name:<16} {received:>14.2} {sent:>10.2}")?;
         }
         Ok(())
     }
