@@ -143,6 +143,12 @@ impl Plan {
         Segments { count: self.count() as u64, bytes: bytes as u64 }
     }
 
+    /// Bytes of the IP packet of each segment, in order.
+    pub fn packet_lengths(&self) -> impl Iterator<Item = u64> + use<> {
+        let Plan { network, payload, end, size, .. } = *self;
+        (payload..end).step_by(size).map(move |from| (payload - network + size.min(end - from)) as u64)
+    }
+
     /// Payload bytes of each segment but the last.
     pub fn size(&self) -> usize {
         self.size

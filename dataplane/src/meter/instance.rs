@@ -90,6 +90,28 @@ impl Meters {
         meter.colour(buckets, packet)
     }
 
+    /// True if packets of these lengths, else like `packet`, would get the same colour all, one after the other; `subject` as in
+    /// [`Meters::colour`]. False if they have no instance of their own yet. Takes no tokens.
+    pub(crate) fn have_one_colour(
+        &self,
+        place: u16,
+        packet: Arrival,
+        lengths: impl Iterator<Item = u64>,
+        subject: Option<(Key, u64)>,
+    ) -> bool {
+        let Some(Instances { meter, shared, each, .. }) = self.list.get(usize::from(place)) else {
+            return false;
+        };
+        let found = match subject {
+            None => Some(shared),
+            Some((key, hash)) => each.get(&key, hash),
+        };
+        let Some(mut buckets) = found.copied() else { return false };
+        let mut colours = lengths.map(|length| meter.colour(&mut buckets, Arrival { length, ..packet }));
+        let first = colours.next();
+        colours.all(|colour| Some(colour) == first)
+    }
+
     /// The tokens that a packet of that instance would find at `at`; `subject` as in [`Meters::colour`]. An instance that there is
     /// not yet has full buckets.
     pub(crate) fn state(&self, place: u16, subject: Option<(Key, u64)>, at: Nanos) -> Option<MeterState> {

@@ -1,9 +1,11 @@
 //! Packets of many segments, taken through the stages whole.
 //!
 //! Whole, a packet has the effect that its segments would have, one after the other: the same bytes once it is cut, the same flow, the
-//! same counters. That holds for plain packets of flows that have been decided, whose stages carry out what the flow remembers; all
-//! others are refused, and the host cuts them first: the first packet of a flow, one for a neighbour that is not known, one that is metered,
-//! shaped, held back to a rate, encrypted, too big, or at the end of its time to live.
+//! same counters, the same tokens. That holds for plain packets of flows that have been decided, whose stages carry out what the flow
+//! remembers, and where nothing is tracked for plain packets whose segments all meet the same route, rule and class; and in both cases if
+//! the meter of their class gives all the same colour. All others are refused, and the host cuts them first: the first packet of a flow, one
+//! for a neighbour that is not known, one that a rule counts, logs or answers, one of several colours, shaped, held back to a rate,
+//! encrypted, too big, or at the end of its time to live. Each question is asked before anything is changed.
 
 use policy::model::Mode;
 use tally::Tally;
@@ -15,10 +17,12 @@ use super::{Pipeline, Stages, Watch, end, keep_alive};
 use crate::flag;
 use crate::flow::tcp::{Segment, exceeds_window, track};
 use crate::flow::{Flow, Hit};
-use crate::hop::{Hop, LOCAL_HOP, leaves};
+use crate::hop::{Hop, LOCAL_HOP, NO_HOP, leaves};
 use crate::stage::parse::Parse;
-use crate::stage::track::{decided, settings};
-use crate::stage::{Cx, Stage, take};
+use crate::stage::route::Route;
+use crate::stage::track::{carry, decided, settings};
+use crate::stage::{Cx, Stage, Step, classify, filter, police, take};
+use crate::verdict::Verdict;
 
 impl Pipeline {
     /// Takes a packet of many segments ([`Frame::is_big`]) through the stages whole, to the effect of [`Pipeline::run`] on its segments,
@@ -52,7 +56,8 @@ impl Pipeline {
         watch.before(Parse::ABOUT.name, &frame, cx);
         watch.after(Parse::ABOUT.name, &frame, cx);
         let stages = &cx.tables.stages;
-        for place in stages.track.iter().chain(&stages.decided) {
+        let behind = if cx.tables.mode == Mode::Stateful { &stages.decided } else { &stages.first };
+        for place in stages.track.iter().chain(behind) {
             Stages::at(*place).take_watched(&mut frame, cx, watch);
         }
         let further = segments.count - 1;
@@ -78,25 +83,24 @@ fn root<T: Tally>(interface: PortId, cx: &Cx<'_, T>) -> Option<PortId> {
     cx.tables.interface(interface).map(|interface| interface.root)
 }
 
-/// True if each segment of a packet would simply follow its flow. Parses the packet.
+/// True if every stage would do with a packet as with each of its segments, one after the other. Parses the packet.
 fn is_plain<T: Tally + 'static>(frame: &mut Frame, plan: &Plan, cx: &mut Cx<'_, T>) -> bool {
-    // Each segment has a moment of its own in the bucket of a meter.
-    if cx.tables.mode != Mode::Stateful || !cx.tables.classes.meters.is_empty() || plan.count() < 2 {
+    if plan.count() < 2 {
         return false;
     }
     take::<Parse, T>(frame, cx);
     if !has_plain_headers(frame, plan) {
         return false;
     }
-    let front = cx.tables.stages.front.iter().map(|place| Stages::<T>::at(*place));
-    if front.filter(|stage| stage.about.name != Parse::ABOUT.name).any(|stage| (stage.takes)(frame)) {
+    let mut before_track = cx.tables.stages.taken.iter().map(|place| Stages::<T>::at(*place));
+    if before_track.any(|stage| (stage.takes)(frame)) {
         return false;
     }
-    let Some(hit) = decided(frame, cx) else { return false };
-    let Some(flow) = cx.shard.flows.flow(hit.id).copied() else { return false };
-    !flow.is_proxied()
-        && follows(frame, plan, hit, flow, cx)
-        && fits(frame, plan, flow.hops[hit.direction as usize], cx)
+    let parsed = frame.meta.clone();
+    let is_plain = (cx.tables.mode == Mode::Stateless || follows_flow(frame, plan, cx))
+        && decides_alike(frame, plan, cx);
+    frame.meta = parsed;
+    is_plain
 }
 
 /// True for a whole packet without options, extension headers, or flags that are not on all segments, which lives on.
@@ -120,6 +124,14 @@ fn has_plain_headers(frame: &Frame, plan: &Plan) -> bool {
         && ttl.is_some_and(|ttl| ttl > 1 || is_own)
 }
 
+/// True if a packet is of a flow that has been decided, which lets each segment pass. Lets the frame carry what the flow remembers.
+fn follows_flow<T: Tally>(frame: &mut Frame, plan: &Plan, cx: &mut Cx<'_, T>) -> bool {
+    let Some(hit) = decided(frame, cx) else { return false };
+    let Some(flow) = cx.shard.flows.flow(hit.id).copied() else { return false };
+    carry(frame, hit.id, hit.direction, &flow);
+    frame.meta.hop != NO_HOP && !flow.is_proxied() && follows(frame, plan, hit, flow, cx)
+}
+
 /// True if the flow lets every segment pass, and stays in its state.
 fn follows<T: Tally>(frame: &Frame, plan: &Plan, hit: Hit, mut flow: Flow, cx: &Cx<'_, T>) -> bool {
     if plan.transport() == Transport::Udp {
@@ -141,8 +153,60 @@ fn follows<T: Tally>(frame: &Frame, plan: &Plan, hit: Hit, mut flow: Flow, cx: &
     [first, last].iter().all(|segment| track(&mut flow, hit.direction, segment, settings(cx)) == Ok(state))
 }
 
-/// True if segments leave by a hop as they are, or are delivered.
-fn fits<T: Tally>(frame: &Frame, plan: &Plan, hop: u32, cx: &mut Cx<'_, T>) -> bool {
+/// True if the stages from `route` to `police` would come to the same decisions on each segment: that they leave as they are, are delivered,
+/// or are dropped.
+fn decides_alike<T: Tally>(frame: &mut Frame, plan: &Plan, cx: &mut Cx<'_, T>) -> bool {
+    // It looks at addresses and ports, and lets sizes to `fits`.
+    take::<Route, T>(frame, cx);
+    match Verdict::of_fate(frame.meta.fate) {
+        None => {}
+        Some(Verdict::Dropped(_)) => return true,
+        Some(_) => return false,
+    }
+    if !fits(frame, plan, cx) {
+        return false;
+    }
+    let Some(decision) = Decision::on_all(frame, cx) else { return false };
+    frame.meta.class = decision.class;
+    decision.step != Step::Next || police::is_of_one_colour(frame, plan, cx)
+}
+
+/// Decision of `filter` and `classify` on a segment.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Decision {
+    step: Step,
+    rule: u32,
+    /// Class, where the segment goes on.
+    class: u16,
+}
+
+impl Decision {
+    /// The decision on all segments of a packet; `None` if there are several, or if `filter` would count, log or answer the segments.
+    fn on_all<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Option<Decision> {
+        let last = Decision::on(frame, cx)?;
+        let flags = frame.meta.tcp_flags;
+        if flags & Flags::PSH.0 == 0 {
+            return Some(last);
+        }
+        // Of what rules and classes ask for, this alone is the last segment's own.
+        frame.meta.tcp_flags = flags & !Flags::PSH.0;
+        let others = Decision::on(frame, cx);
+        frame.meta.tcp_flags = flags;
+        others.filter(|others| *others == last)
+    }
+
+    fn on<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Option<Decision> {
+        let before = frame.meta.rule;
+        let step = filter::foresee(frame, cx)?;
+        let rule = std::mem::replace(&mut frame.meta.rule, before);
+        let class = if step == Step::Next { classify::foresee(frame, cx) } else { 0 };
+        Some(Decision { step, rule, class })
+    }
+}
+
+/// True if segments leave by the hop of their packet as they are, or are delivered.
+fn fits<T: Tally>(frame: &Frame, plan: &Plan, cx: &mut Cx<'_, T>) -> bool {
+    let hop = frame.meta.hop;
     if hop == LOCAL_HOP {
         return true;
     }

@@ -145,12 +145,35 @@ fn tell_kind<T: Tally>(cx: &mut Cx<'_, T>) {
     cx.tally.execute(Op::Branch, 10);
 }
 
+/// Returns the class that the stage would give a routed packet. Changes nothing.
+pub(crate) fn foresee<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> u16 {
+    if cx.tables.classes.is_empty() {
+        return 0;
+    }
+    let kind = kind(frame, cx.tables);
+    let mut first = None;
+    if frame.meta.flags & flag::HIT != 0 {
+        let (id, direction) = (FlowId(frame.meta.flow), direction(frame));
+        if let Some(class) = cx.shard.flows.classes.get(id).and_then(|flow| flow.class(direction, kind)) {
+            return class;
+        }
+        first = revalidate::first_packet(id, cx);
+    }
+    let dscp = Dscp::of_field(frame.meta.ds_field).value();
+    let seen = first.map_or_else(|| header::routed(frame, cx), |seen| Header { dscp, ..seen });
+    cx.tables.classes.find(&seen, kind, cx.tally)
+}
+
+/// The direction of a packet of a decided flow.
+#[inline(always)]
+fn direction(frame: &Frame) -> Direction {
+    if frame.meta.flags & flag::REPLY != 0 { Direction::Reply } else { Direction::Original }
+}
+
 /// The class of a packet of a decided flow.
 #[inline]
 fn of_flow<T: Tally>(frame: &Frame, dscp: Dscp, kind: Kind, cx: &mut Cx<'_, T>) -> u16 {
-    let id = FlowId(frame.meta.flow);
-    let is_reply = frame.meta.flags & flag::REPLY != 0;
-    let direction = if is_reply { Direction::Reply } else { Direction::Original };
+    let (id, direction) = (FlowId(frame.meta.flow), direction(frame));
     // The flow by place and bound, 4; its direction, 2; the kind that it was classified by, 4.
     cx.tally.instructions(10);
     cx.tally.execute(Op::Branch, 3);

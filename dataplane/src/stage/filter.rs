@@ -7,7 +7,7 @@
 
 use arrayvec::ArrayVec;
 use lookup::classify::{self, Header, NO_MATCH};
-use policy::model::{Action, Mode, RejectWith, Scope, SynAnswer};
+use policy::model::{Action, Logging, Mode, RejectWith, Scope, SynAnswer};
 use tally::{Op, Region, Tally};
 use wire::header::Protocol;
 use wire::meta::Fields;
@@ -147,6 +147,27 @@ fn tell_header<T: Tally>(cx: &mut Cx<'_, T>) {
     if let Some(macs) = &cx.tables.source_macs {
         header::tell_class(macs, cx.tally);
     }
+}
+
+/// Decides on a packet as the stage would, where that takes no token and no count, makes no record and answers nobody; else `None`. Changes
+/// nothing but the frame's metadata.
+pub(crate) fn foresee<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Option<Step> {
+    if !Filter::takes(frame) {
+        return Some(Step::Next);
+    }
+    let filter = &cx.tables.filter;
+    let seen = header::routed(frame, cx);
+    let found = if filter.rule_of.is_empty() { None } else { filter.find(&seen, cx.tally) };
+    let place = found.map(PatternRule::place);
+    if let Some(rule) = place.and_then(|place| filter.rules.get(place as usize)) {
+        let is_counted = rule.rate.is_some() || rule.connections.is_some();
+        let is_logged = rule.log == Logging::On && cx.shard.log.wants_rules();
+        if is_counted || is_logged || rule.syn == SynAnswer::Proxy {
+            return None;
+        }
+    }
+    let step = decide(frame, place, &seen, cx);
+    matches!(step, Step::Next | Step::Drop(_)).then_some(step)
 }
 
 /// Applies the rule found, with its rate and connection limits, or the default action if there is none.

@@ -6,6 +6,7 @@
 use policy::model::{Colour, ColourAction, ColourMode, Meter, MeterScope};
 use tally::{Op, Region, Tally};
 use wire::meta::Fields;
+use wire::segment::Plan;
 use wire::vlan::{DropEligible, Priority};
 use wire::{Dscp, Frame};
 
@@ -41,26 +42,17 @@ impl Stage for Police {
     }
 
     fn step<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
-        let classes = &cx.tables.classes;
         // The class and its meter, each by place and bound, 18; instance, 8; length and code point, 8; the arrival, 8; the action for the
         // colour, 6; a counter of 64 bits for the class and the colour, 12.
         cx.tally.instructions(60);
         cx.tally.execute(Op::Branch, 18);
-        let Some(place) = classes.get(frame.meta.class).and_then(|class| class.meter) else {
-            return Step::Next;
-        };
-        let Some(meter) = classes.meters.get(usize::from(place)) else { return Step::Next };
-        let subject = subject(frame, meter.per, cx).map(|key| (key, cx.shard.flows.hash(&key, cx.tally)));
-        let packet = Arrival {
-            length: frame.meta.end.saturating_sub(frame.meta.network).into(),
-            before: before(frame, meter.colours, cx.tally),
-            at: frame.meta.received,
-        };
-        let colour = cx.shard.meters.colour(place, packet, subject, cx.tally);
-        frame.meta.colour = colour as u8;
-        cx.tally.atomic(Region::Counter, usize::from(frame.meta.class) * 32 + 16, 8);
-        cx.shard.counters.count_colour(frame);
-        match meter.actions[colour as usize] {
+        let Some(metered) = Metered::of(frame, cx) else { return Step::Next };
+        if frame.is_big() {
+            colour_segments(frame, &metered, cx);
+        } else {
+            colour(frame, &metered, metered.packet.length, cx);
+        }
+        match metered.meter.actions[usize::from(frame.meta.colour) % 3] {
             ColourAction::Drop => Step::Drop(Reason::Policed),
             // RFC 3168, section 5: 0 is a transport that is not capable of ECN.
             ColourAction::EcnOrDrop if frame.meta.ds_field & 3 == 0 => Step::Drop(Reason::Policed),
@@ -75,6 +67,60 @@ impl Stage for Police {
         // This stage, 30; subjects of instances, 16; the meter, whose two rates go through one routine, 94.
         140 + if tables.classes.meters.iter().any(is_of_tag) { 8 } else { 0 }
     }
+}
+
+/// A packet and the meter of its class.
+struct Metered<'a> {
+    place: u16,
+    meter: &'a Meter,
+    /// Key of the packet's instance with its hash, where there is more than one.
+    subject: Option<(Key, u64)>,
+    packet: Arrival,
+}
+
+impl<'a> Metered<'a> {
+    /// The packet with the meter of its class; `None` if that has none.
+    #[inline(always)]
+    fn of<T: Tally>(frame: &Frame, cx: &mut Cx<'a, T>) -> Option<Metered<'a>> {
+        let classes = &cx.tables.classes;
+        let place = classes.get(frame.meta.class).and_then(|class| class.meter)?;
+        let meter = classes.meters.get(usize::from(place))?;
+        let subject = subject(frame, meter.per, cx).map(|key| (key, cx.shard.flows.hash(&key, cx.tally)));
+        let packet = Arrival {
+            length: frame.meta.end.saturating_sub(frame.meta.network).into(),
+            before: before(frame, meter.colours, cx.tally),
+            at: frame.meta.received,
+        };
+        Some(Metered { place, meter, subject, packet })
+    }
+}
+
+/// Gives a packet of that length its colour, takes its tokens, and counts it.
+#[inline(always)]
+fn colour<T: Tally>(frame: &mut Frame, metered: &Metered<'_>, length: u64, cx: &mut Cx<'_, T>) {
+    let packet = Arrival { length, ..metered.packet };
+    frame.meta.colour = cx.shard.meters.colour(metered.place, packet, metered.subject, cx.tally) as u8;
+    cx.tally.atomic(Region::Counter, usize::from(frame.meta.class) * 32 + 16, 8);
+    cx.shard.counters.count_colour(frame);
+}
+
+/// Gives a packet of many segments their colour, one after the other: they have the same one, or it would have been cut before
+/// (`pipeline/whole.rs`).
+#[inline(never)]
+fn colour_segments<T: Tally>(frame: &mut Frame, metered: &Metered<'_>, cx: &mut Cx<'_, T>) {
+    let Some(plan) = Plan::of(frame) else { return };
+    for length in plan.packet_lengths() {
+        colour(frame, metered, length, cx);
+    }
+}
+
+/// True if the stage would give all segments of a packet the same colour, or none. Takes no tokens.
+pub(crate) fn is_of_one_colour<T: Tally>(frame: &Frame, plan: &Plan, cx: &mut Cx<'_, T>) -> bool {
+    if !Police::takes(frame) {
+        return true;
+    }
+    let Some(Metered { place, subject, packet, .. }) = Metered::of(frame, cx) else { return true };
+    cx.shard.meters.have_one_colour(place, packet, plan.packet_lengths(), subject)
 }
 
 /// Colour that a packet comes with: by its code point, or by the outer VLAN tag of its frame.

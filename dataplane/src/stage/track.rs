@@ -319,7 +319,7 @@ fn go_on<T: Tally>(frame: &mut Frame, hit: Hit, hash: u64, cx: &mut Cx<'_, T>) -
 
 /// Lets the frame carry what its flow remembers.
 #[inline(always)]
-fn carry(frame: &mut Frame, id: FlowId, direction: Direction, flow: &Flow) {
+pub(crate) fn carry(frame: &mut Frame, id: FlowId, direction: Direction, flow: &Flow) {
     let meta = &mut frame.meta;
     meta.flow = id.0;
     meta.rule = flow.rule;

@@ -332,10 +332,12 @@ fn classes(text: &mut String, which: u8, is_stateful: bool, rules: u8) {
          [[class]]\nname = \"rest\"\nsource = {{ except = [\"203.0.113.9\"] }}\nmark = \"cs1\"\n"
     );
     if which & 4 != 0 {
+        // Few packets, or packets of many segments, too.
+        let (burst, peak) = if rules & 4 == 0 { (2, 4) } else { (100, 200) };
         let _ = write!(
             text,
-            "[[meter]]\nname = \"slow\"\nkind = \"trtcm\"\nrate = \"3 packets/s\"\nburst = 2\npeak-rate = \"5 packets/s\"\n\
-             peak-burst = 4\ncolours = \"aware\"\nyellow = \"af13\"\nred = \"ecn-or-drop\"\nper = \"{per}\"\ninstances = 2\n"
+            "[[meter]]\nname = \"slow\"\nkind = \"trtcm\"\nrate = \"3 packets/s\"\nburst = {burst}\npeak-rate = \"5 packets/s\"\n\
+             peak-burst = {peak}\ncolours = \"aware\"\nyellow = \"af13\"\nred = \"ecn-or-drop\"\nper = \"{per}\"\ninstances = 2\n"
         );
     }
 }

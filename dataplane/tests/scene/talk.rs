@@ -67,7 +67,9 @@ pub struct Talk {
     pub v6: bool,
     pub is_tcp: bool,
     pub sport: u16,
-    /// Port by which the gateway translates it.
+    /// True if the gateway translates the host inside, over IPv4.
+    pub is_translated: bool,
+    /// Port by which it does.
     pub outside: u16,
     pub sides: [Side; 2],
 }
@@ -79,6 +81,7 @@ impl Talk {
             v6: round % 2 == 1,
             is_tcp: round % 3 < 2,
             sport: 4000,
+            is_translated: true,
             outside: 0,
             sides: [Side { seq: u32::MAX - 2_000, window: 65_000 }, Side { seq: 7, window: 40_000 }],
         }
@@ -93,12 +96,17 @@ impl Talk {
         for (from, flags) in flags {
             let out = send(self.frame(*from, *flags, 0, 64, &[]));
             let sent = out.sent.last().expect("it passes");
-            if *from == 0 && !self.v6 {
+            if *from == 0 && self.is_hidden() {
                 let at = ethernet::parse(&sent.bytes).unwrap().payload_at + 20;
                 self.outside = u16::from_be_bytes([sent.bytes[at], sent.bytes[at + 1]]);
             }
             self.sides[*from].seq = self.sides[*from].seq.wrapping_add(u32::from(flags >> 1 & 1));
         }
+    }
+
+    /// True if those outside know the host inside by the gateway's address.
+    fn is_hidden(&self) -> bool {
+        self.is_translated && !self.v6
     }
 
     /// The frame that one side sends; what the other side sees of it outside is for the caller to know.
@@ -108,12 +116,13 @@ impl Talk {
         let v6 = |text: &str| text.parse::<std::net::Ipv6Addr>().unwrap();
         let packet = match (self.v6, from) {
             (false, 0) => packet.ipv4(inside.into(), server.into()),
-            (false, _) => packet.ipv4(server.into(), gateway.into()),
+            (false, _) if self.is_translated => packet.ipv4(server.into(), gateway.into()),
+            (false, _) => packet.ipv4(server.into(), inside.into()),
             (true, 0) => packet.ipv6(v6("2001:db8:1::7"), v6("2001:db8:9::1")),
             (true, _) => packet.ipv6(v6("2001:db8:9::1"), v6("2001:db8:1::7")),
         };
         let packet = packet.ds_field(ds_field).ttl(ttl);
-        let outside = if self.v6 { self.sport } else { self.outside };
+        let outside = if self.is_hidden() { self.outside } else { self.sport };
         let (sport, dport) = if from == 0 { (self.sport, 80) } else { (80, outside) };
         let (own, other) = (self.sides[from], self.sides[1 - from]);
         let packet = if self.is_tcp {
