@@ -4,6 +4,7 @@ import contextlib
 import json
 import shlex
 import socket
+import time
 
 import gateway
 import host
@@ -19,6 +20,8 @@ pytestmark = pytest.mark.only("wirerate-packet", why="AF_PACKET and TAP take the
 MANY = 20_000_000
 FRAME = 1_514
 SEGMENT = 1_448
+HEADERS6 = 40 + 32
+"""Bytes of IPv6 and of TCP with time stamps."""
 SOL_UDP, UDP_SEGMENT = 17, 103
 
 
@@ -167,6 +170,87 @@ def test_captures_may_have_them_whole(net, tmp_path, others):
         lengths = [packet.length for packet in seen.packets if packet.comment.startswith(words)]
         assert max(lengths) > 10 * FRAME, point
         assert sum(length - headers for length in lengths) >= MANY - lost, point
+
+
+METERED = """
+[[class]]
+name = "bulk"
+protocol = "tcp"
+meter = "line"
+mark = "af11"
+
+[[meter]]
+name = "line"
+rate = "{rate}"
+burst = {burst}
+"""
+
+
+def stateless(text):
+    """The policy without flows and what needs them: what is forwarded passes both ways."""
+    head, _ = text.split("[[nat]]", 1)
+    return 'mode = "stateless"\n' + head.replace(
+        "[default]\n", '[default]\n"wan > lan" = "accept"\n"wan > self" = "accept"\n', 1
+    )
+
+
+@contextlib.contextmanager
+def policy(net, text):
+    """The gateway works by this policy, and by its own again afterwards."""
+    net.office.policy.write_text(text)
+    net.office.ask("apply", net.office.policy)
+    try:
+        yield
+    finally:
+        net.office.apply()
+
+
+def bulk(net):
+    views = json.loads(net.office.ask("classes", "--json").stdout)
+    return next(view for view in views if view["name"] == "bulk")
+
+
+@pytest.mark.parametrize("tracked", [True, False], ids=["stateful", "stateless"])
+@pytest.mark.parametrize("metered", [False, True], ids=["plain", "metered"])
+def test_what_all_segments_meet_alike_goes_whole(net, tracked, metered):
+    """By a policy that tracks nothing, and through a meter that has tokens for all: nearly all goes whole, and each segment is counted."""
+    some, text = MANY // 4, net.office.policy.read_text()
+    text = text if tracked else stateless(text)
+    with policy(net, text + METERED.format(rate="40 Gbit/s", burst=4_000_000) * metered):
+        before = [port(net, interface) for interface in ("lan", "wan")]
+        with net.router.sniff("wan", room=1 << 26) as sniffer:
+            transfer(net.client, net.remote, REMOTE6, 80, upload=some, download=some)
+            own = packet.mac(net.gateway.mac("wan"))
+            lengths = [len(frame) for frame in packet.drain(sniffer) if frame[6:12] == own]
+        # What is cut leaves so: nobody behind the gateway's port merges segments again.
+        went_whole = sum(length for length in lengths if length > 2 * FRAME)
+        assert went_whole > some * 3 // 4
+        after = [port(net, interface) for interface in ("lan", "wan")]
+        for was, now in zip(before, after, strict=True):
+            assert now["whole"] - was["whole"] > some // 65_536 // 2, (was, now)
+            assert now["received"] - was["received"] >= some // SEGMENT, "each segment counts"
+            assert now["missed"] == was["missed"]
+        if metered:
+            view = bulk(net)
+            assert view["packets"] == sum(view["colours"]) and view["packets"] >= 2 * (some // SEGMENT)
+            payload = view["bytes"] - HEADERS6 * view["packets"]
+            assert 2 * some <= payload <= 2 * some * 1.02, "no byte twice, but for what is sent again"
+
+
+@pytest.mark.parametrize("tracked", [True, False], ids=["stateful", "stateless"])
+def test_a_meter_without_tokens_for_all_holds_to_its_rate(net, tracked):
+    """Whole or cut, what passes has had tokens: no more than its burst and its rate bring in the time that it takes."""
+    some, rate, burst = MANY // 10, 200_000_000, 60_000
+    text = net.office.policy.read_text()
+    text = text if tracked else stateless(text)
+    with policy(net, text + METERED.format(rate=f"{rate // 1_000_000} Mbit/s", burst=burst)):
+        begun = time.monotonic()
+        transfer(net.client, net.remote, REMOTE6, 80, upload=some)
+        took = time.monotonic() - begun
+        view = bulk(net)
+        green, yellow, red = view["colours"]
+        assert red > 0 and yellow == 0 and green + red == view["packets"]
+        assert some <= burst + rate / 8 * took
 
 
 def test_they_can_be_cut_on_receipt(net):
