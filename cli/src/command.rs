@@ -12,6 +12,7 @@ pub(crate) mod flows;
 pub(crate) mod generate;
 pub(crate) mod import;
 pub(crate) mod live;
+pub(crate) mod manual;
 pub(crate) mod policies;
 pub(crate) mod queues;
 pub(crate) mod reasons;

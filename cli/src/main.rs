@@ -33,8 +33,8 @@ mod trial;
 
 use command::live;
 use command::{
-    capture, check, chip, completions, diff, estimate, explain, flows, generate, import, policies, queues,
-    reasons, replay, reproduce, run, sa, stages, state, test, top,
+    capture, check, chip, completions, diff, estimate, explain, flows, generate, import, manual, policies,
+    queues, reasons, replay, reproduce, run, sa, stages, state, test, top,
 };
 
 /// Exit codes, at the end of every help text.
@@ -122,6 +122,7 @@ enum Command {
     Reasons(reasons::Arguments),
     Stages(stages::Arguments),
     Completions(completions::Arguments),
+    Manual(manual::Arguments),
 }
 
 impl Command {
@@ -160,6 +161,7 @@ impl Command {
             Command::Reasons(arguments) => arguments.run(),
             Command::Stages(arguments) => arguments.run(),
             Command::Completions(arguments) => arguments.run(),
+            Command::Manual(arguments) => arguments.run(),
         }
     }
 }

@@ -215,6 +215,7 @@ fn every_command_has_a_manual_with_exit_codes() {
         &["generate", "trace"],
         &["reasons"],
         &["completions"],
+        &["manual"],
     ] {
         let words: Vec<&str> = command.iter().copied().chain(["--help"]).collect();
         let run = wirerate(&words).exits(0);

@@ -18,7 +18,7 @@ use wire::{Family, LinkKind, build};
 const WIDTH: usize = 80;
 
 /// Commands with examples of their own, each pasted by a test below or among [`NOT_PASTED`].
-const COMMANDS: [&[&str]; 51] = [
+const COMMANDS: [&[&str]; 52] = [
     &[],
     &["check"],
     &["run"],
@@ -69,6 +69,7 @@ const COMMANDS: [&[&str]; 51] = [
     &["reasons"],
     &["stages"],
     &["completions"],
+    &["manual"],
     &["diff"],
 ];
 
@@ -286,6 +287,7 @@ fn examples_of_what_is_printed() {
     pasted(&["reasons"]);
     pasted(&["stages"]);
     pasted(&["completions"]);
+    pasted(&["manual"]);
     pasted(&["test"]);
 }
 
