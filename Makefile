@@ -5,7 +5,7 @@ WIRERATE := $(or $(CARGO_TARGET_DIR),target)/release/wirerate
 OUT := out
 
 .DEFAULT_GOAL := help
-.PHONY: help run replay build test reproduce bench fuzz clean
+.PHONY: help run replay build package test reproduce bench fuzz clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -21,6 +21,10 @@ replay: build ## a minute of office traffic through policies/home-office.toml, a
 build: ## the wirerate command, optimised
 	./setup run
 	cargo build --release --locked --package wirerate --bin wirerate
+
+package: ## a Debian package of the command, with manual, unit and completions: docs/install.md
+	./setup package
+	packaging/package
 
 test: ## all the checks and tests
 	./setup test

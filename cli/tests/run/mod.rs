@@ -33,6 +33,7 @@ impl Room {
 }
 
 /// Result of a run of the command.
+#[allow(dead_code)] // not every test binary runs it
 pub(crate) struct Run {
     /// The exit code.
     pub(crate) code: i32,
@@ -51,6 +52,7 @@ impl Run {
     }
 
     /// Returns the run, after a check of the exit code.
+    #[allow(dead_code)] // not every test binary runs it
     #[track_caller]
     pub(crate) fn exits(self, code: i32) -> Run {
         assert_eq!(self.code, code, "standard output:\n{}\nstandard error:\n{}", self.out, self.err);
@@ -59,6 +61,7 @@ impl Run {
 }
 
 /// Runs `wirerate` with these words.
+#[allow(dead_code)] // not every test binary runs it by itself
 pub(crate) fn wirerate(words: &[&str]) -> Run {
     let Output { status, stdout, stderr } = Command::new(env!("CARGO_BIN_EXE_wirerate"))
         .args(words)
