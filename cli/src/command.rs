@@ -11,6 +11,7 @@ pub(crate) mod explain;
 pub(crate) mod flows;
 pub(crate) mod generate;
 pub(crate) mod import;
+pub(crate) mod init;
 pub(crate) mod live;
 pub(crate) mod manual;
 pub(crate) mod policies;

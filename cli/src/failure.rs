@@ -8,6 +8,7 @@ use ::gateway::ClientError;
 use wire::capture::CaptureError;
 
 use crate::bench::in_memory::BenchError;
+use crate::draft::AnswerError;
 use crate::screen;
 
 mod chip;
@@ -105,6 +106,12 @@ impl Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Failure {
         OutputError::Standard(error).into()
+    }
+}
+
+impl From<AnswerError> for Failure {
+    fn from(error: AnswerError) -> Failure {
+        UsageError::Answer(error).into()
     }
 }
 

@@ -15,6 +15,7 @@ mod builtin;
 mod command;
 mod decrypt;
 mod describe;
+mod draft;
 mod failure;
 mod file;
 mod html;
@@ -33,8 +34,8 @@ mod trial;
 
 use command::live;
 use command::{
-    capture, check, chip, completions, diff, estimate, explain, flows, generate, import, manual, policies,
-    queues, reasons, replay, reproduce, run, sa, stages, state, test, top,
+    capture, check, chip, completions, diff, estimate, explain, flows, generate, import, init, manual,
+    policies, queues, reasons, replay, reproduce, run, sa, stages, state, test, top,
 };
 
 /// Exit codes, at the end of every help text.
@@ -89,6 +90,7 @@ struct Cli {
 /// The subcommands. One more is a file in `command/` and a line here and in [`Command::run`].
 #[derive(Debug, Subcommand)]
 enum Command {
+    Init(init::Arguments),
     Check(check::Arguments),
     Diff(diff::Arguments),
     Run(run::Arguments),
@@ -128,6 +130,7 @@ enum Command {
 impl Command {
     fn run(self) -> Result<Exit, Failure> {
         match self {
+            Command::Init(arguments) => arguments.run(),
             Command::Check(arguments) => arguments.run(),
             Command::Diff(arguments) => arguments.run(),
             Command::Run(arguments) => arguments.run(),

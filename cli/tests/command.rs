@@ -216,6 +216,7 @@ fn every_command_has_a_manual_with_exit_codes() {
         &["reasons"],
         &["completions"],
         &["manual"],
+        &["init"],
     ] {
         let words: Vec<&str> = command.iter().copied().chain(["--help"]).collect();
         let run = wirerate(&words).exits(0);

@@ -18,7 +18,7 @@ use wire::{Family, LinkKind, build};
 const WIDTH: usize = 80;
 
 /// Commands with examples of their own, each pasted by a test below or among [`NOT_PASTED`].
-const COMMANDS: [&[&str]; 52] = [
+const COMMANDS: [&[&str]; 53] = [
     &[],
     &["check"],
     &["run"],
@@ -70,6 +70,7 @@ const COMMANDS: [&[&str]; 52] = [
     &["stages"],
     &["completions"],
     &["manual"],
+    &["init"],
     &["diff"],
 ];
 
@@ -77,8 +78,10 @@ const COMMANDS: [&[&str]; 52] = [
 const LIVE: &str = "it needs a gateway that runs: tests/netns asks those";
 
 /// Beginnings of examples that are not pasted, each with the reason.
-const NOT_PASTED: [(&str, &str); 40] = [
+const NOT_PASTED: [(&str, &str); 42] = [
     ("wirerate run ", "it needs root, and interfaces of its own"),
+    ("wirerate init", "it asks questions"),
+    ("wirerate init ", "it is about the machine that it runs on: tests/netns has machines for it"),
     ("wirerate top", LIVE),
     ("wirerate top ", LIVE),
     ("wirerate status", LIVE),

@@ -28,3 +28,11 @@ pub use socket::{Error, Operation};
 pub use state::{Neighbour, NeighbourChange, NeighbourKey, State};
 pub use watch::{Newest, News, Options, Watch, watch};
 pub use write::Writer;
+
+/// Lists interfaces, addresses, routes and neighbours once, in the network namespace of the calling thread. Needs no privileges.
+///
+/// # Errors
+/// No netlink socket, or a failed dump.
+pub fn snapshot() -> Result<State, Error> {
+    list::state(&mut socket::Socket::open()?)
+}

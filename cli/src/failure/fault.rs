@@ -14,6 +14,9 @@ pub(crate) enum Fault {
     /// Frames were lost or counted twice.
     #[error("frames are not conserved: those received are not those accounted for")]
     NotConserved,
+    /// A policy that this program has drafted is not sound.
+    #[error("the policy drafted is not sound, and was not written")]
+    Draft,
 }
 
 impl Fault {
@@ -27,6 +30,7 @@ impl Fault {
             Fault::NotConserved => {
                 Some("please report it, with the policy and the captures: no count above can be trusted")
             }
+            Fault::Draft => Some("please report it, with the diagnostics above; `--nft none` may do"),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use gateway::ClientError;
 use gateway::guard::ReleaseError;
+use gateway::linux;
 use gateway::server::ServerError;
 use gateway::store::StoreError;
 use gateway::supervisor::StartError;
@@ -24,6 +25,9 @@ pub(crate) enum GatewayError {
     /// Guards were not taken off.
     #[error(transparent)]
     Release(ReleaseError),
+    /// Linux does not say what there is.
+    #[error(transparent)]
+    Linux(linux::Error),
     /// A key cannot be read from its file.
     #[error(transparent)]
     Key(KeyFileError),
@@ -47,7 +51,7 @@ impl GatewayError {
             )
             | GatewayError::Release(ReleaseError::Unpinned(_) | ReleaseError::Kernel(_)) => Exit::NoGateway,
             GatewayError::Client(ClientError::Refused(_)) | GatewayError::Release(_) => Exit::Wrong,
-            GatewayError::Store { .. } | GatewayError::Key(_) => Exit::Unreadable,
+            GatewayError::Store { .. } | GatewayError::Key(_) | GatewayError::Linux(_) => Exit::Unreadable,
         }
     }
 
@@ -87,6 +91,7 @@ impl GatewayError {
                 "run it as root, and name the directory of the gateway's --guards"
             }
             GatewayError::Release(_) => "`wirerate release` without a name takes off all there are",
+            GatewayError::Linux(_) => "it needs netlink: ask outside of sandboxes that forbid it",
             GatewayError::Key(_) => "check the path, its owner and its mode; nothing has changed",
             GatewayError::Store { error, .. } => match error {
                 StoreError::System { operation: "write" | "rename", .. } => {

@@ -19,6 +19,12 @@ pub(crate) enum OutputError {
         /// Error of the system call.
         error: io::Error,
     },
+    /// A file is there that is somebody's.
+    #[error("{path} is there already")]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
     /// A live capture cannot be written any more.
     #[error("cannot write {path}: {error}; {} are in it", screen::count(*.packets, "packet", "packets"))]
     CaptureFile {
@@ -37,6 +43,9 @@ impl OutputError {
         match self {
             OutputError::Standard(_) => None,
             OutputError::Write { .. } => Some("name a directory that you may write to"),
+            OutputError::Exists { .. } => {
+                Some("--force writes over it, and --out names another file, or `-` to look at it only")
+            }
             OutputError::CaptureFile { .. } => {
                 Some("check that there is room and that you may write there; the gateway goes on")
             }

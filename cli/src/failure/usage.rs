@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::draft::AnswerError;
 use crate::packet_syntax::WordError;
 
 /// Errors of a command line.
@@ -42,6 +43,9 @@ pub(crate) enum UsageError {
         /// Number of them.
         packets: u64,
     },
+    /// An answer for a first policy will not do, or is missing.
+    #[error(transparent)]
+    Answer(#[from] AnswerError),
     /// Several files for a format that is read from one.
     #[error("{format} is read from one file")]
     OneFile {
@@ -84,6 +88,7 @@ impl UsageError {
             UsageError::NoInterface { known, .. } => format!("the policy has {}", known.join(", ")),
             UsageError::Overwrites { .. } => "name another file or directory to write to".to_owned(),
             UsageError::Words(error) => error.hint(),
+            UsageError::Answer(error) => error.hint(),
             UsageError::NoPacket { packets, .. } => format!("its packets are numbered from 1 to {packets}"),
             UsageError::OneFile { .. } => "import each by itself, and put the policies together".to_owned(),
             UsageError::Unknown { .. } => "`wirerate reasons` lists them all".to_owned(),
