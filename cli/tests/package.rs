@@ -252,3 +252,36 @@ fn it_is_installed_upgraded_and_removed() {
     done(&dpkg("", "--purge wirerate"));
     assert!(!policy.exists() && !state.exists());
 }
+
+/// The recipe of the image has instructions that there are, and takes what is packaged.
+#[test]
+fn the_recipe_of_the_image_can_be_read() {
+    let text = fs::read_to_string(root().join("packaging/Containerfile")).unwrap();
+    let mut instructions: Vec<String> = Vec::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        match instructions.last_mut() {
+            Some(last) if last.ends_with('\\') => {
+                last.pop();
+                last.push_str(line.trim());
+            }
+            _ => instructions.push(line.to_owned()),
+        }
+    }
+    let words: Vec<&str> = instructions.iter().map(|line| line.split(' ').next().unwrap()).collect();
+    assert_eq!(words, ["FROM", "COPY", "RUN", "VOLUME", "ENTRYPOINT", "CMD"]);
+    let of = |word: &str| {
+        let at = words.iter().position(|other| *other == word).unwrap();
+        instructions[at].split_once(' ').unwrap().1
+    };
+    let entry: Vec<String> = serde_json::from_str(of("ENTRYPOINT")).unwrap();
+    let command: Vec<String> = serde_json::from_str(of("CMD")).unwrap();
+    let lists = ["wirerate usr/bin\n", "policy.toml etc/wirerate\n"];
+    let installed = fs::read_to_string(root().join("packaging/debian/wirerate.install")).unwrap();
+    assert!(lists.iter().all(|line| installed.contains(line)));
+    assert_eq!(
+        (&entry[..], &command[..]),
+        (&["/usr/bin/wirerate".to_owned()][..], &["run", "/etc/wirerate/policy.toml"].map(str::to_owned)[..])
+    );
+    succeeds(&format!("bash -n <<'TEXT'\n{}\nTEXT", of("RUN")), Path::new("/"));
+    assert_eq!(of("COPY"), "wirerate_*.deb /tmp/");
+}

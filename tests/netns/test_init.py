@@ -1,6 +1,7 @@
 """`wirerate init` on a machine with two cables: the policy that it writes is carried out, and does what it says."""
 
 import contextlib
+import json
 import re
 import shutil
 import socket
@@ -43,7 +44,7 @@ def init(edge, *words, check=True):
 
 
 @contextlib.contextmanager
-def carried_out(edge, policy):
+def carried_out(edge, policy, under=()):
     """A gateway by the policy, as it was written."""
 
     class Written(gateways.Wirerate):
@@ -54,6 +55,7 @@ def carried_out(edge, policy):
             self.policy.write_text(policy.read_text())
 
     office = Written(edge)
+    office.under = list(under)
     office.start()
     try:
         edge.client.reaches(GATEWAY)
@@ -94,6 +96,20 @@ def test_a_router_is_written_and_masquerades(edge, policy):
         for port in [SSH, WEB]:
             is_shut(edge.provider, WAN, edge.gateway, port)
         is_shut(edge.client, GATEWAY, edge.gateway, WEB)
+
+
+def test_the_rights_of_a_container_are_enough(edge, policy):
+    """Those that the page on installation gives it, and no others."""
+    init(edge, "--yes", "--out", policy)
+    page = (gateways.ROOT / "docs" / "install.md").read_text()
+    rights = re.search(r"--cap-drop all .*--cap-add (\S+)", page, re.DOTALL)[1].lower().split(",")
+    wanted = ",".join(f"+{right}" for right in rights)
+    with carried_out(edge, policy, ["setpriv", f"--bounding-set=-all,{wanted}"]) as office:
+        assert "stays root" in office.evidence()
+        transfer(edge.client, edge.provider, REMOTE, WEB, upload=100_000, download=100_000)
+        is_shut(edge.provider, WAN, edge.gateway, SSH)
+        guards = json.loads(office.ask("status", "--json").stdout)["guards"]
+        assert all(guard["pin"] for guard in guards), guards
 
 
 def test_ssh_is_open_to_whom_one_asks_for(edge, policy):
