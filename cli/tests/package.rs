@@ -253,6 +253,44 @@ fn it_is_installed_upgraded_and_removed() {
     assert!(!policy.exists() && !state.exists());
 }
 
+/// A gateway that runs is restarted by an upgrade, but not into a version that finds its policy wrong.
+#[test]
+fn an_upgrade_restarts_a_gateway_whose_policy_is_sound() {
+    let room = Room::new("package-upgrade");
+    let script = fs::read_to_string(root().join("packaging/debian/wirerate.postinst")).unwrap();
+    let running = room.0.join("systemd");
+    fs::create_dir_all(&running).unwrap();
+    let script = script
+        .replace("/run/systemd/system", &running.display().to_string())
+        .replace("/etc/wirerate/policy.toml", &room.path("policy.toml"));
+    room.write("postinst", script);
+    fs::create_dir_all(room.0.join("bin")).unwrap();
+    for (name, text) in [
+        ("systemctl", "[ \"$1\" != is-active ] || [ -e active ]"),
+        ("deb-systemd-invoke", "echo \"$@\" >> asked"),
+    ] {
+        let path = room.0.join("bin").join(name);
+        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_wirerate"), room.0.join("bin/wirerate")).unwrap();
+    let configured = |before: &str| {
+        let _ = fs::remove_file(room.0.join("asked"));
+        let command = format!("env -u DPKG_ROOT PATH=\"$PWD/bin:$PATH\" sh postinst configure {before} 2>&1");
+        let said = succeeds(&command, &room.0);
+        (said, fs::read_to_string(room.0.join("asked")).unwrap_or_default())
+    };
+    room.write("policy.toml", "[interface.eth0]\nzone = \"wan\"\n");
+    // None runs: none is started.
+    assert_eq!(configured("0.1.0-1").1, "");
+    room.write("active", "");
+    assert_eq!(configured("0.1.0-1"), (String::new(), "try-restart wirerate.service\n".to_owned()));
+    room.write("policy.toml", "[interface.eth0]\nzome = \"wan\"\n");
+    let (said, asked) = configured("0.1.0-1");
+    assert!(said.contains("zome") && said.contains("the process of the old version goes on"), "{said}");
+    assert_eq!(asked, "");
+}
+
 /// The recipe of the image has instructions that there are, and takes what is packaged.
 #[test]
 fn the_recipe_of_the_image_can_be_read() {
