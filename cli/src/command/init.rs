@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "INTERFACE")]
     lan: Vec<String>,
 
-    /// Who may log in by SSH: `lan`, `anywhere`, `none`, an address or a network; may be given again
+    /// Sources that may log in by SSH: `lan`, `anywhere`, `none`, an address or a network; may be given again
     #[arg(long, value_name = "SOURCE")]
     ssh_from: Vec<String>,
 
@@ -62,7 +62,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "RULES", default_value = "auto")]
     nft: String,
 
-    /// Where to write the policy; `-`: standard output
+    /// File for the policy; `-`: standard output
     #[arg(long, value_name = "FILE", default_value = "/etc/wirerate/policy.toml")]
     out: PathBuf,
 
