@@ -167,6 +167,9 @@ fn pages(tree: &Path) {
         &directory,
     );
     assert_eq!(said, "");
+    // Headings of examples keep lines of their own.
+    let page = succeeds("MANWIDTH=100 man -l wirerate-init.1.gz", &directory);
+    assert!(page.lines().any(|line| line.trim() == "Without questions:"), "{page}");
 }
 
 /// Bash completes a command and an option.
