@@ -14,7 +14,6 @@ mod bench;
 mod builtin;
 mod command;
 mod decrypt;
-mod describe;
 mod draft;
 mod failure;
 mod file;

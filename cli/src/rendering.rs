@@ -19,8 +19,8 @@ use tally::{Count, Region};
 use wire::header::{Endpoint, Protocol};
 use wire::{Dscp, Family, Meta, Nanos, PortId};
 
-use crate::describe::Description;
 use crate::screen::{count, number};
+use gateway::describe::Description;
 
 mod tunnel;
 

@@ -9,6 +9,7 @@ pub mod api;
 pub mod capture;
 pub mod client;
 pub mod clock;
+pub mod describe;
 pub mod effective;
 pub mod event;
 pub mod flows;

@@ -17,7 +17,6 @@ use tally::{Count, Region};
 use wire::{Nanos, PortId};
 
 use super::live::SOCKET;
-use crate::describe::Description;
 use crate::failure::{Exit, Failure, PolicyError, UsageError};
 use crate::input::{Captures, Named, Readdress};
 use crate::policy_file::{self, Loaded, StaticKeys};
@@ -25,6 +24,7 @@ use crate::progress::{Progress, Unit};
 use crate::rendering::{Renderer, Told, cost_text, key, state};
 use crate::screen::{self, BAD, CARE, DIM, GOOD, HEADING};
 use crate::{output, packet_syntax, with_exit_codes};
+use gateway::describe::Description;
 use live::{Live, PacketPath};
 use queue::{Backlogs, Fate, LiveWait, Wait};
 

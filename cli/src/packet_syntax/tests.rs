@@ -1,7 +1,7 @@
 use cases::Received;
 
 use super::read;
-use crate::describe::Description;
+use gateway::describe::Description;
 
 const POLICY: &str = r#"
 [interface.lan]

@@ -12,31 +12,35 @@ use wire::unit::Dscp;
 use wire::vlan::DropEligible;
 use wire::{arp, icmpv4, ipv4, ipv6, tcp, udp};
 
-use crate::screen::count;
-
 /// Header fields of a frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Description {
+pub struct Description {
     /// Fields and their values, in the order of the bytes.
-    pub(crate) fields: Vec<(&'static str, String)>,
+    pub fields: Vec<(&'static str, String)>,
     /// Summary of one line.
-    pub(crate) headline: String,
+    pub headline: String,
 }
 
 /// A field that two frames have different values of.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Change {
-    pub(crate) field: &'static str,
-    pub(crate) before: Option<String>,
-    pub(crate) after: Option<String>,
+pub struct Change {
+    /// Name of the field.
+    pub field: &'static str,
+    /// Value in the one frame; none where it lacks the field.
+    pub before: Option<String>,
+    /// Value in the other frame; none where it lacks the field.
+    pub after: Option<String>,
 }
 
 impl Description {
     /// Describes the Ethernet frame `frame`.
-    pub(crate) fn of(frame: &[u8]) -> Description {
+    pub fn of(frame: &[u8]) -> Description {
         let mut told = Description::default();
         let Ok(layer) = ethernet::parse(frame) else {
-            told.headline = format!("a frame of {}", count(frame.len() as u64, "byte", "bytes"));
+            told.headline = match frame.len() {
+                1 => "a frame of 1 byte".to_owned(),
+                many => format!("a frame of {many} bytes"),
+            };
             return told;
         };
         told.say("link-source", layer.header.src());
@@ -66,7 +70,7 @@ impl Description {
     }
 
     /// Returns the fields in which `after` differs.
-    pub(crate) fn changes(&self, after: &Description) -> Vec<Change> {
+    pub fn changes(&self, after: &Description) -> Vec<Change> {
         let of = |list: &Description, field: &str| list.field(field).map(str::to_owned);
         let mut names: Vec<&'static str> = self.fields.iter().map(|(name, _)| *name).collect();
         names.extend(after.fields.iter().map(|(name, _)| *name).filter(|name| self.field(name).is_none()));
@@ -78,12 +82,12 @@ impl Description {
     }
 
     /// The value of a field.
-    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+    pub fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(field, _)| *field == name).map(|(_, value)| value.as_str())
     }
 
     /// The fields, and the summary as `words`.
-    pub(crate) fn to_json(&self) -> Value {
+    pub fn to_json(&self) -> Value {
         let mut object = Map::new();
         object.insert("words".to_owned(), self.headline.as_str().into());
         let fields = self.fields.iter();
@@ -113,7 +117,9 @@ impl Description {
         };
         let ends = [header.src().into(), header.dst().into()];
         let fragment = header.fragment().map(|fragment| (fragment.offset, fragment.more));
-        let payload = ipv4::parse(bytes).map(|packet| packet.payload).unwrap_or_default();
+        // Of one that is wrong, or of which not all is there, as far as it goes.
+        let rest = || bytes.get(header.header_len()..).unwrap_or_default();
+        let payload = ipv4::parse(bytes).map_or_else(|_| rest(), |packet| packet.payload);
         let rest = Rest {
             protocol: header.protocol(),
             ttl: header.ttl(),
@@ -137,14 +143,15 @@ impl Description {
             .and_then(|packet| packet.extensions.fragment)
             .map(|found| (found.fragment.offset, found.fragment.more));
         let rest = Rest {
-            protocol: parsed.as_ref().map_or(Protocol::NO_NEXT, |packet| packet.protocol()),
+            protocol: parsed.as_ref().map_or(header.next_header(), |packet| packet.protocol()),
             ttl: header.hop_limit(),
             dscp: header.dscp(),
-            length: 40 + usize::from(header.payload_len()),
+            length: ipv6::HEADER_LEN + usize::from(header.payload_len()),
             fragment,
             dont_fragment: false,
         };
-        self.ip(ends, parsed.map(|packet| packet.payload).unwrap_or_default(), rest);
+        let beyond = || bytes.get(ipv6::HEADER_LEN..).unwrap_or_default();
+        self.ip(ends, parsed.map_or_else(beyond, |packet| packet.payload), rest);
     }
 
     fn ip(&mut self, [source, destination]: [IpAddr; 2], payload: &[u8], rest: Rest) {
