@@ -1,6 +1,8 @@
 //! The hosts that cases are played on. [`REPLAY`] plays every case; any other host implements [`Player`] and has a
 //! [`Host`]. All hosts must have the same results, to the byte.
 
+use std::collections::BTreeMap;
+
 use dataplane::replay::{ReloadError, ReplayError, Way, Witness};
 use dataplane::{Reason, Replay, Shard, Tables, Verdict};
 use wire::{Frame, Nanos, PortId};
@@ -158,12 +160,80 @@ impl Witness for Record {
 }
 
 fn replay(tables: Tables, now: Nanos, way: Way) -> Result<Box<dyn Player>, ReplayError> {
-    Ok(Box::new(Replaying { replay: Replay::new(tables, now, way)?, record: Record::default() }))
+    let mut replay = Replay::new(tables, now, way)?;
+    replay.shard.recorder.keep(&replay.tables);
+    let rules = vec![rules(&replay.tables)];
+    Ok(Box::new(Replaying { replay, record: Record::default(), rules, fault: None }))
+}
+
+/// Names of rules.
+fn rules(tables: &Tables) -> Vec<String> {
+    tables.filter.rules.iter().map(|rule| rule.name.clone()).collect()
 }
 
 struct Replaying {
     replay: Replay,
     record: Record,
+    /// Names of rules, by place, in the tables of each turn.
+    rules: Vec<Vec<String>>,
+    fault: Option<String>,
+}
+
+/// Verdict and name of the rule that decided.
+type Fate = (Verdict, Option<String>);
+
+impl Replaying {
+    /// Compares the drop recorder with the fates of all frames: the last of each reason are there, with their rules.
+    fn recorder_fault(&self) -> Option<String> {
+        let mut recorded: BTreeMap<Reason, Vec<Fate>> = BTreeMap::new();
+        let reasons: Vec<Reason> = Reason::ALL.iter().map(|entry| entry.reason).collect();
+        for packet in self.replay.shard.recorder.packets(&reasons) {
+            let rule = packet.rule(&self.replay.tables).map(str::to_owned);
+            recorded.entry(packet.verdict.reason()?).or_default().push((packet.verdict, rule));
+        }
+        let mut expected: BTreeMap<Reason, Vec<Fate>> = BTreeMap::new();
+        for end in self.record.fates.iter().flatten() {
+            let (Verdict::Dropped(reason) | Verdict::Answered(reason)) = end.verdict else { continue };
+            // Its session has made the answer before the pipeline has a verdict.
+            if end.verdict != Verdict::Answered(Reason::PppControl) {
+                let rule = self.rules.get(end.turn).and_then(|rules| rules.get(end.rule as usize)).cloned();
+                expected.entry(reason).or_default().push((end.verdict, rule));
+            }
+        }
+        let most = self.replay.tables.drop_record as usize;
+        let is_same = |reason: &Reason| {
+            let [mut found, mut wanted] =
+                [&recorded, &expected].map(|map| map.get(reason).cloned().unwrap_or_default());
+            found.sort();
+            wanted.sort();
+            // An answer that finds no room in a queue is dropped for that, having been recorded as one.
+            let is_lost = |fate: &Fate| matches!(fate.0, Verdict::Answered(_));
+            match wanted.len() <= most {
+                true => diff(&found, &wanted).iter().all(is_lost) && diff(&wanted, &found).is_empty(),
+                false => found.len() == most && diff(&found, &wanted).iter().all(is_lost),
+            }
+        };
+        let reason = Reason::ALL.iter().map(|entry| entry.reason).find(|reason| !is_same(reason))?;
+        let of = |map: &BTreeMap<Reason, Vec<Fate>>| map.get(&reason).cloned().unwrap_or_default();
+        Some(format!(
+            "the drop recorder has {:?} for {reason}, and there were {:?}",
+            of(&recorded),
+            of(&expected)
+        ))
+    }
+}
+
+/// Fates that are in one list more often than in the other.
+fn diff(one: &[Fate], other: &[Fate]) -> Vec<Fate> {
+    let mut rest = other.to_vec();
+    let mut more = Vec::new();
+    for fate in one {
+        match rest.iter().position(|known| known == fate) {
+            Some(place) => drop(rest.swap_remove(place)),
+            None => more.push(fate.clone()),
+        }
+    }
+    more
 }
 
 impl Player for Replaying {
@@ -181,6 +251,7 @@ impl Player for Replaying {
 
     fn finish(&mut self) {
         self.replay.finish(&mut self.record);
+        self.fault = self.recorder_fault();
     }
 
     fn clear(&mut self) {
@@ -189,6 +260,7 @@ impl Player for Replaying {
 
     fn reload(&mut self, tables: Tables, at: Nanos) -> Result<(), ReloadError> {
         self.record.turn += 1;
+        self.rules.push(rules(&tables));
         self.replay.reload(tables, at, &mut self.record)
     }
 
@@ -202,5 +274,9 @@ impl Player for Replaying {
 
     fn shard(&self) -> &Shard {
         &self.replay.shard
+    }
+
+    fn fault(&self) -> Option<&str> {
+        self.fault.as_deref()
     }
 }

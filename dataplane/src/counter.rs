@@ -228,14 +228,14 @@ impl Counters {
     }
 
     /// Counts a frame whose handoff to another worker failed: dropped.
-    pub fn count_not_carried(&mut self, frame: &mut Frame) {
+    pub(crate) fn count_not_carried(&mut self, frame: &mut Frame) {
         self.given = self.given.saturating_sub(1);
         frame.meta.fate = Verdict::Dropped(Reason::HandoffFull).to_fate();
         self.count(frame);
     }
 
     /// Counts a frame that another worker has handed off and that could not be taken in.
-    pub fn count_not_taken(&mut self, reason: Reason) {
+    pub(crate) fn count_not_taken(&mut self, reason: Reason) {
         self.taken += 1;
         self.dropped[reason as usize] += 1;
     }
@@ -336,7 +336,7 @@ impl Counters {
     }
 
     /// Counts a frame dropped before it was taken in.
-    pub fn count_refused(&mut self, bytes: usize, reason: Reason) {
+    pub(crate) fn count_refused(&mut self, bytes: usize, reason: Reason) {
         self.received.count(bytes);
         self.dropped[reason as usize] += 1;
     }

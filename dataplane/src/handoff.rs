@@ -5,7 +5,7 @@
 //! [`Verdict::Held`] and [`Reason::HandedOff`] before anything has been decided or changed about it. The host carries it
 //! to the worker that [`receiver`] names, in order, where it goes on by
 //! [`Pipeline::run_taken`](crate::Pipeline::run_taken). A frame that cannot be carried is
-//! [lost](crate::counter::Counters::count_not_carried), or [not taken](crate::counter::Counters::count_not_taken).
+//! [lost](crate::Shard::count_not_carried), or [not taken](crate::Shard::count_not_taken).
 //!
 //! A packet whose [tree of queues](crate::egress) another worker serves is handed off once more, when all has been decided
 //! ([`Shard::hand_off`](crate::Shard::hand_off)), and queued there.

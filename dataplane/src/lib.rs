@@ -30,6 +30,7 @@ pub mod neighbour;
 pub mod opening;
 pub mod pipeline;
 pub mod ppp;
+pub mod recorder;
 pub mod reload;
 pub mod replay;
 pub mod sa;

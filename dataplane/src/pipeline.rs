@@ -655,6 +655,7 @@ fn lead<T: Tally>(frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
     let room = if goes_out { cx.shard.egress.port(port) } else { None };
     let Some(room) = room else {
         cx.shard.counters.count(&frame);
+        cx.shard.recorder.note_dropped(&frame, frame.meta.received);
         ended.push(frame);
         // What is answered to the gateway itself has a port no more than what is dropped.
         for _ in 0..further {

@@ -211,7 +211,7 @@ impl Replay {
         self.make_way(at, witness, &mut NoTally);
         self.since += 1;
         let Some(mut frame) = self.pool.take() else {
-            self.shard.counters.count_refused(bytes.len(), Reason::FramePoolEmpty);
+            self.shard.count_refused(bytes, ingress, at, Reason::FramePoolEmpty);
             return witness.refused(number, ingress, Reason::FramePoolEmpty);
         };
         let whole = frame.fill(bytes);
@@ -224,7 +224,7 @@ impl Replay {
             let _ = frame.fill(bytes.get(..room).unwrap_or(bytes));
             let verdict = Verdict::Dropped(Reason::SlotTooSmall);
             self.pass(witness);
-            self.shard.counters.count_refused(bytes.len(), Reason::SlotTooSmall);
+            self.shard.count_refused(bytes, ingress, at, Reason::SlotTooSmall);
             frame.meta.fate = verdict.to_fate();
             witness.ended(&frame, verdict);
             self.pool.put(frame);

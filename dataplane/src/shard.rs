@@ -28,9 +28,10 @@ use crate::meter::Meters;
 use crate::nat::{Capacity, ConfigError, MappingId, Mappings, Share};
 use crate::opening::{Opening, Openings};
 use crate::ppp::Sessions;
+use crate::recorder::Recorder;
 use crate::sa::Sas;
 use crate::tables::{Address, LOCAL, Tables, is_linux};
-use crate::verdict::Reason;
+use crate::verdict::{Reason, Verdict};
 
 /// Neighbours on links, beyond those that the policy names.
 pub(crate) const NEIGHBOURS: usize = 65_536;
@@ -65,6 +66,8 @@ pub struct Shard {
     pub counters: Counters,
     /// Records for a host that writes a log.
     pub log: Log,
+    /// Last packets dropped and answered, by reason, where a host has them kept.
+    pub recorder: Recorder,
     /// Numbers of imported items, accepted and refused.
     pub imports: Imports,
     /// Decisions on flows that frames under way open.
@@ -141,6 +144,7 @@ impl Shard {
             egress: Egress::new(tables, setup.share, setup.seed).map_err(ShardError::Memory)?,
             counters: Counters::new(tables),
             log: Log::default(),
+            recorder: Recorder::default(),
             imports: Imports::default(),
             openings: Openings::default(),
             fast_path: FastPath::default(),
@@ -193,13 +197,14 @@ impl Shard {
     fn counted(&mut self, mut next: Next) -> Next {
         match &mut next {
             Next::Frame(frame, _) => self.counters.count_departed(frame),
-            Next::Dropped(frame, reason, _) => {
+            Next::Dropped(frame, reason, at) => {
                 let is_part = frame.meta.fate == 0;
                 self.counters.count_lost(frame, *reason);
                 // A further fragment has no verdict of its own.
                 if is_part {
                     frame.meta.fate = 0;
                 }
+                self.recorder.note_dropped(frame, *at);
             }
             Next::Wait(_) | Next::Empty => {}
         }
@@ -239,17 +244,47 @@ impl Shard {
         }
         self.counters.count_queue_taken(frame.meta.fate);
         if let Some(reason) = self.egress.refusal(ingress, frame.meta.egress) {
-            self.counters.count_lost(&mut frame, reason);
+            self.lose(&mut frame, reason);
             return Err(frame);
         }
         self.egress.take(frame, ingress, ends, order);
         Ok(())
     }
 
-    /// Counts a packet that another worker has handed off to be queued here, and that could not be taken in.
+    /// Counts a packet that another worker has handed off to be queued here, and that could not be taken in. Places in its metadata are
+    /// those of this worker's tables.
     pub fn count_handoff_lost(&mut self, frame: &mut Frame, reason: Reason) {
         self.counters.count_queue_taken(frame.meta.fate);
+        self.lose(frame, reason);
+    }
+
+    /// Counts and records a frame that is dropped instead of being queued.
+    fn lose(&mut self, frame: &mut Frame, reason: Reason) {
+        let is_part = frame.meta.fate == 0;
         self.counters.count_lost(frame, reason);
+        if !is_part {
+            self.recorder.note_dropped(frame, frame.meta.received);
+        }
+    }
+
+    /// Counts a frame whose handoff to another worker failed: dropped.
+    pub fn count_not_carried(&mut self, frame: &mut Frame) {
+        self.counters.count_not_carried(frame);
+        self.recorder.note_dropped(frame, frame.meta.received);
+    }
+
+    /// Counts a frame that another worker has handed off and that could not be taken in. Places in its metadata are those of this
+    /// worker's tables.
+    pub fn count_not_taken(&mut self, frame: &mut Frame, reason: Reason) {
+        self.counters.count_not_taken(reason);
+        frame.meta.fate = Verdict::Dropped(reason).to_fate();
+        self.recorder.note_dropped(frame, frame.meta.received);
+    }
+
+    /// Counts a frame dropped before it was taken in.
+    pub(crate) fn count_refused(&mut self, bytes: &[u8], ingress: PortId, at: Nanos, reason: Reason) {
+        self.counters.count_refused(bytes.len(), reason);
+        self.recorder.note_refused(bytes, ingress, at, reason);
     }
 
     /// Queues a frame whose verdict and egress port are in its metadata before that port, which has a tree of queues; the scheduler

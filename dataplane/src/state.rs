@@ -36,6 +36,7 @@ mod neighbour;
 mod own;
 mod ppp;
 mod queue;
+mod recorder;
 mod sa;
 
 pub use filter::FlowFilter;
@@ -49,8 +50,8 @@ pub use names::{Names, Places};
 /// All parts, in the order in which a reload is applied to them and items are exported.
 ///
 /// Counters come before what ends frames. Queues and fragments come after neighbours, whose frames are released with the
-/// numbers of the new tables.
-pub(crate) const PARTS: [&dyn Part; 12] = [
+/// numbers of the new tables. The record of drops comes last: the reload itself drops frames.
+pub(crate) const PARTS: [&dyn Part; 13] = [
     &flow::Flows,
     &mapping::Translations,
     &limiter::Limits,
@@ -63,6 +64,7 @@ pub(crate) const PARTS: [&dyn Part; 12] = [
     &sa::Associations,
     &channel::Pdus,
     &ppp::Links,
+    &recorder::Records,
 ];
 
 /// A part of a shard's state.

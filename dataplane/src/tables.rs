@@ -118,6 +118,8 @@ pub struct Tables {
     pub timeouts: Timeouts,
     /// Log settings: outputs, events, rates.
     pub log: Log,
+    /// Packets that the [drop recorder](crate::recorder) remembers of each reason; 0 for none.
+    pub drop_record: u32,
     /// Interface at [`OTHER`], for all interfaces outside the policy. `None` where no rule or default names their zone: then all
     /// packets that Linux forwards from there are dropped.
     pub other: Option<Interface>,

@@ -67,10 +67,11 @@ fn no_packet_makes_anything_allocate() {
         let batches = batches(&scene, round, 40);
         for way in [Way::Run, Way::Step] {
             for make in [Gateway::new, Gateway::resolved_by_host] {
-                // With a log of all there is, too small for it.
+                // With a log of all there is, too small for it, and a record of drops.
                 let log = "[gateway]\nlog-events = [\"rule\", \"connection\", \"nat\"]\n";
                 let mut gateway = make(&format!("{}{log}", scene.text), way);
                 gateway.shard.log.keep(1_000, &gateway.tables);
+                gateway.shard.recorder.keep(&gateway.tables);
                 assert_eq!(allocated(&mut gateway, &batches), 0, "{way:?} under\n{}", scene.text);
             }
         }

@@ -260,7 +260,7 @@ impl Worker {
                 };
                 let Err(back) = refused else { continue };
                 frame = back;
-                shard.counters.count_not_carried(&mut frame);
+                shard.count_not_carried(&mut frame);
             }
             self.links.deliver(frame, tables, pool);
         }
@@ -490,8 +490,10 @@ impl Worker {
         Ok(worker)
     }
 
-    /// Has the shard keep log records, if any are to be sent.
+    /// Has the shard record drops, and keep log records, if any are to be sent.
     fn keep_records(&mut self) {
+        let Processing { shard, tables, .. } = &mut self.processing;
+        shard.recorder.keep(tables);
         if self.log.is_some() {
             self.processing.shard.log.keep(log::ROOM, &self.processing.tables);
         }

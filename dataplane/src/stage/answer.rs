@@ -73,9 +73,13 @@ impl Stage for Answer {
         // quote's sum, 150; the link's header, 70.
         cx.tally.instructions(700);
         cx.tally.write(Region::Frame, 0, 64);
+        let recorded = cx.shard.recorder.recorded();
         match build(frame, reason, cx) {
             Some(()) => Step::Next,
-            None => Step::Drop(reason),
+            None => {
+                cx.shard.recorder.retract(reason, recorded);
+                Step::Drop(reason)
+            }
         }
     }
 
@@ -97,7 +101,11 @@ enum Tell {
     },
 }
 
+/// Builds the answer in the place of the packet, which is recorded while its bytes are its own.
 fn build<T: Tally>(frame: &mut Frame, reason: Reason, cx: &mut Cx<'_, T>) -> Option<()> {
+    if matches!(reason, Reason::NeighbourProxied | Reason::AtmLoopback) {
+        cx.shard.recorder.note_answered(frame);
+    }
     if reason == Reason::NeighbourProxied {
         return proxy::answer(frame, cx);
     }
@@ -113,6 +121,7 @@ fn build<T: Tally>(frame: &mut Frame, reason: Reason, cx: &mut Cx<'_, T>) -> Opt
     }
     let tell = tell(frame, reason, cx)?;
     if frame.meta.flags & flag::OWN != 0 {
+        cx.shard.recorder.note_answered(frame);
         return to_itself(frame, tell);
     }
     let (sender, meant) = header::addresses(frame);
@@ -123,6 +132,7 @@ fn build<T: Tally>(frame: &mut Frame, reason: Reason, cx: &mut Cx<'_, T>) -> Opt
     if is_bounded && !cx.shard.limiter.admits_error(kind_of(reason), hash, bounds, frame.meta.received) {
         return None;
     }
+    cx.shard.recorder.note_answered(frame);
     // What has come out of a tunnel by its selectors is answered through the tunnel.
     let ingress = frame.meta.ingress;
     let protected = |routed, cx: &mut Cx<'_, T>| {

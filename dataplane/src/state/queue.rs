@@ -5,6 +5,7 @@ use wire::{Frame, PortId};
 
 use super::{Applying, Part, Plan, Reload};
 use crate::egress::Egress;
+use crate::recorder::NOWHERE;
 use crate::shard::{Shard, ShardError};
 use crate::tables::{LOCAL, Tables};
 use crate::verdict::Reason;
@@ -53,8 +54,21 @@ impl Plan for Egress {
         self.continue_handoffs(&mut shard.egress, renumber);
         std::mem::swap(&mut shard.egress, self);
         for mut frame in self.drain() {
+            // Of a tree of incoming packets, or of those to hand off: by the names of the new tables already.
+            let is_renumbered = frame.meta.egress == LOCAL;
+            let is_part = frame.meta.fate == 0;
             shard.counters.count_lost(&mut frame, Reason::InterfaceGone);
-            renumbering.send_on(&mut frame.meta, LOCAL);
+            // The record goes by the names of the old tables still.
+            match (is_part, is_renumbered) {
+                (true, _) => {}
+                (false, false) => shard.recorder.note_dropped(&frame, *now),
+                (false, true) => {
+                    shard.recorder.note_refused(frame.bytes(), NOWHERE, *now, Reason::InterfaceGone);
+                }
+            }
+            if !is_renumbered {
+                renumbering.send_on(&mut frame.meta, LOCAL);
+            }
             ended.push(frame);
         }
     }

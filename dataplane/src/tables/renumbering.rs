@@ -7,10 +7,8 @@ use wire::{Meta, PortId};
 
 use super::{NO_NUMBER, PoolOwner, Tables, is_linux};
 use crate::nat::PoolConfig;
+use crate::recorder::NOWHERE;
 use crate::verdict::Reason;
-
-/// No interface.
-const NOWHERE: PortId = PortId(u16::MAX - 2);
 
 /// Renumbering from places in the old tables to places in the new ones, and back.
 pub(crate) struct Renumbering {
@@ -75,7 +73,7 @@ impl Renumbering {
     }
 
     /// Interface in the new tables; `None` if gone.
-    fn interface(&self, id: PortId) -> Option<PortId> {
+    pub(crate) fn interface(&self, id: PortId) -> Option<PortId> {
         if is_linux(id) {
             return Some(id);
         }

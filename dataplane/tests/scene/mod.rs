@@ -168,7 +168,7 @@ impl Gateway {
         for mut frame in std::mem::take(&mut self.ended) {
             match receiver(&frame.meta) {
                 Some(_) if is_lost() => {
-                    self.shard.counters.count_not_carried(&mut frame);
+                    self.shard.count_not_carried(&mut frame);
                     self.ended.push(frame);
                 }
                 Some(worker) => {

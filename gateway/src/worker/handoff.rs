@@ -16,6 +16,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_cha
 use dataplane::Shard;
 use dataplane::egress::{Ends, Handoff};
 use dataplane::handoff::{arrived, decided};
+use dataplane::recorder::NOWHERE;
 use dataplane::tables::Tables;
 use dataplane::verdict::Reason;
 use wire::{BATCH, Batch, Frame, Nanos, Pool, PortId};
@@ -220,7 +221,7 @@ impl Exchange {
                 other.counts.taken += 1;
                 let Parcel { mut frame, ingress, queue } = parcel;
                 match queue {
-                    None => intake.run(&frame, ingress),
+                    None => intake.run(&mut frame, ingress),
                     Some(queue) => {
                         queued += 1;
                         intake.queue(&mut frame, ingress, queue);
@@ -300,7 +301,7 @@ impl Sleeper {
 
 impl Intake<'_> {
     /// Puts a copy of a frame into the batch, which has room.
-    fn run(&mut self, given: &Frame, ingress: u32) {
+    fn run(&mut self, given: &mut Frame, ingress: u32) {
         let copied = self.copy(given, ingress).and_then(|(mut frame, ingress)| {
             frame.meta = arrived(&given.meta, ingress, self.now);
             self.batch.push(frame).map_err(|frame| {
@@ -309,7 +310,8 @@ impl Intake<'_> {
             })
         });
         if let Err(reason) = copied {
-            self.shard.counters.count_not_taken(reason);
+            given.meta.ingress = self.tables.interface_numbered(ingress).unwrap_or(NOWHERE);
+            self.shard.count_not_taken(given, reason);
         }
     }
 
@@ -325,7 +327,15 @@ impl Intake<'_> {
         };
         let (mut frame, ingress, from, egress) = match copied {
             Ok(copied) => copied,
-            Err(reason) => return self.shard.count_handoff_lost(given, reason),
+            Err(reason) => {
+                let meta = &mut given.meta;
+                meta.ingress = self.tables.interface_numbered(ingress).unwrap_or(NOWHERE);
+                meta.egress = self.tables.interface_numbered(egress).unwrap_or(NOWHERE);
+                if epoch != self.tables.epoch {
+                    (meta.rule, meta.nat, meta.class) = (u32::MAX, 0, 0);
+                }
+                return self.shard.count_handoff_lost(given, reason);
+            }
         };
         frame.meta = decided(&given.meta, ingress, egress);
         if mark != Mark::NONE {

@@ -23,6 +23,7 @@ pub(super) fn gateway(keys: &mut Keys<'_, '_>, gateway: &mut Gateway) {
     keys.optional_list("log-events", word::LOG_EVENT, &mut gateway.log.events);
     keys.optional("log-rate", RATE, &mut gateway.log.rate);
     keys.optional("log-rate-total", RATE, &mut gateway.log.total);
+    keys.optional("drop-record", NUMBER16, &mut gateway.drop_record);
     keys.optional("xfrm", XFRM, &mut gateway.xfrm);
     keys.key("on-exit", word::ON_EXIT, &mut gateway.on_exit);
     match keys {

@@ -112,9 +112,11 @@ pub(crate) fn gateway() -> impl Strategy<Value = Gateway> {
     let socket = name().prop_filter("a word of its own", |name| name != "linux");
     let xfrm = prop_oneof![Just(Xfrm::Linux), socket.prop_map(PathBuf::from).prop_map(Xfrm::Socket)];
     let carried = (offload, fast_path);
-    (option::of(any::<u16>()), driver(), drivers, carried, metrics, access, log(), option::of(xfrm), on_exit)
+    let log = (log(), option::of(any::<u16>()));
+    (option::of(any::<u16>()), driver(), drivers, carried, metrics, access, log, option::of(xfrm), on_exit)
         .prop_map(|(workers, driver, drivers, carried, metrics, metrics_access, log, xfrm, on_exit)| {
             let (offload, fast_path) = carried;
+            let (log, drop_record) = log;
             Gateway {
                 workers,
                 driver,
@@ -124,6 +126,7 @@ pub(crate) fn gateway() -> impl Strategy<Value = Gateway> {
                 metrics,
                 metrics_access,
                 log,
+                drop_record,
                 xfrm,
                 on_exit,
             }

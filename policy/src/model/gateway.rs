@@ -24,10 +24,25 @@ pub struct Gateway {
     pub metrics_access: MetricsAccess,
     /// Log of packets, connections and mappings.
     pub log: Log,
+    /// Packets that the drop recorder remembers of each reason, 0 for none; [`Gateway::DROP_RECORD`] if absent.
+    pub drop_record: Option<u16>,
     /// Source of the SAs of IKE daemons; none if absent.
     pub xfrm: Option<Xfrm>,
     /// State of the interfaces after the gateway has ended.
     pub on_exit: OnExit,
+}
+
+impl Gateway {
+    /// Packets that the drop recorder remembers of each reason where the policy says nothing.
+    pub const DROP_RECORD: u16 = 16;
+
+    /// The most packets that it may remember of each.
+    pub const MOST_DROP_RECORD: u16 = 256;
+
+    /// Packets that the drop recorder remembers of each reason; 0 for none.
+    pub fn drop_record(&self) -> u16 {
+        self.drop_record.unwrap_or(Gateway::DROP_RECORD)
+    }
 }
 
 /// Source of the SAs of IKE daemons.

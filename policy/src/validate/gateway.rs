@@ -3,7 +3,7 @@
 use super::{In, Validator};
 use crate::diagnostic::Code;
 use crate::lines::Item;
-use crate::model::{Driver, MetricsAccess, Scope};
+use crate::model::{Driver, Gateway, MetricsAccess, Scope};
 
 impl Validator<'_> {
     pub(super) fn gateway(&mut self) {
@@ -11,6 +11,12 @@ impl Validator<'_> {
         if let Some(workers) = gateway.workers.filter(|workers| !(1..=1_024).contains(workers)) {
             let message = format!("`workers` = {workers} is out of range");
             self.wrong(Code::BadLimit, Item::Top, "workers", message, "from 1 to 1024");
+        }
+        let most = Gateway::MOST_DROP_RECORD;
+        if let Some(packets) = gateway.drop_record.filter(|packets| *packets > most) {
+            let message = format!("`drop-record` = {packets} is out of range");
+            let hint = format!("from 0, for none, to {most}");
+            self.wrong(Code::BadLimit, Item::Top, "drop-record", message, hint);
         }
         self.metrics();
         for (key, rate) in [("log-rate", gateway.log.rate), ("log-rate-total", gateway.log.total)] {

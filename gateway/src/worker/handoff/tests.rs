@@ -114,7 +114,7 @@ fn what_cannot_be_carried_or_taken_is_dropped_and_counted() {
     }
     let mut refused = giver.give(frame(&mut here, carried), 1, &tables).unwrap_err();
     shard.counters.given = 1;
-    shard.counters.count_not_carried(&mut refused);
+    shard.count_not_carried(&mut refused);
     assert_eq!((shard.counters.given, shard.counters.dropped_for(Reason::HandoffFull)), (0, 1));
     here.put(refused);
     let taken: Vec<Frame> = std::iter::from_fn(|| there.take()).collect();
