@@ -6,6 +6,7 @@ pub(crate) mod check;
 pub(crate) mod chip;
 pub(crate) mod completions;
 pub(crate) mod diff;
+pub(crate) mod drops;
 pub(crate) mod estimate;
 pub(crate) mod explain;
 pub(crate) mod flows;

@@ -33,7 +33,7 @@ mod trial;
 
 use command::live;
 use command::{
-    capture, check, chip, completions, diff, estimate, explain, flows, generate, import, init, manual,
+    capture, check, chip, completions, diff, drops, estimate, explain, flows, generate, import, init, manual,
     policies, queues, reasons, replay, reproduce, run, sa, stages, state, test, top,
 };
 
@@ -101,7 +101,7 @@ enum Command {
     Nat(live::Nat),
     Classes(live::Classes),
     Queues(queues::Arguments),
-    Drops(live::Drops),
+    Drops(drops::Arguments),
     Sa(sa::Arguments),
     Apply(live::Apply),
     Confirm(live::Confirm),

@@ -33,6 +33,7 @@ use crate::{metrics, view};
 
 mod basis;
 mod capture;
+mod drops;
 mod history;
 mod meter;
 mod queue;
@@ -117,6 +118,8 @@ pub fn control(sender: Sender<Event>) -> Router {
         .route("/sas/delete", post(sa::delete))
         .route("/sas/flush", post(sa::flush))
         .route("/drops", get(drops))
+        .route("/drops/packets", get(drops::packets))
+        .route("/drops/pcapng", get(drops::pcapng))
         .route("/flows", get(flows))
         .route("/flows/kill", post(kill))
         .route("/policy", get(policy))

@@ -10,6 +10,7 @@ pub mod capture;
 pub mod client;
 pub mod clock;
 pub mod describe;
+pub mod drops;
 pub mod effective;
 pub mod event;
 pub mod flows;

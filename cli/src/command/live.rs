@@ -1,5 +1,4 @@
-//! Questions to a running gateway: `wirerate status`, `ports`, `rules`, `nat`, `classes`, `drops`, `apply`, `confirm`,
-//! `rollback`.
+//! Questions to a running gateway: `wirerate status`, `ports`, `rules`, `nat`, `classes`, `apply`, `confirm`, `rollback`.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -45,6 +44,11 @@ impl Ask {
 
     fn get<T: DeserializeOwned>(&self, question: &str) -> Result<T, Failure> {
         Ok(Client::at(&self.socket).get(question)?)
+    }
+
+    /// True if the answer is to be JSON.
+    pub(crate) fn is_json(&self) -> bool {
+        self.json
     }
 
     /// Prints the answer as JSON, if asked to; returns true if it was printed.
@@ -336,32 +340,6 @@ impl Classes {
             let [green, yellow, red] = class.colours.map(|count| count.to_string());
             let (packets, bytes) = (class.count.packets.to_string(), class.count.bytes.to_string());
             table.row([class.name, packets, bytes, green, yellow, red]);
-        }
-        table.print()?;
-        Ok(Exit::Done)
-    }
-}
-
-/// Show what a running gateway has dropped and answered, by reason
-#[derive(Debug, Args)]
-#[command(after_long_help = with_exit_codes("\
-Examples:
-  wirerate drops
-  wirerate reasons rule-drop"))]
-pub(crate) struct Drops {
-    #[command(flatten)]
-    ask: Ask,
-}
-
-impl Drops {
-    pub(crate) fn run(self) -> Result<Exit, Failure> {
-        let drops: Vec<view::DropView> = self.ask.get("/drops")?;
-        if self.ask.as_json(&drops)? {
-            return Ok(Exit::Done);
-        }
-        let mut table = Table::new(["reason", "dropped", "answered"]);
-        for view in drops {
-            table.row([view.reason, view.dropped.to_string(), view.answered.to_string()]);
         }
         table.print()?;
         Ok(Exit::Done)

@@ -1,7 +1,7 @@
 //! Pcapng writer for captured frames: each packet has a comment with capture point and verdict.
 
 use std::collections::HashMap;
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -35,7 +35,7 @@ pub(crate) fn capture(query: CaptureQuery) -> (Tap, Recorder) {
     let account = Arc::new(Account::default());
     let tap = Tap { query: Arc::new(query), sender, account: account.clone() };
     let writer = PcapngWriter::over("the capture", Vec::new());
-    (tap, Recorder { receiver, account, writer, interfaces: HashMap::new(), told: 0, last: Nanos(0) })
+    (tap, Recorder { receiver, account, writer, interfaces: Interfaces::default(), told: 0, last: Nanos(0) })
 }
 
 /// Writer of a capture; see [`capture`].
@@ -43,8 +43,7 @@ pub(crate) struct Recorder {
     receiver: Receiver<Chunk>,
     account: Arc<Account>,
     writer: Result<PcapngWriter<Vec<u8>>, CaptureError>,
-    /// Interface IDs in the file, by name.
-    interfaces: HashMap<String, usize>,
+    interfaces: Interfaces,
     /// Losses reported so far.
     told: u64,
     /// Time of the last packet.
@@ -74,7 +73,7 @@ impl Recorder {
     fn record(&mut self, names: &[String], pieces: &Pieces) -> Result<(), CaptureError> {
         let mut writer = mem::replace(&mut self.writer, PcapngWriter::over("", Vec::new()))?;
         for name in names {
-            self.interface(&mut writer, name)?;
+            self.interfaces.id(&mut writer, name)?;
         }
         loop {
             let mut is_over = false;
@@ -114,7 +113,7 @@ impl Recorder {
                 _ => seen.ingress,
             };
             let record = Record {
-                interface: self.interface(writer, name(&chunk.tables, at))?,
+                interface: self.interfaces.id(writer, name(&chunk.tables, at))?,
                 original_len: seen.length,
                 comment: Some(comment(seen, &chunk.tables).into()),
                 ..Record::new(chunk.at, bytes)
@@ -122,16 +121,6 @@ impl Recorder {
             writer.write(&record)?;
         }
         Ok(chunk.bytes.len() + 200 * chunk.seen.len())
-    }
-
-    /// Returns the ID of an interface in the file.
-    fn interface(&mut self, writer: &mut PcapngWriter<Vec<u8>>, name: &str) -> Result<usize, CaptureError> {
-        if let Some(number) = self.interfaces.get(name) {
-            return Ok(*number);
-        }
-        let number = writer.interface(name)?;
-        self.interfaces.insert(name.to_owned(), number);
-        Ok(number)
     }
 
     /// Reports copies lost since the last report, on the first interface: the ingress interface of lost copies is
@@ -142,10 +131,30 @@ impl Recorder {
             return Ok(());
         }
         self.told = lost;
-        self.interface(writer, SELF_ZONE)?;
+        self.interfaces.id(writer, SELF_ZONE)?;
         let comment =
             format!("{lost} packets of all interfaces were lost to the capture: it was not read in time");
         writer.lost(0, self.last, lost, &comment)
+    }
+}
+
+/// Interface IDs in a file, by name.
+#[derive(Default)]
+pub(crate) struct Interfaces(HashMap<String, usize>);
+
+impl Interfaces {
+    /// Returns the ID of an interface, which is described in the file when it is new.
+    pub(crate) fn id(
+        &mut self,
+        writer: &mut PcapngWriter<Vec<u8>>,
+        name: &str,
+    ) -> Result<usize, CaptureError> {
+        if let Some(number) = self.0.get(name) {
+            return Ok(*number);
+        }
+        let number = writer.interface(name)?;
+        self.0.insert(name.to_owned(), number);
+        Ok(number)
     }
 }
 
@@ -169,43 +178,61 @@ fn without_verdict(seen: &Seen) -> &'static str {
 }
 
 /// Comment on a packet: `dropped: rule-drop by rule "no-mail", in by lan`.
-fn comment(seen: &Seen, tables: &Tables) -> String {
-    let mut text = String::new();
-    let stage = |place: usize| dataplane::pipeline::names().get(place).copied().unwrap_or("?");
-    let verdict = Verdict::of_fate(seen.fate);
-    match seen.point {
-        Point::Received => text.push_str("received"),
-        Point::Before(place) => {
-            let _ = write!(text, "before {}", stage(place));
-        }
-        Point::After(place) => {
-            let _ = write!(text, "after {}", stage(place));
-        }
-        Point::Inner => text.push_str("inner"),
-        Point::Outer => text.push_str("outer"),
-        Point::Sent | Point::Delivered | Point::Dropped | Point::Held => {}
-    }
-    match verdict {
-        Some(verdict) => {
+pub(crate) struct Comment<'a> {
+    /// Capture point, in words; empty where the verdict says it.
+    pub(crate) point: &'a str,
+    pub(crate) verdict: Option<Verdict>,
+    pub(crate) rule: Option<&'a str>,
+    pub(crate) ingress: &'a str,
+    pub(crate) egress: Option<&'a str>,
+}
+
+impl Comment<'_> {
+    /// The comment up to the interfaces.
+    pub(crate) fn text(&self) -> String {
+        let mut text = self.point.to_owned();
+        if let Some(verdict) = self.verdict {
             let lead = if text.is_empty() { "" } else { ": " };
             let _ = write!(text, "{lead}{}", verdict.name());
             if let Some(reason) = verdict.reason() {
                 let _ = write!(text, ": {}", reason.name());
             }
         }
-        None if seen.point == Point::Sent => text.push_str(without_verdict(seen)),
-        None => {}
+        if let Some(rule) = self.rule {
+            let _ = write!(text, " by rule \"{rule}\"");
+        }
+        let _ = write!(text, ", in by {}", self.ingress);
+        if let Some(egress) = self.egress.filter(|_| self.verdict != Some(Verdict::Delivered)) {
+            let _ = write!(text, ", out by {egress}");
+        }
+        text
     }
-    if let Some(rule) = tables.filter.rules.get(seen.rule as usize) {
-        let _ = write!(text, " by rule \"{}\"", rule.name);
-    }
-    let _ = write!(text, ", in by {}", name(tables, seen.ingress));
-    if let Some(egress) = seen.egress.filter(|_| verdict != Some(Verdict::Delivered)) {
-        let _ = write!(text, ", out by {}", name(tables, egress));
-    }
-    for nat in tables.nat.names(seen.nat) {
+}
+
+/// Adds the names of translations to a comment.
+pub(crate) fn add_translations(text: &mut String, names: impl Iterator<Item = impl Display>) {
+    for nat in names {
         let _ = write!(text, ", translation \"{nat}\"");
     }
+}
+
+/// Comment on a captured packet.
+fn comment(seen: &Seen, tables: &Tables) -> String {
+    let stage = |place: usize| dataplane::pipeline::names().get(place).copied().unwrap_or("?");
+    let verdict = Verdict::of_fate(seen.fate);
+    let point = match seen.point {
+        Point::Received => "received".to_owned(),
+        Point::Before(place) => format!("before {}", stage(place)),
+        Point::After(place) => format!("after {}", stage(place)),
+        Point::Inner => "inner".to_owned(),
+        Point::Outer => "outer".to_owned(),
+        Point::Sent if verdict.is_none() => without_verdict(seen).to_owned(),
+        Point::Sent | Point::Delivered | Point::Dropped | Point::Held => String::new(),
+    };
+    let rule = tables.filter.rules.get(seen.rule as usize).map(|rule| rule.name.as_str());
+    let (ingress, egress) = (name(tables, seen.ingress), seen.egress.map(|egress| name(tables, egress)));
+    let mut text = Comment { point: &point, verdict, rule, ingress, egress }.text();
+    add_translations(&mut text, tables.nat.names(seen.nat));
     if let Some((ends, state)) = seen.flow {
         let Ends { source, destination, sport, dport, protocol } = ends;
         let has_ports = Protocol(protocol).has_ports();

@@ -1,5 +1,7 @@
 //! Commands to a worker, carried out and answered between two turns.
 
+use std::time::SystemTime;
+
 use dataplane::flow::FlowId;
 use dataplane::sa::SaChange;
 use dataplane::state::Cursor;
@@ -9,6 +11,7 @@ use super::command::{Command, FoundFlows, FoundSubscribers, Known, Retired, Swap
 use super::processing::Processing;
 use super::report::{Account, Report};
 use super::{Then, Worker};
+use crate::drops::FoundDrops;
 use crate::flows::{FlowQuery, FlowView, NotKnown};
 use crate::view::SessionStatus;
 
@@ -44,6 +47,12 @@ impl Worker {
                 }
                 Command::Subscribers { first, most, reply } => {
                     let _ = reply.send(self.subscribers(first, most));
+                }
+                Command::Drops { reasons, reply } => {
+                    let Processing { shard, tables, .. } = &self.processing;
+                    let (packets, tables) = (shard.recorder.packets(&reasons), tables.clone());
+                    let (now, at) = (self.clock.now(), SystemTime::now());
+                    let _ = reply.send(FoundDrops { packets, tables, now, at });
                 }
                 Command::Export { about, from, most, reply } => {
                     let now = self.clock.now();

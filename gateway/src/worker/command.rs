@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use dataplane::Reason;
 use dataplane::egress::SubscriberReport;
 use dataplane::fast_path::Pause;
 use dataplane::flow::{FlowId, SteeringTable};
@@ -21,6 +22,7 @@ use wire::ethernet::Mac;
 
 use crate::about::About;
 use crate::capture::Tap;
+use crate::drops::FoundDrops;
 use crate::flows::{FlowQuery, FlowView, NotKnown};
 
 use super::link::Attachment;
@@ -96,6 +98,13 @@ pub enum Command {
         most: u32,
         /// Reply channel.
         reply: Reply<FoundSubscribers>,
+    },
+    /// Lists the packets that the drop recorder remembers.
+    Drops {
+        /// Reasons of the packets.
+        reasons: Vec<Reason>,
+        /// Reply channel.
+        reply: Reply<FoundDrops>,
     },
     /// Exports state items, from a cursor on.
     Export {
