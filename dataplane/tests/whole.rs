@@ -19,11 +19,11 @@ use crate::scene::{Arrival, Gateway, START, packet, policy, segments};
 /// Numbers of packets of many segments.
 #[derive(Clone, Copy, Debug, Default)]
 struct Went {
-    /// Those that went whole.
+    /// Packets that went whole.
     whole: u64,
     /// Of these, those that were dropped so.
     dropped: u64,
-    /// Those that were cut.
+    /// Packets that were cut.
     cut: u64,
 }
 
