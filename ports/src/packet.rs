@@ -56,7 +56,7 @@ pub(crate) struct PacketLine {
 struct Outlet {
     socket: OwnedFd,
     /// Socket for packets of many segments, whose messages begin with a description of the work left; past the queueing discipline as the
-    /// other one, so that no packet overtakes another. None where the device cuts none.
+    /// other one, so that no packet overtakes another. None while the device cuts none.
     whole: Option<OwnedFd>,
     /// Packets of many segments that the device cuts.
     cuts: Cuts,
@@ -64,6 +64,8 @@ struct Outlet {
     refusals: u32,
     /// Number of such packets that the device is not offered.
     paused: u32,
+    /// Number of such packets that the device did not cut since it was last asked for its features.
+    uncut: u32,
     kind: LinkKind,
     /// Destination address of packets without a link-layer header, by IP version.
     to: [libc::sockaddr_ll; 2],
@@ -85,6 +87,9 @@ const USUAL: usize = 1024;
 /// that it takes a ring for nearly full.
 const RESERVE: usize = 4;
 const RESERVE_BYTES: usize = 32 << 20;
+/// Number of packets of many segments that a device does not cut, after which it is asked for its features again: somebody may have switched
+/// segmentation on. The answer takes less than a thousandth of the time that the packets take by segments.
+const ASKED_AFTER: u32 = 256;
 /// Number of refusals in a row after which a packet of many segments is not offered whole again, and number of such packets until then:
 /// Linux says the same of a device that is busy and of one that cannot cut this packet (behind a VLAN tag, say).
 const REFUSALS: u32 = 3;
@@ -328,11 +333,51 @@ impl Outlet {
             // What is sent without a link-layer header has no description in front either.
             LinkKind::Ip => Cuts::NONE,
         };
-        let whole = if cuts == Cuts::NONE { None } else { Some(packet::new()?) };
-        if let Some(whole) = &whole {
+        let mut outlet = Outlet {
+            socket,
+            whole: None,
+            cuts: Cuts::NONE,
+            refusals: 0,
+            paused: 0,
+            uncut: 0,
+            kind: target.kind,
+            to,
+        };
+        outlet.set_cuts(cuts)?;
+        Ok(outlet)
+    }
+
+    /// Takes note of the packets of many segments that the device cuts, and opens a socket for them.
+    fn set_cuts(&mut self, cuts: Cuts) -> io::Result<()> {
+        if self.whole.is_none() && cuts != Cuts::NONE {
+            let whole = packet::new()?;
             socket::set(whole.as_fd(), libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
+            self.whole = Some(whole);
         }
-        Ok(Outlet { socket, whole, cuts, refusals: 0, paused: 0, kind: target.kind, to })
+        self.cuts = cuts;
+        Ok(())
+    }
+
+    /// True if the device cuts a packet of many segments, as far as is known.
+    fn takes_whole(&mut self, packet: &Plan, interface: &str) -> bool {
+        if self.paused > 0 {
+            self.paused -= 1;
+            return false;
+        }
+        if !self.cuts.includes(packet) && self.kind == LinkKind::Ethernet {
+            self.uncut += 1;
+            if self.uncut == ASKED_AFTER {
+                self.ask_again(interface);
+            }
+        }
+        self.cuts.includes(packet)
+    }
+
+    /// Asks for the features of the interface again. Where no socket can be had for what they are, nothing changes.
+    #[cold]
+    fn ask_again(&mut self, interface: &str) {
+        self.uncut = 0;
+        let _ = self.set_cuts(Cuts::of(interface));
     }
 
     /// Bytes of the stand-in header in front of the bytes that the link carries.
@@ -539,11 +584,7 @@ impl Line for PacketLine {
     }
 
     fn takes_whole(&mut self, packet: &Plan) -> bool {
-        if self.outlet.paused > 0 {
-            self.outlet.paused -= 1;
-            return false;
-        }
-        self.outlet.cuts.includes(packet)
+        self.outlet.takes_whole(packet, &self.identity.name)
     }
 
     fn reclaim(&mut self, _: &mut Pool) {}

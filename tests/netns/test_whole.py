@@ -87,7 +87,7 @@ def test_forwarded_ports_and_the_gateway_itself(net):
 
 @pytest.mark.longest(240)
 def test_a_device_that_cuts_nothing_gets_segments(net):
-    """Before, meanwhile, and after: frames on the wire are no longer than its MTU while it is so."""
+    """Before, meanwhile, and after: frames on the wire are no longer than its MTU while it is so, and go whole again once it cuts."""
     transfer(net.client, net.remote, REMOTE, 80, upload=MANY)
     with offloads(net, "wan", "tso", "off", "tx-udp-segmentation", "off"):
         # Linux refuses the first packet of each kind, which is cut and sent.
@@ -100,7 +100,13 @@ def test_a_device_that_cuts_nothing_gets_segments(net):
         for _ in range(5):
             transfer(net.client, net.remote, REMOTE, 80, upload=MANY, download=MANY)
     net.gateway.run("ethtool", "-K", "wan", "tso", "on")
-    transfer(net.client, net.remote, REMOTE, 80, upload=MANY)
+    own = packet.mac(net.gateway.mac("wan"))
+    for to in REMOTE, REMOTE6:
+        # It is asked after some hundreds of packets that it did not cut.
+        transfer(net.client, net.remote, to, 80, upload=2 * MANY)
+        with net.router.sniff("wan", room=1 << 26) as sniffer:
+            transfer(net.client, net.remote, to, 80, upload=MANY // 10)
+            assert max(len(frame) for frame in packet.drain(sniffer) if frame[6:12] == own) > 2 * FRAME
 
 
 def test_datagrams_in_one_piece(net):

@@ -33,6 +33,7 @@ fn line_of(kind: LinkKind) -> (PacketLine, Mapping) {
             cuts: Cuts::NONE,
             refusals: 0,
             paused: 0,
+            uncut: 0,
             kind,
             to: [packet::address(0, 0); 2],
         },
