@@ -1,8 +1,7 @@
 //! `wirerate init`: a first policy for this machine.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, BufRead, IsTerminal, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -89,7 +88,9 @@ impl Arguments {
         if to_stdout {
             write!(screen::out(), "{text}")?;
         } else {
-            write_whole(&self.out, &text)
+            // Everybody may read it, as the service runs as a user of its own; secrets have files of their own.
+            fs::create_dir_all(file::directory_of(&self.out))
+                .and_then(|()| file::replace(&self.out, &text, 0o644))
                 .map_err(|error| OutputError::Write { path: self.out.clone(), error })?;
         }
         for note in &carried.notes {
@@ -193,21 +194,6 @@ fn ruleset() -> Result<Vec<u8>, String> {
         return Err(format!("nft: {}", said.lines().next().unwrap_or("it failed")));
     }
     Ok(output.stdout)
-}
-
-/// Writes a file whole or not at all. Everybody may read it, as the service runs as a user of its own; secrets have files of their own.
-fn write_whole(path: &Path, text: &str) -> io::Result<()> {
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    fs::create_dir_all(directory)?;
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".new");
-    let beside = path.with_file_name(name);
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(&beside)?;
-    file.set_permissions(fs::Permissions::from_mode(0o644))?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&beside, path)?;
-    fs::File::open(directory)?.sync_all()
 }
 
 /// Says what was written, and what next.

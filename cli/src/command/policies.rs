@@ -1,9 +1,9 @@
 //! `wirerate policy show`, `history` and `save`: the policy in force, those before it, and the way back into a file.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use gateway::ClientError;
@@ -12,8 +12,7 @@ use gateway::history::{HistoryView, Origin};
 
 use super::live::{Ask, Table};
 use crate::failure::{Exit, Failure, OutputError};
-use crate::screen;
-use crate::with_exit_codes;
+use crate::{file, screen, with_exit_codes};
 
 /// Show the policy in force and those before it, or save it
 ///
@@ -118,7 +117,7 @@ fn history(ask: &Ask) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-fn save(file: Option<PathBuf>, ask: &Ask) -> Result<Exit, Failure> {
+fn save(path: Option<PathBuf>, ask: &Ask) -> Result<Exit, Failure> {
     let history: HistoryView = ask.client().get("/policy/history")?;
     if history.on_trial {
         let (error, hint) =
@@ -126,25 +125,13 @@ fn save(file: Option<PathBuf>, ask: &Ask) -> Result<Exit, Failure> {
         let trouble = Trouble { error: error.to_owned(), hint: hint.to_owned() };
         return Err(ClientError::Refused(trouble).into());
     }
-    let path = file.unwrap_or(history.file);
+    let path = path.unwrap_or(history.file);
     let text = ask.client().get_text("/policy")?;
-    write_whole(&path, &text).map_err(|error| OutputError::Write { path: path.clone(), error })?;
+    // The permissions that it had.
+    let mode = fs::metadata(&path).map_or(0o600, |metadata| metadata.permissions().mode() & 0o7777);
+    file::replace(&path, &text, mode).map_err(|error| OutputError::Write { path: path.clone(), error })?;
     if !ask.as_json(&serde_json::json!({ "file": path }))? {
         writeln!(screen::out(), "saved to {}", path.display())?;
     }
     Ok(Exit::Done)
-}
-
-/// Writes a file that is whole or as it was, with the mode that it had.
-fn write_whole(path: &Path, text: &str) -> io::Result<()> {
-    let mode = fs::metadata(path).map_or(0o600, |metadata| metadata.permissions().mode() & 0o7777);
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".new");
-    let beside = path.with_file_name(name);
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&beside)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&beside, path)?;
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(directory)?.sync_all()
 }
