@@ -29,4 +29,5 @@ pub use parse::{Parsed, parse};
 pub use plan::plan;
 pub use print::{Setting, Settings};
 pub use validate::validate;
+pub use value::key as toml_key;
 pub use word::{dropper_name, dscp_name, dscp_named, icmp_name, icmp_named};

@@ -195,7 +195,7 @@ fn number(value: &DeValue<'_>, least: u64, most: u64) -> Read<u64> {
 }
 
 /// Formats a key, in quotes where TOML wants them.
-pub(crate) fn key(name: &str) -> String {
+pub fn key(name: &str) -> String {
     let bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     if !name.is_empty() && name.bytes().all(bare) { name.to_owned() } else { quoted(name) }
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use policy::model::LinkKind;
+use policy::toml_key;
 
 use super::answer::{Answers, SshFrom};
 use super::carry::Carried;
@@ -79,7 +80,7 @@ fn interface(text: &mut String, machine: &Machine, answers: &Answers, name: &str
         "\n# {what}. Linux has {}{}.\n[interface.{}]\n",
         interface.addressing(),
         if is_learnt(interface) { " (learnt, and followed when they change)" } else { "" },
-        key(name)
+        toml_key(name)
     );
     let zone = if side == Side::Wan { "wan" } else { "lan" };
     let _ = writeln!(text, "zone = \"{zone}\"");
@@ -103,12 +104,6 @@ fn interface(text: &mut String, machine: &Machine, answers: &Answers, name: &str
 
 fn is_learnt(interface: &Interface) -> bool {
     interface.addresses.iter().any(|address| address.origin == Origin::Learnt)
-}
-
-/// A name as a key of TOML.
-fn key(name: &str) -> String {
-    let is_bare = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
-    if is_bare { name.to_owned() } else { format!("\"{name}\"") }
 }
 
 fn ssh(text: &mut String, answers: &Answers, carried: &Carried) {
