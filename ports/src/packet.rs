@@ -424,7 +424,7 @@ impl Outlet {
     #[cold]
     fn refuse_whole(&mut self, interface: &str) {
         if self.refusals == 0 {
-            self.cuts = Cuts::of(interface);
+            self.ask_again(interface);
         }
         self.refusals += 1;
         if self.refusals == REFUSALS {

@@ -10,6 +10,9 @@ pub(crate) mod fast;
 use assembler::{Assembler, If, Width};
 use wire::LinkKind;
 
+/// Highest VLAN identifier, and a mask of the identifier's bits in a tag.
+pub(crate) const MOST_VLAN: u16 = 0xfff;
+
 /// One BPF instruction of eight bytes, in the kernel's layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]

@@ -15,6 +15,7 @@ use wire::{Bytes, Nanos};
 use super::hash::{Hasher, VLAN_SHIFT};
 use super::layout::{self, BUCKET, Fall, INDEX_BITS, Layout, last, slot};
 use super::{Account, Entry, FallThrough, Place, Tuple, Window};
+use crate::program::MOST_VLAN;
 use crate::sys::mapping::Words;
 
 /// The table.
@@ -368,8 +369,6 @@ impl Tuple {
     }
 }
 
-/// Highest VLAN identifier.
-const MOST_VLAN: u16 = 0xfff;
 /// Highest window scale (RFC 7323, section 2.3).
 const MOST_SCALE: u8 = 14;
 

@@ -17,7 +17,7 @@ use std::os::fd::BorrowedFd;
 
 use super::assembler::{Assembler, If, Label, Width};
 use super::{
-    BPF_TAIL_CALL, Instruction, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, SKB_INGRESS, SKB_PROTOCOL,
+    BPF_TAIL_CALL, Instruction, MOST_VLAN, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, SKB_INGRESS, SKB_PROTOCOL,
     SKB_VLAN_PRESENT, SKB_VLAN_TCI, TCX_DROP, TCX_NEXT, call, set_map,
 };
 
@@ -149,7 +149,7 @@ pub(crate) fn ingress(
     a.load(Width::Word, R2, R6, SKB_VLAN_PRESENT);
     a.jump_if(R2, If::Equal, 0, untagged);
     a.load(Width::Word, R2, R6, SKB_VLAN_TCI);
-    a.and(R2, 0xfff);
+    a.and(R2, MOST_VLAN.into());
     for vlan in &alone.vlans {
         a.jump_if(R2, If::Equal, (*vlan).into(), pass);
     }

@@ -42,8 +42,6 @@ const TCP: u32 = 6;
 const UDP: u32 = 17;
 /// Bytes of an Ethernet header.
 const ETHERNET: i32 = 14;
-/// Highest VLAN identifier, and a mask of the identifier's bits in a tag.
-const MOST_VLAN: i32 = 0xfff;
 /// Binary logarithm of the bytes of a slot.
 const SLOT_SHIFT: i32 = 8;
 

@@ -6,10 +6,10 @@ use wire::ethernet::EtherType;
 
 use super::super::assembler::{Assembler, If, Label, Op, Width};
 use super::super::{
-    BPF_REDIRECT, Instruction, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, SKB_MARK, SKB_VLAN_PRESENT,
+    BPF_REDIRECT, Instruction, MOST_VLAN, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, SKB_MARK, SKB_VLAN_PRESENT,
     SKB_VLAN_TCI, TCX_DROP, TCX_NEXT, call, exit,
 };
-use super::{ETHERNET, MOST_VLAN, Memory, UDP, count, fast_mark, order_after};
+use super::{ETHERNET, Memory, UDP, count, fast_mark, order_after};
 use crate::fast_path::layout::{Fall, V6, decision, slot};
 
 // Offsets of fields of `struct __sk_buff`.
@@ -113,7 +113,7 @@ pub(crate) fn action(memory: &Memory<'_>, mark: u32) -> Option<Vec<Instruction>>
     a.jump_if_to(R1, If::Unequal, R2, stale);
     a.load(Width::Half, R1, R7, slot::VLAN);
     a.load(Width::Word, R2, R6, SKB_VLAN_TCI);
-    a.and(R2, MOST_VLAN);
+    a.and(R2, MOST_VLAN.into());
     a.jump_if_to(R1, If::Unequal, R2, stale);
     a.load(Width::Byte, R8, R7, slot::PROTOCOL);
     cut_padding(a, stale);

@@ -7,8 +7,8 @@
 use wire::vlan::TAG_LEN;
 
 use super::super::assembler::{Assembler, If, Label, Op, Width};
-use super::super::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, call};
-use super::{ETHERNET, MOST_VLAN, Memory, TCP, UDP, count, kind, order_after};
+use super::super::{MOST_VLAN, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, call};
+use super::{ETHERNET, Memory, TCP, UDP, count, kind, order_after};
 use crate::fast_path::hash::{MIX, VLAN_SHIFT};
 use crate::fast_path::layout::{
     self, BUCKET, ENTRY, Fall, INDEX_BITS, LINE_SHIFT, V4, V6, decision, last, slot,
@@ -189,7 +189,7 @@ fn protocol(a: &mut Assembler, at: i16, family: u8, other: Label) {
 fn vlan(a: &mut Assembler, tagging: Option<Tagging>) {
     let Some(Tagging { tci, .. }) = tagging else { return };
     a.load(Width::Word, R1, R6, tci);
-    a.and(R1, MOST_VLAN);
+    a.and(R1, MOST_VLAN.into());
     a.copy(R4, R1);
     a.shift(R1, VLAN_SHIFT as i32);
     a.long(Op::Xor, R2, R1);
