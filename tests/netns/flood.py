@@ -15,6 +15,7 @@ import socket
 import struct
 import sys
 import time
+from pathlib import Path
 
 from packet import SOL_PACKET, SYN, TCP, ethernet, ipv4, tcp
 
@@ -32,6 +33,12 @@ def ring_of(wire):
     wire.setsockopt(SOL_PACKET, PACKET_LOSS, 1)
     wire.setsockopt(SOL_PACKET, PACKET_TX_RING, struct.pack("IIII", BLOCK, MANY * FRAME // BLOCK, FRAME, MANY))
     return mmap.mmap(wire.fileno(), MANY * FRAME, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+
+
+def start(net, to, dport, rate, seconds):
+    """Starts one from the router towards the gateway, as a process."""
+    script = Path(__file__)
+    return net.router.start("/usr/bin/python3", script, "wan", net.gateway.mac("wan"), to, dport, rate, seconds)
 
 
 def main(interface, mac, to, dport, rate, seconds):

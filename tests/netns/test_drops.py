@@ -4,8 +4,8 @@ import json
 import shutil
 import time
 from datetime import datetime
-from pathlib import Path
 
+import flood
 import pytest
 import wait
 from gateway import binary
@@ -146,20 +146,11 @@ def test_a_flood_leaves_the_others_and_takes_no_memory(net, chatless):
         return drops(net).get("default-drop", {}).get("dropped", 0)
 
     size, before = memory(), dropped()
-    flood = net.router.start(
-        "/usr/bin/python3",
-        Path(__file__).with_name("flood.py"),
-        "wan",
-        net.gateway.mac("wan"),
-        OUTSIDE,
-        9,
-        50_000,
-        20,
-    )
-    while flood.poll() is None:
+    process = flood.start(net, OUTSIDE, 9, 50_000, 20)
+    while process.poll() is None:
         net.office.ask("drops")
-    assert flood.returncode == 0, flood.log.read_text()
-    sent = int(flood.log.read_text())
+    assert process.returncode == 0, process.log.read_text()
+    sent = int(process.log.read_text())
     assert dropped() - before > sent / 2, "the flood was dropped for another reason"
     workers = len(net.office.counters()["workers"])
     latest = packets(net, "default-drop")

@@ -3,8 +3,8 @@
 import socket
 import struct
 import time
-from pathlib import Path
 
+import flood
 import pytest
 import wait
 from packet import UDP, checksum, mac
@@ -163,25 +163,16 @@ def test_a_good_flow_beside_a_flood_of_syns(net, rate):
             client.settimeout(10)
             there.settimeout(10)
             before = received(net.server)
-            flood = net.router.start(
-                "/usr/bin/python3",
-                Path(__file__).with_name("flood.py"),
-                "wan",
-                net.gateway.mac("wan"),
-                OUTSIDE,
-                443,
-                rate,
-                3,
-            )
+            process = flood.start(net, OUTSIDE, 443, rate, 3)
             rounds = 0
-            while flood.poll() is None:
+            while process.poll() is None:
                 client.sendall(b"%d" % rounds)
                 assert there.recv(100) == b"%d" % rounds
                 there.sendall(b"%d" % rounds)
                 assert client.recv(100) == b"%d" % rounds
                 rounds += 1
-            assert flood.returncode == 0, flood.log.read_text()
-            sent = int(flood.log.read_text())
+            assert process.returncode == 0, process.log.read_text()
+            sent = int(process.log.read_text())
             assert sent >= rate, f"the flood was no flood: {sent} SYNs"
             assert received(net.server) - before >= 1000, "hardly any SYN came through"
             assert rounds >= 100, f"only {rounds} rounds in three seconds"
@@ -204,19 +195,10 @@ def test_new_connections_during_a_flood_of_syns(net, rate):
         with net.remote.listen(80) as street, net.server.listen(443) as web, net.client.connect(REMOTE, 80) as client:
             there, _ = street.accept()
             with there:
-                flood = net.router.start(
-                    "/usr/bin/python3",
-                    Path(__file__).with_name("flood.py"),
-                    "wan",
-                    net.gateway.mac("wan"),
-                    OUTSIDE,
-                    443,
-                    rate,
-                    6,
-                )
+                process = flood.start(net, OUTSIDE, 443, rate, 6)
                 begun = received(net.server)
                 wait.until(lambda: received(net.server) - begun > 1000, "the flood comes through")
-                while flood.poll() is None:
+                while process.poll() is None:
                     client.sendall(b"on")
                     assert there.recv(100) == b"on"
                     for caller, address, port, listener in [
@@ -228,8 +210,8 @@ def test_new_connections_during_a_flood_of_syns(net, rate):
                             one.sendall(b"new")
                             answered(listener, one)
                             took.append(time.monotonic() - begin)
-                assert flood.returncode == 0, flood.log.read_text()
-                sent = int(flood.log.read_text().split()[-1])
+                assert process.returncode == 0, process.log.read_text()
+                sent = int(process.log.read_text().split()[-1])
                 assert sent >= rate, f"the flood was no flood: {sent} SYNs"
                 client.sendall(b"still")
                 assert there.recv(100) == b"still"

@@ -41,6 +41,12 @@ def offloads(net, interface, *states):
         net.gateway.run("ethtool", "-K", interface, *[word for name in names for word in (name, "on")])
 
 
+def sent(net, sniffer):
+    """Lengths of the frames that the gateway has sent by its interface to the internet."""
+    own = packet.mac(net.gateway.mac("wan"))
+    return [len(frame) for frame in packet.drain(sniffer) if frame[6:12] == own]
+
+
 def settled(path):
     """Says, each time that it is asked, if a file is as long as it was the last time."""
     before = None
@@ -94,19 +100,18 @@ def test_a_device_that_cuts_nothing_gets_segments(net):
         with net.router.sniff("wan", room=1 << 26) as sniffer:
             transfer(net.client, net.remote, REMOTE, 80, upload=MANY // 10)
             transfer(net.client, net.remote, REMOTE6, 80, upload=MANY // 10)
-            lengths = [len(frame) for frame in packet.drain(sniffer) if frame[6:12] == packet.mac(net.gateway.mac("wan"))]
+            lengths = sent(net, sniffer)
             assert len(lengths) > MANY // 10 // SEGMENT and max(lengths) <= FRAME
     with meanwhile(net, "ethtool -K wan tso off", "ethtool -K wan tso on"):
         for _ in range(5):
             transfer(net.client, net.remote, REMOTE, 80, upload=MANY, download=MANY)
     net.gateway.run("ethtool", "-K", "wan", "tso", "on")
-    own = packet.mac(net.gateway.mac("wan"))
     for to in REMOTE, REMOTE6:
         # It is asked after some hundreds of packets that it did not cut.
         transfer(net.client, net.remote, to, 80, upload=2 * MANY)
         with net.router.sniff("wan", room=1 << 26) as sniffer:
             transfer(net.client, net.remote, to, 80, upload=MANY // 10)
-            assert max(len(frame) for frame in packet.drain(sniffer) if frame[6:12] == own) > 2 * FRAME
+            assert max(sent(net, sniffer)) > 2 * FRAME
 
 
 def test_datagrams_in_one_piece(net):
@@ -226,8 +231,7 @@ def test_what_all_segments_meet_alike_goes_whole(net, tracked, metered):
         before = [port(net, interface) for interface in ("lan", "wan")]
         with net.router.sniff("wan", room=1 << 26) as sniffer:
             transfer(net.client, net.remote, REMOTE6, 80, upload=some, download=some)
-            own = packet.mac(net.gateway.mac("wan"))
-            lengths = [len(frame) for frame in packet.drain(sniffer) if frame[6:12] == own]
+            lengths = sent(net, sniffer)
         # What is cut leaves so: nobody behind the gateway's port merges segments again.
         went_whole = sum(length for length in lengths if length > 2 * FRAME)
         assert went_whole > some * 3 // 4
