@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use dataplane::replay::{ReloadError, ReplayError, Way, Witness};
 use dataplane::{Reason, Replay, Shard, Tables, Verdict};
-use wire::{Frame, Nanos, PortId};
+use wire::{Frame, Meta, Nanos, PortId};
 
 /// A host that cases are played on.
 #[derive(Clone, Copy, Debug)]
@@ -112,7 +112,7 @@ pub struct Sent {
 pub struct End {
     /// Its verdict.
     pub verdict: Verdict,
-    /// The rule that decided, by its place in the tables of that turn; `u32::MAX` for none.
+    /// The rule that decided, by its place in the tables of that turn; [`Meta::NO_RULE`] for none.
     pub rule: u32,
     /// Its translations, by their place in the tables of that turn.
     pub nat: u16,
@@ -154,7 +154,7 @@ impl Witness for Record {
     }
 
     fn refused(&mut self, number: u32, _: PortId, reason: Reason) {
-        let end = End { verdict: Verdict::Dropped(reason), rule: u32::MAX, nat: 0, turn: self.turn };
+        let end = End { verdict: Verdict::Dropped(reason), rule: Meta::NO_RULE, nat: 0, turn: self.turn };
         self.note_end(number, end);
     }
 }

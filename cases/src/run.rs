@@ -7,7 +7,7 @@ use dataplane::{Shard, Tables, Verdict};
 use policy::Policy;
 use policy::model::{Colour, OTHER_ZONE, SELF_ZONE};
 use wire::vlan::Tags;
-use wire::{Nanos, PortId};
+use wire::{Meta, Nanos, PortId};
 
 use super::build::{self, Link};
 use super::diff::{compare, show};
@@ -320,7 +320,7 @@ fn interface_of(tables: &Tables, port: PortId, bytes: &[u8]) -> String {
 
 fn wrong_fate(expected: &Fate, got: Option<End>, turns: &[Tables]) -> Option<String> {
     let held = Verdict::Held(Reason::FragmentWaits);
-    let got = got.unwrap_or(End { verdict: held, rule: u32::MAX, nat: 0, turn: 0 });
+    let got = got.unwrap_or(End { verdict: held, rule: Meta::NO_RULE, nat: 0, turn: 0 });
     let tables = turns.get(got.turn)?;
     let rule = |index: u32| tables.filter.rules.get(index as usize).map(|rule| rule.name.as_str());
     let nats: Vec<&str> = tables.nat.names(got.nat).collect();

@@ -7,7 +7,7 @@ use dataplane::{Replay, Tables};
 use policy::Policy;
 use policy::model::FragmentLimits;
 use wire::capture::link::NOBODY;
-use wire::{LinkKind, Nanos};
+use wire::{LinkKind, Meta, Nanos};
 
 use crate::packet_syntax;
 
@@ -41,7 +41,11 @@ impl Trial {
         let at = Nanos::from_secs(1_700_000_000 + u64::from(self.tries));
         let account = self.replay.explain(received.ingress, at, self.tries, &received.bytes, &mut ());
         let visit = account.visits.iter().find(|visit| visit.stage == "filter")?;
-        Some(if visit.after.rule == u32::MAX { Decider::Default } else { Decider::Rule(visit.after.rule) })
+        Some(if visit.after.rule == Meta::NO_RULE {
+            Decider::Default
+        } else {
+            Decider::Rule(visit.after.rule)
+        })
     }
 }
 

@@ -3,8 +3,8 @@
 //! Across a reload the counters of a rule or a translation stay with its name; counters of names that are gone are kept
 //! in sums. A name that comes back begins at zero.
 
-use wire::Frame;
 use wire::segment::Segments;
+use wire::{Frame, Meta};
 
 use crate::fast_path::Account;
 use crate::tables::Tables;
@@ -215,7 +215,7 @@ impl Counters {
                 self.add_class(class, &packets);
                 continue;
             }
-            if tag.rule != u32::MAX {
+            if tag.rule != Meta::NO_RULE {
                 self.gone.rules.add(&packets);
             }
             if tag.nat != 0 {
@@ -289,7 +289,7 @@ impl Counters {
     #[inline(always)]
     fn count_decision(&mut self, frame: &Frame) {
         // Where nothing was decided, nothing is to be counted.
-        if frame.meta.rule != u32::MAX || frame.meta.nat != 0 {
+        if frame.meta.rule != Meta::NO_RULE || frame.meta.nat != 0 {
             self.add_decision(frame, &Traffic::of_packet(frame));
         }
     }

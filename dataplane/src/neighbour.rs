@@ -9,7 +9,7 @@
 //! Interfaces are those of `tables`: a VLAN's neighbours are on the VLAN's interface.
 
 use wire::ethernet::Mac;
-use wire::{Frame, Nanos, PortId};
+use wire::{Frame, Meta, Nanos, PortId};
 
 use crate::flag;
 use crate::hop::{NO_HOP, Recycled, TooMany, Wanted};
@@ -117,7 +117,7 @@ fn renew(frame: &mut Frame) {
     let meta = &mut frame.meta;
     meta.flags = meta.flags & FOUND | flag::RESUMED | flag::WAITED;
     meta.flow = u32::MAX;
-    meta.rule = u32::MAX;
+    meta.rule = Meta::NO_RULE;
     meta.hop = NO_HOP;
     meta.nat = 0;
     meta.class = 0;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use lookup::memory::MemoryError;
 use policy::model::{Mode, Scope};
 use tally::{NoTally, Tally};
-use wire::{BATCH, Batch, Frame, Nanos, PortId};
+use wire::{BATCH, Batch, Frame, Meta, Nanos, PortId};
 
 use crate::channel::Channels;
 use crate::client::Clients;
@@ -240,7 +240,7 @@ impl Shard {
         };
         if order != Order::Same {
             // Places in other tables. The code point is left to find the queue by.
-            (frame.meta.rule, frame.meta.nat, frame.meta.class) = (u32::MAX, 0, 0);
+            (frame.meta.rule, frame.meta.nat, frame.meta.class) = (Meta::NO_RULE, 0, 0);
         }
         self.counters.count_queue_taken(frame.meta.fate);
         if let Some(reason) = self.egress.refusal(ingress, frame.meta.egress) {

@@ -72,7 +72,7 @@ pub struct Meta {
     pub flow: u32,
     /// `route`: index of the next hop, or [`Meta::NO_HOP`].
     pub hop: u32,
-    /// `filter`: index of the rule that decided, or `u32::MAX`.
+    /// `filter`: index of the rule that decided, or [`Meta::NO_RULE`].
     pub rule: u32,
     /// `dnat`, `snat`: translations that apply, encoded by the dataplane.
     pub nat: u16,
@@ -99,6 +99,9 @@ impl Meta {
     /// Value of `hop` before a next hop has been chosen.
     pub const NO_HOP: u32 = u32::MAX - 1;
 
+    /// Value of `rule` where none has decided.
+    pub const NO_RULE: u32 = u32::MAX;
+
     /// Value of `opening` for a frame that opens no flow.
     pub const NO_OPENING: u8 = u8::MAX;
 }
@@ -123,7 +126,7 @@ impl Default for Meta {
             dport: 0,
             flow: u32::MAX,
             hop: Meta::NO_HOP,
-            rule: u32::MAX,
+            rule: Meta::NO_RULE,
             nat: 0,
             class: 0,
             colour: 0,

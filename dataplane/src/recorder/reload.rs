@@ -3,11 +3,10 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use super::{Arc, Gone, GoneNames, Keeping, NOWHERE, Reason, Recorder, Renumbering, Shard, Tables};
-use super::{Head, names_of};
-
-/// No rule, in the metadata of a packet.
-const NO_RULE: u32 = u32::MAX;
+use super::{
+    Arc, Gone, GoneNames, Head, Keeping, Meta, NOWHERE, Reason, Recorder, Renumbering, Shard, Tables,
+    names_of,
+};
 
 /// Reload of the recorder: names that the new tables do not have, and memory for them.
 #[derive(Default)]
@@ -64,10 +63,10 @@ impl RecorderPlan {
     }
 
     fn renumber(&self, head: &mut Head, names: &mut GoneNames, renumbering: &Renumbering) {
-        if head.rule != NO_RULE {
+        if head.rule != Meta::NO_RULE {
             let place = renumbering.rules_become.get(head.rule as usize).copied().flatten();
             names.rule = self.rules.get(&head.rule).or(names.rule.as_ref()).cloned();
-            head.rule = place.unwrap_or(NO_RULE);
+            head.rule = place.unwrap_or(Meta::NO_RULE);
         }
         for (id, name) in [(&mut head.ingress, &mut names.ingress), (&mut head.egress, &mut names.egress)] {
             if *id != NOWHERE {

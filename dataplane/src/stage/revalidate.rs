@@ -21,7 +21,7 @@ use tally::{Op, Region, Tally};
 use wire::esp::Direction as Side;
 use wire::ethernet::Mac;
 use wire::header::Protocol;
-use wire::{Dscp, Family, Frame, PortId};
+use wire::{Dscp, Family, Frame, Meta, PortId};
 
 use super::header::{class_of, sender as sender_of};
 use super::log::note_hit;
@@ -161,7 +161,7 @@ fn revalidate<T: Tally>(
         // A neighbour that has to be asked for is looked up again when it is known.
         let onward = if way.hop == ASKED_HOP { NO_HOP } else { way.hop };
         flow.hops = [onward, if is_linux(ingress) { LOCAL_HOP } else { NO_HOP }];
-        flow.rule = rule.unwrap_or(u32::MAX);
+        flow.rule = rule.unwrap_or(Meta::NO_RULE);
         flow.nat = pair;
         flow.epoch = cx.tables.epoch;
         flow.progress = Progress::default();
@@ -438,7 +438,7 @@ fn header(flow: &Flow, cold: &Cold, ingress: PortId, way: Way, tables: &Tables) 
 /// Ends a flow that is not let in any more; the packet has the fate that the rule or default says.
 fn refuse<T: Tally>(hit: Hit, refusal: Refusal, way: Way, frame: &mut Frame, cx: &mut Cx<'_, T>) -> Outcome {
     end(hit.id, cx);
-    frame.meta.rule = refusal.rule.unwrap_or(u32::MAX);
+    frame.meta.rule = refusal.rule.unwrap_or(Meta::NO_RULE);
     if let Some(place) = refusal.rule {
         cx.tally.atomic(Region::Counter, place as usize * 16, 16);
     }

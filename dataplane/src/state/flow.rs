@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use lookup::memory::Slab;
 use policy::model::Mode;
 use tally::{NoTally, Region};
-use wire::Nanos;
 use wire::ethernet::Mac;
 use wire::header::Protocol;
+use wire::{Meta, Nanos};
 
 use super::{Applying, Cursor, FlowRecord, Item, MappingRecord, Part, Plan, Reload, Standing, Through};
 use crate::flow::{
@@ -128,7 +128,7 @@ impl Shard {
             Some(place) => Through::Nat(place),
             None => Through::Gone,
         };
-        let is_known = standing == Standing::Validated && flow.rule != u32::MAX;
+        let is_known = standing == Standing::Validated && flow.rule != Meta::NO_RULE;
         Some(FlowRecord {
             id,
             original: Ends::of(flow.original()),

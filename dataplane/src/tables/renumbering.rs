@@ -98,7 +98,7 @@ impl Renumbering {
         meta.egress = egress;
         meta.ingress = self.interface(meta.ingress).unwrap_or(NOWHERE);
         meta.outer_tree = self.tree(meta.outer_tree);
-        meta.rule = self.rules_become.get(meta.rule as usize).copied().flatten().unwrap_or(u32::MAX);
+        meta.rule = self.rules_become.get(meta.rule as usize).copied().flatten().unwrap_or(Meta::NO_RULE);
         meta.nat = self.pair(meta.nat);
         let class =
             usize::from(meta.class).checked_sub(1).and_then(|class| *self.classes_become.get(class)?);

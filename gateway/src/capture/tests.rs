@@ -2,6 +2,7 @@ use std::collections::HashSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use dataplane::tunnel;
+use wire::Meta;
 use wire::build;
 use wire::capture::Reader as File;
 use wire::ethernet::Mac;
@@ -229,7 +230,7 @@ fn packets_without_a_verdict_are_told_apart() {
     let sent = |tunnel: u8, part: Part| Seen {
         tunnel,
         part,
-        rule: u32::MAX,
+        rule: Meta::NO_RULE,
         nat: 0,
         ..seen(Point::Sent, 0, frame.len(), frame.len())
     };

@@ -19,7 +19,7 @@ use dataplane::handoff::{arrived, decided};
 use dataplane::recorder::NOWHERE;
 use dataplane::tables::Tables;
 use dataplane::verdict::Reason;
-use wire::{BATCH, Batch, Frame, Nanos, Pool, PortId};
+use wire::{BATCH, Batch, Frame, Meta, Nanos, Pool, PortId};
 
 use super::capture::Mark;
 use super::command::WakeUp;
@@ -332,7 +332,7 @@ impl Intake<'_> {
                 meta.ingress = self.tables.interface_numbered(ingress).unwrap_or(NOWHERE);
                 meta.egress = self.tables.interface_numbered(egress).unwrap_or(NOWHERE);
                 if epoch != self.tables.epoch {
-                    (meta.rule, meta.nat, meta.class) = (u32::MAX, 0, 0);
+                    (meta.rule, meta.nat, meta.class) = (Meta::NO_RULE, 0, 0);
                 }
                 return self.shard.count_handoff_lost(given, reason);
             }
