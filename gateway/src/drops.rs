@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use wire::Nanos;
 use wire::capture::{CaptureError, PcapngWriter, Record};
 
-use crate::capture::record::{Comment, Interfaces, add_translations};
+use crate::capture::record::{Comment, Interfaces};
 use crate::describe::Description;
 use crate::flows::NotKnown;
 use crate::log::line::time_text;
@@ -99,28 +99,21 @@ impl Drops {
             }));
         }
         order.sort();
-        let mut left = [last.unwrap_or(usize::MAX); Reason::COUNT];
-        let mut is_left = |list: usize, place: usize| {
-            let packet = lists.get(list).and_then(|(_, found)| found.packets.get(place));
-            let reason = packet.and_then(|packet| packet.verdict.reason());
-            let left = reason.and_then(|reason| left.get_mut(reason as usize));
-            left.is_some_and(|left| match left.checked_sub(1) {
-                Some(less) => {
-                    *left = less;
-                    true
-                }
-                None => false,
+        let most = last.unwrap_or(usize::MAX);
+        let mut kept = [0_usize; Reason::COUNT];
+        let mut is_kept = |list: usize, place: usize| {
+            let reason = lists[list].1.packets[place].verdict.reason();
+            let kept = reason.and_then(|reason| kept.get_mut(reason as usize));
+            kept.is_some_and(|kept| {
+                *kept += 1;
+                *kept <= most
             })
         };
         // From the latest on.
-        let mut kept: Vec<(SystemTime, usize, usize)> = Vec::with_capacity(order.len());
-        for ((time, ..), list, place) in order.into_iter().rev() {
-            if is_left(list, place) {
-                kept.push((time, list, place));
-            }
-        }
-        kept.reverse();
-        Drops { lists, order: kept }
+        let latest = order.into_iter().rev().filter(|(_, list, place)| is_kept(*list, *place));
+        let mut order: Vec<_> = latest.map(|((time, ..), list, place)| (time, list, place)).collect();
+        order.reverse();
+        Drops { lists, order }
     }
 
     /// Packets with the time of day, their worker and its tables, the earliest first.
@@ -183,9 +176,7 @@ fn comment(packet: &Recorded, tables: &Tables) -> String {
         ingress: packet.ingress(tables).map_or("?", name),
         egress: packet.egress(tables).map(name),
     };
-    let mut text = comment.text();
-    add_translations(&mut text, tables.nat.names(packet.nat));
-    text
+    comment.text(tables.nat.names(packet.nat))
 }
 
 fn view(time: SystemTime, worker: usize, tables: &Tables, packet: &Recorded) -> DroppedPacket {

@@ -188,8 +188,8 @@ pub(crate) struct Comment<'a> {
 }
 
 impl Comment<'_> {
-    /// The comment up to the interfaces.
-    pub(crate) fn text(&self) -> String {
+    /// The comment, with the names of translations that apply.
+    pub(crate) fn text(&self, translations: impl Iterator<Item = impl Display>) -> String {
         let mut text = self.point.to_owned();
         if let Some(verdict) = self.verdict {
             let lead = if text.is_empty() { "" } else { ": " };
@@ -205,14 +205,10 @@ impl Comment<'_> {
         if let Some(egress) = self.egress.filter(|_| self.verdict != Some(Verdict::Delivered)) {
             let _ = write!(text, ", out by {egress}");
         }
+        for nat in translations {
+            let _ = write!(text, ", translation \"{nat}\"");
+        }
         text
-    }
-}
-
-/// Adds the names of translations to a comment.
-pub(crate) fn add_translations(text: &mut String, names: impl Iterator<Item = impl Display>) {
-    for nat in names {
-        let _ = write!(text, ", translation \"{nat}\"");
     }
 }
 
@@ -231,8 +227,8 @@ fn comment(seen: &Seen, tables: &Tables) -> String {
     };
     let rule = tables.filter.rules.get(seen.rule as usize).map(|rule| rule.name.as_str());
     let (ingress, egress) = (name(tables, seen.ingress), seen.egress.map(|egress| name(tables, egress)));
-    let mut text = Comment { point: &point, verdict, rule, ingress, egress }.text();
-    add_translations(&mut text, tables.nat.names(seen.nat));
+    let comment = Comment { point: &point, verdict, rule, ingress, egress };
+    let mut text = comment.text(tables.nat.names(seen.nat));
     if let Some((ends, state)) = seen.flow {
         let Ends { source, destination, sport, dport, protocol } = ends;
         let has_ports = Protocol(protocol).has_ports();
