@@ -290,7 +290,7 @@ impl GuardSet {
                 let (own, vlans) = (alone.own.clone(), alone.vlans.clone());
                 alone::ingress(array, answers, &Alone { own, vlans, rules: Vec::new() })
             }),
-            Hook::TcxEgress | Hook::Xdp => alone::egress(array, answers),
+            Hook::TcxEgress | Hook::Xdp | Hook::XdpFragments => alone::egress(array, answers),
         };
         program.ok_or_else(|| step("assemble a guard")(io::ErrorKind::InvalidInput.into()))
     }
@@ -312,7 +312,7 @@ impl GuardSet {
             (Hook::TcxIngress, None) => {
                 bpf::enter_program(array.as_fd(), hook, &program::only_marked(self.mark))
             }
-            (Hook::TcxEgress | Hook::Xdp, _) => {
+            (Hook::TcxEgress | Hook::Xdp | Hook::XdpFragments, _) => {
                 let closed = outward(self.fast_mark(), program::nothing());
                 bpf::enter_program(array.as_fd(), hook, &closed)
             }

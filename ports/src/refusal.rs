@@ -72,11 +72,6 @@ pub enum Cause {
         /// Number of workers.
         workers: usize,
     },
-    /// Pool slots larger than a page, the limit of AF_XDP.
-    LargeSlots {
-        /// Bytes of a slot.
-        slot: usize,
-    },
     /// The interface has no hardware, and Linux keeps VLAN tags of such interfaces beside the frames, unseen by XDP.
     TagsApart,
     /// The card takes VLAN tags out of frames, and this offload cannot be switched off.
@@ -124,9 +119,6 @@ impl fmt::Display for Cause {
                 f,
                 "it has {queues} queues for {workers} workers: give it as many (ethtool -L), or take fewer workers"
             ),
-            Cause::LargeSlots { slot } => {
-                write!(f, "slots of {slot} bytes are too large for it: choose 2048 or 4096")
-            }
             Cause::TagsApart => f.write_str(
                 "it has no hardware, and Linux keeps VLAN tags beside the frames of such interfaces, \
                  where XDP does not see them",

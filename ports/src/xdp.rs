@@ -7,13 +7,16 @@
 //! for a card to complete, and XDP does not say which. On such interfaces a TCP or UDP checksum that equals the sum of
 //! its pseudo header alone, and an SCTP checksum of zero, is completed, without harm to other packets
 //! ([`crate::offload::complete_bare`]).
+//!
+//! A frame that is longer than a driver's buffer of one page, or that may lie in a slot longer than a page, comes and goes in several
+//! buffers, and is copied: see [`staging`].
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use wire::ethernet;
-use wire::{Batch, Pool, PoolMemory, Port, PortError, Received};
+use wire::{Batch, Pool, PoolError, PoolMemory, Port, PortError, Received};
 
 use crate::fast_path::{Bypass, FastPath, FastPathError, LineCount, Settled};
 use crate::line::{Identity, Line, Statistics, Target, is_busy};
@@ -26,7 +29,11 @@ use crate::sys::bpf::{self, Hook};
 use crate::sys::clock;
 use crate::sys::interface::{Asker, offload};
 use crate::sys::socket::Waiter;
-use crate::sys::xsk::Queue;
+use crate::sys::xsk::{Buffers, Part, Queue};
+
+mod staging;
+
+use staging::Staging;
 
 /// Lines and program of an interface opened by AF_XDP.
 pub(crate) struct Xdp {
@@ -56,6 +63,8 @@ pub(crate) struct XdpLine {
     statistics: Statistics,
     /// Counts of the queues' frames for the fast path, in their order; none where it has none.
     fast: Vec<FastQueue>,
+    /// Buffers of frames that come and go in several; none where frames lie in their slots.
+    staging: Option<Staging>,
 }
 
 /// A queue on the fast path.
@@ -78,8 +87,10 @@ enum Origin {
 const PATIENCE: u32 = 64;
 /// Least number of entries of a ring: a batch.
 const FEWEST: u32 = 64;
-/// Largest size of a slot, in bytes.
+/// Largest size of a buffer, in bytes.
 const PAGE: usize = 4096;
+/// Bytes of the longest frame that drivers have in one buffer: a page, without what XDP has in front of frames and Linux behind them.
+const LONGEST_OF_ONE_BUFFER: usize = PAGE - 256 - 320;
 
 impl Xdp {
     /// Opens all queues of an interface for `memories`, those of the workers' pools.
@@ -97,11 +108,9 @@ impl Xdp {
         if (receiving as usize) < workers {
             return Err(Cause::TooFewQueues { queues: receiving, workers });
         }
-        for memory in memories {
-            if memory.slot_bytes() > PAGE {
-                return Err(Cause::LargeSlots { slot: memory.slot_bytes() });
-            }
-        }
+        let is_long =
+            |memory: &PoolMemory| memory.slot_bytes() > PAGE || target.longest > LONGEST_OF_ONE_BUFFER;
+        let buffers = if memories.iter().any(is_long) { Buffers::Several } else { Buffers::One };
         let origin = if asker.is_virtual(name) { Origin::Stack } else { Origin::Card };
         if origin == Origin::Stack && tagged == Tagged::Yes {
             return Err(Cause::TagsApart);
@@ -119,7 +128,11 @@ impl Xdp {
         };
         let sizes: Vec<u32> = (0..).zip(memories).map(|(worker, memory)| size_of(worker, memory)).collect();
         // Some drivers must have the program before they give up a queue.
-        let attach = |program: &[Instruction]| bpf::attach(Hook::Xdp, ifindex, program);
+        let hook = match buffers {
+            Buffers::One => Hook::Xdp,
+            Buffers::Several => Hook::XdpFragments,
+        };
+        let attach = |program: &[Instruction]| bpf::attach(hook, ifindex, program);
         let mut counts: Vec<Option<LineCount>> = Vec::new();
         let mut bypass = Bypass::Off;
         let mut link = None;
@@ -151,12 +164,21 @@ impl Xdp {
             Some(link) => link,
             None => attach(&program::to_sockets(map.as_fd())).map_err(Cause::step(ATTACH_XDP))?,
         };
-        let mut zero_copy = true;
+        let no_memory =
+            |error| Cause::step("allocate buffers for long frames")(io::Error::other::<PoolError>(error));
+        // A frame of several buffers is copied here.
+        let mut zero_copy = buffers == Buffers::One;
         let mut lines = Vec::with_capacity(workers);
         for (worker, (memory, size)) in memories.iter().zip(sizes).enumerate() {
             let (mut queues, mut fast) = (Vec::new(), Vec::new());
-            for number in (worker as u32..receiving).step_by(workers) {
-                let queue = Queue::open(ifindex, number, memory, size)
+            let mine = (worker as u32..receiving).step_by(workers);
+            let staging = match buffers {
+                Buffers::One => None,
+                Buffers::Several => Some(Staging::new(mine.len(), size, target.longest).map_err(no_memory)?),
+            };
+            let own = staging.as_ref().map(Staging::memory);
+            for number in mine {
+                let queue = Queue::open(ifindex, number, own.as_ref().unwrap_or(memory), size, buffers)
                     .map_err(Cause::step("open an AF_XDP socket on its queue"))?;
                 bpf::map_socket(map.as_fd(), number, queue.fd())
                     .map_err(Cause::step("enter the socket for its queue"))?;
@@ -177,6 +199,7 @@ impl Xdp {
                 idle: 0,
                 statistics: Statistics::default(),
                 fast,
+                staging,
             });
         }
         let tagged = if origin == Origin::Card { Tagged::Yes } else { Tagged::No };
@@ -192,10 +215,22 @@ impl XdpLine {
         for step in 0..self.queues.len() {
             let number = (self.turn + step) % self.queues.len();
             let queue = &mut self.queues[number];
-            queue.refill(pool);
-            let received = queue.receive(batch);
+            let mut dropped = 0;
+            let received = match &mut self.staging {
+                None => {
+                    queue.refill(pool);
+                    queue.receive(batch)
+                }
+                Some(staging) => {
+                    staging.refill(queue);
+                    let staged = staging.receive(number, queue, batch, pool);
+                    dropped = staged.too_long;
+                    staged.frames
+                }
+            };
+            self.statistics.unusable += dropped as u64;
             if let Some(fast) = self.fast.get_mut(number) {
-                fast.count.take(received as u64);
+                fast.count.take((received + dropped) as u64);
             }
             frames += received;
         }
@@ -252,7 +287,11 @@ impl XdpLine {
     fn load(&mut self, batch: &mut Batch, pool: &mut Pool) -> usize {
         let Some(queue) = self.queues.first_mut() else { return 0 };
         let wanted = batch.len() as u32;
-        let frames = queue.room(wanted).min(wanted) as usize;
+        let room = match &self.staging {
+            None => queue.room(wanted),
+            Some(staging) => staging.room(queue, wanted),
+        };
+        let frames = room.min(wanted) as usize;
         for frame in batch.drain_front(frames) {
             let bytes = frame.len();
             if bytes > self.longest || bytes < ethernet::HEADER_LEN {
@@ -260,13 +299,23 @@ impl XdpLine {
                 pool.put(frame);
                 continue;
             }
-            let sent = queue.send(frame).or_else(|foreign| {
+            if let Some(staging) = &mut self.staging {
+                if staging.send(queue, frame.bytes()) {
+                    self.statistics.sent += 1;
+                    self.statistics.sent_bytes += bytes as u64;
+                } else {
+                    self.statistics.dropped += 1;
+                }
+                pool.put(frame);
+                continue;
+            }
+            let sent = queue.send(frame, Part::Last).or_else(|foreign| {
                 // Of another worker's pool: a copy goes, as the kernel knows only this one's memory.
                 let copy =
                     pool.take().map(|mut copy| if copy.fill(foreign.bytes()) { Ok(copy) } else { Err(copy) });
                 pool.put(foreign);
                 match copy {
-                    Some(Ok(copy)) => queue.send(copy).map_err(Some),
+                    Some(Ok(copy)) => queue.send(copy, Part::Last).map_err(Some),
                     Some(Err(copy)) => Err(Some(copy)),
                     None => Err(None),
                 }
@@ -346,7 +395,10 @@ impl Line for XdpLine {
 
     fn reclaim(&mut self, pool: &mut Pool) {
         for queue in &mut self.queues {
-            queue.reclaim(pool);
+            match &mut self.staging {
+                None => queue.reclaim(pool),
+                Some(staging) => staging.reclaim(queue),
+            }
         }
     }
 

@@ -146,7 +146,8 @@ class Wirerate:
         """Nothing to do: wirerate takes an interface that is there again."""
 
     def write(self, *variants):
-        always = [f"by-{self.net.guests}"] + ["jumbo"] * (self.net.mtu == 9000) + self.variants
+        jumbo = ["jumbo", f"jumbo-{self.net.guests}"] if self.net.mtu == 9000 else []
+        always = [f"by-{self.net.guests}", *jumbo, *self.variants]
         text = variant((HERE / "office.toml").read_text(), [*always, *variants])
         for key in ("driver", "fast_path"):
             word = key.replace("_", "-")

@@ -1,5 +1,7 @@
 """Links of 9000 bytes."""
 
+import json
+
 import pytest
 import wait
 from topology import FAR, GATEWAY, OUTSIDE, REMOTE, REMOTE6, SERVER6
@@ -7,10 +9,12 @@ from transfer import transfer
 
 MTU = 9000
 
-pytestmark = pytest.mark.without(
-    "wirerate-xdp",
-    why='native XDP on veth takes frames of one page; the gateway says so and takes driver "packet"',
-)
+
+@pytest.mark.without("nftables", why="Linux has no drivers to choose from")
+def test_frames_come_and_go_by_the_driver_that_was_asked_for(net):
+    ports = {port["interface"]: port for port in json.loads(net.office.ask("ports", "--json").stdout)}
+    for name in ("lan", "wan"):
+        assert net.office.driver in ports[name]["driver"].lower(), ports[name]
 
 
 @pytest.mark.parametrize("to", [GATEWAY, REMOTE, REMOTE6])

@@ -13,6 +13,8 @@ use crate::program::Instruction;
 pub(crate) enum Hook {
     /// In the driver, before Linux has a buffer for the frame.
     Xdp,
+    /// The same, for frames of several buffers, too: the program sees the first of them.
+    XdpFragments,
     /// Packets received by an interface, after taps saw them.
     TcxIngress,
     /// Packets that Linux sends by an interface.
@@ -23,7 +25,7 @@ impl Hook {
     /// `enum bpf_attach_type`
     fn attach_type(self) -> u32 {
         match self {
-            Hook::Xdp => 37,
+            Hook::Xdp | Hook::XdpFragments => 37,
             Hook::TcxIngress => 46,
             Hook::TcxEgress => 47,
         }
@@ -32,15 +34,27 @@ impl Hook {
     /// `enum bpf_prog_type`
     fn program_type(self) -> u32 {
         match self {
-            Hook::Xdp => 6,
+            Hook::Xdp | Hook::XdpFragments => 6,
             Hook::TcxIngress | Hook::TcxEgress => 3,
         }
+    }
+
+    /// Flags of a program that it takes (`BPF_F_XDP_HAS_FRAGS`).
+    fn program_flags(self) -> u32 {
+        match self {
+            Hook::XdpFragments => 1 << 5,
+            Hook::Xdp | Hook::TcxIngress | Hook::TcxEgress => 0,
+        }
+    }
+
+    fn kind(self) -> Kind {
+        Kind { program: self.program_type(), attach: self.attach_type(), flags: self.program_flags() }
     }
 
     /// XDP in the driver only (`XDP_FLAGS_DRV_MODE`), not on a socket buffer.
     fn flags(self) -> u32 {
         match self {
-            Hook::Xdp => 1 << 2,
+            Hook::Xdp | Hook::XdpFragments => 1 << 2,
             Hook::TcxIngress | Hook::TcxEgress => 0,
         }
     }
@@ -154,19 +168,19 @@ pub(crate) fn shared_map(bytes: u32) -> io::Result<OwnedFd> {
 
 /// Loads a program, to be attached later.
 pub(crate) fn load(hook: Hook, program: &[Instruction]) -> io::Result<OwnedFd> {
-    load_as(hook.program_type(), hook.attach_type(), program)
+    load_as(hook.kind(), program)
 }
 
 /// Loads the filter of a socket.
 pub(crate) fn load_filter(program: &[Instruction]) -> io::Result<OwnedFd> {
     const SOCKET_FILTER: u32 = 1;
-    load_as(SOCKET_FILTER, 0, program)
+    load_as(Kind { program: SOCKET_FILTER, attach: 0, flags: 0 }, program)
 }
 
 /// Loads a program and attaches it to a tracepoint of the kernel, until the returned descriptor is closed.
 pub(crate) fn trace(tracepoint: &CStr, program: &[Instruction]) -> io::Result<OwnedFd> {
     const RAW_TRACEPOINT: u32 = 17;
-    let program = load_as(RAW_TRACEPOINT, 0, program)?;
+    let program = load_as(Kind { program: RAW_TRACEPOINT, attach: 0, flags: 0 }, program)?;
     let mut attributes = Attributes::default();
     attributes.long(0, tracepoint.as_ptr() as u64);
     attributes.word(8, program.as_raw_fd() as u32);
@@ -174,8 +188,19 @@ pub(crate) fn trace(tracepoint: &CStr, program: &[Instruction]) -> io::Result<Ow
     unsafe { attributes.call(BPF_RAW_TRACEPOINT_OPEN) }
 }
 
-fn load_as(kind: u32, attach_type: u32, program: &[Instruction]) -> io::Result<OwnedFd> {
-    let attributes = load_attributes(kind, attach_type, program);
+/// Kind of a program.
+#[derive(Clone, Copy)]
+struct Kind {
+    /// `enum bpf_prog_type`
+    program: u32,
+    /// `enum bpf_attach_type`
+    attach: u32,
+    /// `BPF_F_...`
+    flags: u32,
+}
+
+fn load_as(kind: Kind, program: &[Instruction]) -> io::Result<OwnedFd> {
+    let attributes = load_attributes(kind, program);
     let mut tries = 0;
     loop {
         // SAFETY: the pointers are those of a live slice of instructions, of the length given, and of a string that ends
@@ -189,15 +214,16 @@ fn load_as(kind: u32, attach_type: u32, program: &[Instruction]) -> io::Result<O
 }
 
 /// Attributes of the command that loads a program. They point at it.
-fn load_attributes(kind: u32, attach_type: u32, program: &[Instruction]) -> Attributes {
+fn load_attributes(kind: Kind, program: &[Instruction]) -> Attributes {
     const LICENCE: &CStr = c"Apache-2.0";
     let mut attributes = Attributes::default();
-    attributes.word(0, kind);
+    attributes.word(0, kind.program);
     attributes.word(4, program.len() as u32);
     attributes.long(8, program.as_ptr() as u64);
     attributes.long(16, LICENCE.as_ptr() as u64);
+    attributes.word(44, kind.flags);
     attributes.bytes(48, b"wirerate");
-    attributes.word(68, attach_type);
+    attributes.word(68, kind.attach);
     attributes
 }
 
@@ -334,7 +360,7 @@ pub(crate) mod tests {
         program: &[Instruction],
     ) -> (io::Result<OwnedFd>, String) {
         let mut log = vec![0_u8; 1 << 24];
-        let mut attributes = load_attributes(kind, attach_type, program);
+        let mut attributes = load_attributes(Kind { program: kind, attach: attach_type, flags: 0 }, program);
         attributes.word(24, 1);
         attributes.word(28, log.len() as u32);
         attributes.long(32, log.as_mut_ptr() as u64);

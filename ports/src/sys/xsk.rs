@@ -44,6 +44,30 @@ pub(crate) struct Queue {
     zero_copy: bool,
 }
 
+/// Buffers of a frame, each of which has a place of its own in the rings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Buffers {
+    /// One.
+    One,
+    /// As many as it takes (`XDP_USE_SG`, Linux 6.6).
+    Several,
+}
+
+/// Part of a frame that a buffer has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// The frame, or its end.
+    Last,
+    /// The next buffer goes on.
+    Continued,
+}
+
+/// A received buffer, with its part of a frame.
+pub(crate) struct Piece {
+    pub(crate) buffer: Frame,
+    pub(crate) part: Part,
+}
+
 /// The socket and its rings. The socket is closed when all of them are.
 struct Rings {
     fill: Producer<u64>,
@@ -56,7 +80,13 @@ struct Rings {
 impl Queue {
     /// Opens a socket on `queue` of an interface, with rings of `size` entries, a power of two. Zero-copy if the driver
     /// can.
-    pub(crate) fn open(ifindex: u32, queue: u32, memory: &PoolMemory, size: u32) -> io::Result<Queue> {
+    pub(crate) fn open(
+        ifindex: u32,
+        queue: u32,
+        memory: &PoolMemory,
+        size: u32,
+        buffers: Buffers,
+    ) -> io::Result<Queue> {
         let socket = socket::new(libc::AF_XDP, libc::SOCK_RAW, 0)?;
         let fd = socket.as_fd();
         register(fd, memory)?;
@@ -72,7 +102,8 @@ impl Queue {
         let received = Consumer::new(fd, place(libc::XDP_PGOFF_RX_RING, offsets.rx))?;
         let sent = Producer::new(fd, place(libc::XDP_PGOFF_TX_RING, offsets.tx))?;
         socket::set(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, SEND_BYTES)?;
-        bind(fd, ifindex, queue, libc::XDP_USE_NEED_WAKEUP)?;
+        let several = if buffers == Buffers::Several { libc::XDP_USE_SG } else { 0 };
+        bind(fd, ifindex, queue, libc::XDP_USE_NEED_WAKEUP | several)?;
         let options: libc::xdp_options = socket::get(fd, libc::SOL_XDP, libc::XDP_OPTIONS)?;
         Ok(Queue {
             zero_copy: options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0,
@@ -116,40 +147,58 @@ impl Queue {
         rings.fill.submit();
     }
 
-    /// Appends received frames to the batch; returns their number.
+    /// Appends received frames of one buffer to the batch; returns their number.
     #[inline]
     pub(crate) fn receive(&mut self, batch: &mut Batch) -> usize {
-        let rings = &mut *self.rings;
         let mut frames = 0;
         while !batch.is_full() {
-            let Some(descriptor) = rings.received.pop() else { break };
-            let place = Place { address: descriptor.addr, len: descriptor.len };
-            // SAFETY: the kernel has put the slot into the ring of received frames, and does not touch it any more.
-            let Some(frame) = (unsafe { self.loan.fetch(place) }) else { continue };
-            self.filling = self.filling.saturating_sub(1);
-            frames += usize::from(batch.push(frame).is_ok());
+            let Some(piece) = self.receive_piece() else { break };
+            frames += usize::from(batch.push(piece.buffer).is_ok());
         }
         if frames > 0 {
-            rings.received.release();
+            self.release_received();
         }
         frames
     }
 
-    /// Number of frames that can be sent now, at least `wanted` if there is room for so many.
+    /// Takes the next buffer received. The ring has room for others after [`Queue::release_received`].
+    #[inline]
+    pub(crate) fn receive_piece(&mut self) -> Option<Piece> {
+        let rings = &mut *self.rings;
+        loop {
+            let descriptor = rings.received.pop()?;
+            let place = Place { address: descriptor.addr, len: descriptor.len };
+            // SAFETY: the kernel has put the slot into the ring of received frames, and does not touch it any more.
+            let Some(buffer) = (unsafe { self.loan.fetch(place) }) else { continue };
+            self.filling = self.filling.saturating_sub(1);
+            let is_continued = descriptor.options & libc::XDP_PKT_CONTD != 0;
+            return Some(Piece { buffer, part: if is_continued { Part::Continued } else { Part::Last } });
+        }
+    }
+
+    /// Gives the kernel the room of the buffers received.
+    #[inline]
+    pub(crate) fn release_received(&self) {
+        self.rings.received.release();
+    }
+
+    /// Number of buffers that can be sent now, at least `wanted` if there is room for so many.
     #[inline]
     pub(crate) fn room(&mut self, wanted: u32) -> u32 {
         self.rings.sent.room(wanted)
     }
 
-    /// Puts a frame into the transmit ring, or gives it back if the ring is full or the frame is of another pool.
+    /// Puts a buffer with a frame or a part of one into the transmit ring, or gives it back if the ring is full or the buffer is of
+    /// another pool.
     #[inline]
-    pub(crate) fn send(&mut self, frame: Frame) -> Result<(), Frame> {
+    pub(crate) fn send(&mut self, frame: Frame, part: Part) -> Result<(), Frame> {
         let rings = &mut *self.rings;
         if rings.sent.room(1) == 0 {
             return Err(frame);
         }
         let Place { address, len } = self.loan.lend(frame)?;
-        if rings.sent.push(xdp_desc { addr: address, len, options: 0 }) {
+        let options = if part == Part::Continued { libc::XDP_PKT_CONTD } else { 0 };
+        if rings.sent.push(xdp_desc { addr: address, len, options }) {
             self.sending += 1;
         }
         Ok(())
