@@ -72,10 +72,10 @@ class Spaces:
 
     def establish(self, flows):
         """Each flow's first packet and its answer, slowly enough that none is lost."""
-        echo = subprocess.Popen(self.inside("to", self.load, "echo", "in"), stdout=subprocess.PIPE, text=True)
+        echo = subprocess.Popen(self.inside("to", "taskset", "-c", SENDER, self.load, "echo", "in"), stdout=subprocess.PIPE, text=True)
         echo.stdout.readline()
         self.send_all(flows, flows + flows // 4 + 10_000, 50_000)
-        # It shares a core with the sender, and may be far behind.
+        # What it has not answered yet waits in its socket.
         before = None
         while before != (now := busy(echo)):
             before = now

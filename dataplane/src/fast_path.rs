@@ -14,6 +14,8 @@
 //! Tables, neighbours and ports that change take back all flows at once ([`FastPath::take_all_back`]): the kernel then carries none,
 //! and each flow is brought up to date when its next packet, its timeout or [`Shard::sweep_published`] comes by.
 
+use std::ops::Range;
+
 use arrayvec::ArrayVec;
 use policy::model::{Colour, Mode};
 use wire::ethernet::EtherType;
@@ -431,6 +433,15 @@ impl Shard {
             flow.seen = flow.seen.max(seen.unwrap_or(0));
             if let Some(sides) = account.sides {
                 flow.merge_tcp_sides(sides);
+            }
+        }
+    }
+
+    /// Brings the published ones of the flows in these places up to date.
+    pub fn update_published(&mut self, places: Range<u32>) {
+        for id in places.map(FlowId) {
+            if self.is_published(id) {
+                self.bring_up_to_date(id);
             }
         }
     }

@@ -6,13 +6,15 @@
 //! new part is a file here and a line in the list, beside its field in [`Shard`].
 //!
 //! [`Shard::export`] returns plain data in steps, so that a worker can go on between the calls; an item that changes
-//! meanwhile is exported as it is at its turn. [`Shard::import`] takes one item at a time. The importing process may have
+//! meanwhile is exported as it is at its turn. Published flows are as current as [`Shard::update_before_export`] makes them. [`Shard::import`] takes one item at a time. The importing process may have
 //! another seed, clock, number of workers and other tables: items name interfaces, rules and translations by their places
 //! in the exporter's tables, and [`Places`] translates these into places in the importer's, by name. An imported flow
 //! keeps its outside ports, and is revalidated at its next packet. An item that has become impossible is refused, with a
 //! reason, and counted.
 //!
 //! Not exported: fragments and cells, which live for seconds; frames; counters; neighbours, which the host updates.
+
+use std::ops::Range;
 
 use tally::Region;
 use wire::{Frame, Nanos};
@@ -94,6 +96,9 @@ pub(crate) trait Part: Sync {
         None
     }
 
+    /// Brings these places up to date with what is done elsewhere, before they are exported.
+    fn update(&self, _: &mut Shard, _places: Range<u32>) {}
+
     /// Takes in an item of this part; `None` for one of another.
     fn import(&self, _: &mut Shard, _: &Tables, _: &Item, _now: Nanos) -> Option<Result<(), Refused>> {
         None
@@ -174,6 +179,14 @@ impl Shard {
         let has_places = |done: &usize| PARTS[*done].places(self, tables) > 0;
         let done = (from.done + 1..PARTS.len()).find(has_places)?;
         Some(Cursor { done, place: 0 })
+    }
+
+    /// Brings the published flows up to date that an export of `most` places from this cursor on is about to give.
+    pub fn update_before_export(&mut self, tables: &Tables, from: Cursor, most: u32) {
+        if let Some(part) = PARTS.get(from.done) {
+            let end = from.place.saturating_add(most.max(1)).min(part.places(self, tables));
+            part.update(self, from.place..end);
+        }
     }
 
     /// Takes in an item that another shard, or this one at another time, has exported. Places in it are places in `tables`

@@ -277,3 +277,26 @@ def test_it_can_be_switched_off_and_on(net):
         net.office.apply()
     transfer(net.client, net.remote, REMOTE, 80, upload=MANY)
     assert fast(net)["packets"] > before
+
+
+def test_it_has_room_for_all_flows_of_the_policy(net, monkeypatch):
+    few, many = 262_144, 400_000
+    assert net.office.counters()["flow_capacity"] == few
+    assert fast(net)["slots"] >= 2 * few, "two for each flow are in use"
+    write = net.office.write
+
+    def write_more(*variants):
+        write(*variants)
+        text = net.office.policy.read_text()
+        net.office.policy.write_text(text.replace(f"\nflows = {few}\n", f"\nflows = {many}\n"))
+
+    net.office.stop()
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(net.office, "write", write_more)
+            net.office.start()
+        assert net.office.counters()["flow_capacity"] == many
+        assert fast(net)["slots"] >= 2 * many
+    finally:
+        net.office.stop()
+        net.office.start()

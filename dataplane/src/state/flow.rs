@@ -1,6 +1,7 @@
 //! Flows, which outlive the tables, the memory and the process that they began with.
 
 use std::net::IpAddr;
+use std::ops::Range;
 
 use lookup::memory::Slab;
 use policy::model::Mode;
@@ -74,6 +75,10 @@ impl Part for Flows {
 
     fn export(&self, shard: &Shard, tables: &Tables, place: u32, now: Nanos) -> Option<Item> {
         shard.flow_record(tables, FlowId(place), now).map(Item::Flow)
+    }
+
+    fn update(&self, shard: &mut Shard, places: Range<u32>) {
+        shard.update_published(places);
     }
 
     fn import(

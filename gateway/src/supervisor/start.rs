@@ -39,9 +39,6 @@ use crate::{log, signal, xfrm};
 /// Bounds of what IKE daemons give.
 const LIMITS: Limits = Limits { sas: 1024, policies: 4096 };
 
-/// Most flows in the fast path: each takes a kilobyte.
-const MOST_FAST: u32 = 1 << 18;
-
 /// Start parameters of a gateway.
 #[derive(Debug)]
 pub struct Options {
@@ -199,7 +196,7 @@ fn fast_path(policy: &Policy) -> Option<Arc<ports::FastPath>> {
         return None;
     }
     let workers = u32::from(policy.gateway.workers.unwrap_or(1).max(1));
-    let flows = policy.limits.flows.saturating_mul(workers).min(MOST_FAST);
+    let flows = policy.limits.flows.saturating_mul(workers);
     match ports::FastPath::open(flows, seed(), ports::MARK) {
         Ok(path) => {
             if wanted == FastPath::Xdp {

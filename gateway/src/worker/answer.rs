@@ -4,7 +4,6 @@ use std::time::SystemTime;
 
 use dataplane::flow::FlowId;
 use dataplane::sa::SaChange;
-use dataplane::state::Cursor;
 use wire::esp::Direction;
 
 use super::command::{Command, FoundFlows, FoundSubscribers, Known, Retired, Swap, WorkerEvent};
@@ -56,9 +55,6 @@ impl Worker {
                 }
                 Command::Export { about, from, most, reply } => {
                     let now = self.clock.now();
-                    if from == Cursor::default() {
-                        self.processing.shard.sweep_all_published(now);
-                    }
                     let _ = reply.send(self.processing.export(about.as_deref(), now, from, most));
                 }
                 Command::Import { tables, items, reply } => {
@@ -132,13 +128,11 @@ impl Worker {
     }
 
     fn flows(&mut self, query: &FlowQuery, first: FlowId, most: u32) -> Result<FoundFlows, NotKnown> {
-        if first == FlowId(0) {
-            self.processing.shard.sweep_all_published(self.clock.now());
-        }
-        let (shard, tables) = (&self.processing.shard, &self.processing.tables);
-        let filter = query.filter(tables)?;
+        let filter = query.filter(&self.processing.tables)?;
         let mut flows = Vec::new();
         let (now, places) = (self.clock.now(), first.0..first.0.saturating_add(most));
+        self.processing.shard.update_published(places.clone());
+        let (shard, tables) = (&self.processing.shard, &self.processing.tables);
         let next = shard.list_flows(tables, now, places, &filter, |flow| {
             let fast_path = shard.is_published(flow.id);
             flows.push(FlowView { fast_path, ..FlowView::of(self.number, &flow, tables) });

@@ -35,7 +35,8 @@ pub enum Imported {
 
 impl Processing {
     /// Exports the items in `most` places from a cursor on: all, or those that bear on a packet.
-    pub(super) fn export(&self, about: Option<&About>, now: Nanos, from: Cursor, most: u32) -> Exported {
+    pub(super) fn export(&mut self, about: Option<&About>, now: Nanos, from: Cursor, most: u32) -> Exported {
+        self.shard.update_before_export(&self.tables, from, most);
         let mut items = Vec::new();
         let next = self.shard.export(&self.tables, now, from, most, |item| {
             if about.is_none_or(|about| about.admits(&item)) {
