@@ -24,6 +24,7 @@
 //! between filter and ring may be overtaken. Packets that go by leave through the queueing discipline of their interface, those that
 //! the worker sends pass by it. UDP packets of many segments that are a tunnel's are compared with the MTU as if they were plain.
 
+use std::ffi::CStr;
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
@@ -64,7 +65,15 @@ pub struct FastPath {
     /// Lines that have a number, by number.
     lines: Mutex<[bool; LINES]>,
     /// Programs that count frames which no device took.
-    witnesses: Mutex<Vec<OwnedFd>>,
+    witnesses: Mutex<Vec<Witness>>,
+}
+
+/// Program at a tracepoint of the kernel.
+struct Witness {
+    tracepoint: &'static CStr,
+    program: OwnedFd,
+    /// Keeps the program at its tracepoint.
+    link: Option<OwnedFd>,
 }
 
 /// One direction of a flow: packets that it consists of, and what becomes of them.
@@ -345,6 +354,9 @@ impl fmt::Debug for FastPath {
     }
 }
 
+/// Operation that counts frames which no device takes.
+const COUNT_UNSENT: &str = "count frames that devices do not take";
+
 impl FastPath {
     /// Program of a guard at ingress.
     pub(crate) fn action(&self) -> BorrowedFd<'_> {
@@ -367,25 +379,34 @@ impl FastPath {
         program.map_err(FastPathError::step("assemble the program that forwards frames on the fast path"))
     }
 
-    /// Counts from now on frames that the program at XDP sends on and that no device takes ([`FallThrough::unsent`]).
+    /// Loads what [`FastPath::count_unsent`] attaches, as long as this process has CAP_PERFMON, which it does not need then.
     ///
     /// # Errors
-    /// CAP_PERFMON is missing, or the kernel has no such tracepoints.
-    pub fn count_unsent(&self) -> Result<(), FastPathError> {
+    /// CAP_PERFMON is missing.
+    pub fn prepare_unsent(&self) -> Result<(), FastPathError> {
         let mut witnesses = self.witnesses.lock().unwrap_or_else(PoisonError::into_inner);
         if witnesses.is_empty() {
             let memory = self.programs();
-            for (tracepoint, program) in fast::witnesses(&memory) {
-                let program = program.ok_or_else(|| io::ErrorKind::InvalidInput.into());
-                let opened = program.and_then(|program| bpf::trace(tracepoint, &program));
-                match opened {
-                    Ok(opened) => witnesses.push(opened),
-                    Err(error) => {
-                        witnesses.clear();
-                        return Err(FastPathError::step("count frames that devices do not take")(error));
-                    }
-                }
-            }
+            let load = |(tracepoint, program): (_, Option<Vec<Instruction>>)| {
+                let program = program.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+                Ok(Witness { tracepoint, program: bpf::load_trace(&program)?, link: None })
+            };
+            let loaded: io::Result<Vec<Witness>> = fast::witnesses(&memory).into_iter().map(load).collect();
+            *witnesses = loaded.map_err(FastPathError::step(COUNT_UNSENT))?;
+        }
+        Ok(())
+    }
+
+    /// Counts from now on frames that the program at XDP sends on and that no device takes ([`FallThrough::unsent`]).
+    ///
+    /// # Errors
+    /// CAP_PERFMON is missing, and [was missing](FastPath::prepare_unsent), or the kernel has no such tracepoints.
+    pub fn count_unsent(&self) -> Result<(), FastPathError> {
+        self.prepare_unsent()?;
+        let mut witnesses = self.witnesses.lock().unwrap_or_else(PoisonError::into_inner);
+        for witness in witnesses.iter_mut().filter(|witness| witness.link.is_none()) {
+            let link = bpf::attach_trace(witness.tracepoint, witness.program.as_fd());
+            witness.link = Some(link.map_err(FastPathError::step(COUNT_UNSENT))?);
         }
         Ok(())
     }

@@ -170,8 +170,8 @@ const FAMILIES: [libc::c_int; 6] =
     [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK, libc::AF_PACKET, libc::AF_XDP];
 
 /// Commands of `bpf` permitted (linux/bpf.h): create a map and update its entries; load a program; pin a link, open a
-/// pinned one and query its target; create, update and detach a link.
-const BPF_COMMANDS: [u64; 9] = [0, 2, 5, 6, 7, 15, 28, 29, 34];
+/// pinned one and query its target; attach a program to a tracepoint; create, update and detach a link.
+const BPF_COMMANDS: [u64; 10] = [0, 2, 5, 6, 7, 15, 17, 28, 29, 34];
 
 /// Options of `prctl` permitted: names of threads and of memory, slack of timers, and the auxiliary vector (PR_GET_AUXV).
 const PRCTL_OPTIONS: [libc::c_int; 5] =

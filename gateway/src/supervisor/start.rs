@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use policy::Policy;
 use policy::model::{FastPath, Mode, Xfrm};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::Supervisor;
 use super::announce::Announcements;
@@ -85,16 +85,12 @@ impl Supervisor {
         places.log(&options.policy.gateway);
         places.xfrm(&options.policy.gateway);
         places.keys(&options.policy);
-        // To count what devices refuse takes a privilege that is dropped.
-        let early = match options.policy.gateway.fast_path {
-            FastPath::Xdp => fast_path(&options.policy),
-            FastPath::Auto | FastPath::Tc | FastPath::Off => None,
-        };
+        // To load what counts frames that devices refuse takes a privilege that is dropped.
+        let fast_path = fast_path(&options.policy);
         let (confinement, held) =
             privilege::confine(&places, &options.restriction).map_err(StartError::Privileges)?;
         let policy = Arc::new(options.policy);
         // Before anything else that takes time, or may fail.
-        let fast_path = early.or_else(|| fast_path(&policy));
         let guards = Guards::start(&options.pins, terms(&policy, &State::default()), fast_path.clone())
             .map_err(StartError::Linux)?;
         let clock = Clock::start();
@@ -199,10 +195,9 @@ fn fast_path(policy: &Policy) -> Option<Arc<ports::FastPath>> {
     let flows = policy.limits.flows.saturating_mul(workers);
     match ports::FastPath::open(flows, seed(), ports::MARK) {
         Ok(path) => {
-            if wanted == FastPath::Xdp {
-                if let Err(error) = path.count_unsent() {
-                    warn!("frames that devices refuse are not counted: {error}");
-                }
+            // Of use once frames go by at XDP, and missed only then.
+            if let Err(error) = path.prepare_unsent() {
+                debug!("frames that devices refuse cannot be counted: {error}");
             }
             Some(Arc::new(path))
         }

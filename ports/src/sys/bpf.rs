@@ -177,10 +177,14 @@ pub(crate) fn load_filter(program: &[Instruction]) -> io::Result<OwnedFd> {
     load_as(Kind { program: SOCKET_FILTER, attach: 0, flags: 0 }, program)
 }
 
-/// Loads a program and attaches it to a tracepoint of the kernel, until the returned descriptor is closed.
-pub(crate) fn trace(tracepoint: &CStr, program: &[Instruction]) -> io::Result<OwnedFd> {
+/// Loads a program for a tracepoint of the kernel, to be attached later. Takes CAP_PERFMON.
+pub(crate) fn load_trace(program: &[Instruction]) -> io::Result<OwnedFd> {
     const RAW_TRACEPOINT: u32 = 17;
-    let program = load_as(Kind { program: RAW_TRACEPOINT, attach: 0, flags: 0 }, program)?;
+    load_as(Kind { program: RAW_TRACEPOINT, attach: 0, flags: 0 }, program)
+}
+
+/// Attaches a loaded program to a tracepoint of the kernel, until the returned descriptor is closed.
+pub(crate) fn attach_trace(tracepoint: &CStr, program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let mut attributes = Attributes::default();
     attributes.long(0, tracepoint.as_ptr() as u64);
     attributes.word(8, program.as_raw_fd() as u32);

@@ -125,6 +125,11 @@ impl Opener<'_> {
             Bypass::On => {}
         }
         let hook = if driver == ports::Driver::Xdp { FastHook::Xdp } else { FastHook::Tc };
+        if let Some(path) = self.fast_path_xdp.as_ref().filter(|_| hook == FastHook::Xdp) {
+            if let Err(error) = path.count_unsent() {
+                warn!(interface = name, "frames that devices refuse are not counted: {error}");
+            }
+        }
         let egress = match &self.fast_path_xdp {
             None => FastEgress::Buffers,
             Some(_) => FastEgress::of(ifindex).unwrap_or_else(|error| {
