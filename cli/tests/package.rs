@@ -98,6 +98,7 @@ fn the_package_has_what_it_should() {
         "usr/share/zsh/vendor-completions/_wirerate",
         "usr/share/fish/vendor_completions.d/wirerate.fish",
         "usr/share/doc/wirerate/changelog.gz",
+        "usr/share/wirerate/monitoring/wirerate.rules.yml",
         "usr/share/doc/wirerate/copyright",
         "usr/share/doc/wirerate/docs/policy.md",
         "usr/share/doc/wirerate/examples/policies/home-office.toml",
