@@ -1,6 +1,7 @@
 //! Packets of the gateway itself: no rule filters them, answers are delivered, and no packet for the gateway leaves.
 
-use dataplane::tables::LOCAL;
+use dataplane::hop::Wanted;
+use dataplane::tables::{Address, LOCAL};
 use dataplane::{Delivery, Reason, Verdict};
 use wire::build::{self, Icmp};
 use wire::ethernet::{EtherType, Mac};
@@ -200,6 +201,40 @@ fn answers_to_its_dhcp_clients_are_delivered() {
         }
     }
     assert!(pair.run().shard.flows.len() <= 1, "answers open none");
+}
+
+/// A host without an address yet answers no ARP request: what a server on the gateway sends it leaves as Linux made it. Nothing else does.
+#[test]
+fn answers_of_its_dhcp_server_wait_for_no_neighbour() {
+    const GATEWAY: [u8; 4] = [192, 168, 1, 1];
+    const LEASED: [u8; 4] = [192, 168, 1, 50];
+    let text = POLICY.replace("flows-per-source = 1", "");
+    let mut pair = Pair::resolved_by_host(&text);
+    let offer = v4(GATEWAY, LEASED).udp(67, 68).payload(&[7; 300]);
+    for _ in 0..2 {
+        let out = pair.receive(LOCAL, &offer);
+        let [local] = out.local.as_slice() else { panic!("{out:?}") };
+        assert_eq!((local.verdict, local.delivery), (Verdict::Delivered, Delivery::Link));
+        assert_eq!(local.bytes, offer.to_vec());
+    }
+    let others = [
+        v4(GATEWAY, LEASED).udp(67, 67),
+        v4(GATEWAY, LEASED).udp(68, 68),
+        tcp(v4(GATEWAY, LEASED), [67, 68], 7, 0, Flags::SYN),
+        // To a relay's network, by a router whose address can be asked for.
+        v4(OWN, FAR).udp(67, 68),
+    ];
+    for packet in &others {
+        pair.waits(LOCAL, packet);
+    }
+    // A neighbour that was known, and is not any more, is no other.
+    let leased = Wanted { interface: LAN, address: Address::v4(u32::from_be_bytes(LEASED)) };
+    pair.learn(leased, Mac([2, 0, 0, 0, 5, 5]));
+    pair.forwarded(LOCAL, &offer);
+    pair.do_both(|gateway| gateway.forget(leased));
+    assert_eq!(pair.receive(LOCAL, &offer).local[0].delivery, Delivery::Link);
+    // The rules filter what others send.
+    assert_eq!(pair.fate(WAN, &v4(FAR, LEASED).udp(67, 68)), Verdict::Dropped(Reason::DefaultDrop));
 }
 
 #[test]

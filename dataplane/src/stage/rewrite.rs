@@ -11,13 +11,13 @@ use wire::meta::Fields;
 use wire::tcp::Flags;
 use wire::{Family, Frame, Part, ipv4, ipv6, tcp};
 
-use super::{About, Cx, Stage, Step, handshake, link, option, underlay};
+use super::{About, Cx, Stage, Step, handshake, header, link, option, route, underlay};
 use crate::flag;
 use crate::flow::{Direction, FlowId, Key};
-use crate::hop::{Hop, leaves, waits};
+use crate::hop::{Hop, LINK_HOP, leaves, waits};
 use crate::nat::Endpoint;
 use crate::nat::rewrite::{self as nat, EndsV4, EndsV6, Transport};
-use crate::tables::{Address, Interface, Tables};
+use crate::tables::{Address, Interface, LOCAL, Tables};
 use crate::tunnel;
 use crate::verdict::Reason;
 
@@ -37,7 +37,7 @@ impl Stage for Rewrite {
             .and(Fields::CLASS)
             .and(Fields::COLOUR)
             .and(Fields::TUNNEL),
-        writes: Fields::PACKET.and(Fields::HEADERS).and(Fields::FLAGS).and(Fields::PARTS),
+        writes: Fields::PACKET.and(Fields::HEADERS).and(Fields::FLAGS).and(Fields::HOP).and(Fields::PARTS),
     };
 
     #[inline(always)]
@@ -66,7 +66,7 @@ impl Stage for Rewrite {
 fn general<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
     if !leaves(frame.meta.hop) {
         if waits(frame.meta.hop) {
-            return Step::Hold(Reason::NeighbourWaits);
+            return wait(frame, cx);
         }
         translate_for_itself(frame, cx);
         return Step::Deliver;
@@ -103,6 +103,27 @@ fn general<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
         return Step::Drop(link::refusal(frame, cx));
     }
     Step::Next
+}
+
+/// Has a packet wait for its neighbour. A DHCP server's answer to a host that has no address yet does not: the host could not answer, and
+/// the server has sent the frame to its link-layer address (RFC 2131, section 4.1), so it leaves as Linux made it.
+#[cold]
+#[inline(never)]
+fn wait<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
+    const SERVER: u16 = 67;
+    const CLIENT: u16 = 68;
+    let meta = &frame.meta;
+    let is_answer = meta.ingress == LOCAL
+        && meta.protocol == Protocol::UDP.0
+        && (meta.sport, meta.dport, meta.part) == (SERVER, CLIENT, Part::Whole)
+        && meta.flags & flag::TRANSLATED == 0
+        && meta.tunnel & tunnel::OUT == 0;
+    // Not by a router, whose address can be asked for.
+    if !is_answer || route::awaited(frame, cx).address != header::addresses(frame).1 {
+        return Step::Hold(Reason::NeighbourWaits);
+    }
+    frame.meta.hop = LINK_HOP;
+    Step::Deliver
 }
 
 /// [`translate`], of what is delivered.
