@@ -25,4 +25,5 @@ pub(crate) mod sa;
 pub(crate) mod stages;
 pub(crate) mod state;
 pub(crate) mod test;
+pub(crate) mod token;
 pub(crate) mod top;

@@ -79,7 +79,7 @@ impl Failure {
     }
 
     /// Returns advice on the failure.
-    fn hint(&self) -> Option<String> {
+    pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Failure::Usage(error) => Some(error.hint()),
             Failure::Policy(error) => error.hint().map(str::to_owned),

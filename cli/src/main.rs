@@ -34,7 +34,7 @@ mod trial;
 use command::live;
 use command::{
     capture, check, chip, completions, diff, drops, estimate, explain, flows, generate, import, init, manual,
-    policies, queues, reasons, replay, reproduce, run, sa, stages, state, test, top,
+    policies, queues, reasons, replay, reproduce, run, sa, stages, state, test, token, top,
 };
 
 /// Exit codes, at the end of every help text.
@@ -108,6 +108,7 @@ enum Command {
     Rollback(live::Rollback),
     Policy(policies::Arguments),
     Release(live::Release),
+    Token(token::Arguments),
     Capture(capture::Arguments),
     Save(state::Save),
     Load(state::Load),
@@ -148,6 +149,7 @@ impl Command {
             Command::Rollback(arguments) => arguments.run(),
             Command::Policy(arguments) => arguments.run(),
             Command::Release(arguments) => arguments.run(),
+            Command::Token(arguments) => arguments.run(),
             Command::Capture(arguments) => arguments.run(),
             Command::Save(arguments) => arguments.run(),
             Command::Load(arguments) => arguments.run(),

@@ -18,7 +18,7 @@ use wire::{Family, LinkKind, build};
 const WIDTH: usize = 80;
 
 /// Commands with examples of their own, each pasted by a test below or among [`NOT_PASTED`].
-const COMMANDS: [&[&str]; 53] = [
+const COMMANDS: [&[&str]; 56] = [
     &[],
     &["check"],
     &["run"],
@@ -41,6 +41,9 @@ const COMMANDS: [&[&str]; 53] = [
     &["policy", "history"],
     &["policy", "save"],
     &["release"],
+    &["token", "add"],
+    &["token", "list"],
+    &["token", "remove"],
     &["capture"],
     &["save"],
     &["load"],
@@ -78,7 +81,7 @@ const COMMANDS: [&[&str]; 53] = [
 const LIVE: &str = "it needs a gateway that runs: tests/netns asks those";
 
 /// Beginnings of examples that are not pasted, each with the reason.
-const NOT_PASTED: [(&str, &str); 43] = [
+const NOT_PASTED: [(&str, &str); 44] = [
     ("wirerate run ", "it needs root, and interfaces of its own"),
     ("wirerate init", "it asks questions"),
     ("wirerate init ", "it is about the machine that it runs on: tests/netns has machines for it"),
@@ -109,6 +112,7 @@ const NOT_PASTED: [(&str, &str); 43] = [
     ("wirerate policy ", LIVE),
     ("wirerate release", LIVE),
     ("wirerate release ", LIVE),
+    ("wirerate token ", "it keeps the users of this machine's gateway, in /etc"),
     ("wirerate explain --live ", LIVE),
     ("wirerate capture ", LIVE),
     ("wirerate save ", LIVE),

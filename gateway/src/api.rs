@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Extension;
 use axum::Json;
@@ -20,13 +20,15 @@ use dataplane::flow::FlowId;
 use http_body_util::BodyExt;
 use policy::Checked;
 use policy::parse::{MOST_BYTES, WHERE_TOO_LARGE};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Mutex, Semaphore, oneshot};
 use tokio::time::timeout;
 
 use crate::event::Event;
-use crate::flows::{FlowQuery, FlowView, NotKnown};
+use crate::flows::{FlowCursor, FlowQuery, FlowView, NotKnown};
 use crate::history::By;
+use crate::page::Explain;
 use crate::request::{NoTrial, Overview, Refusal, Request};
 use crate::worker::{Command, CommandSender, FoundFlows as Found, Reply};
 use crate::{metrics, view};
@@ -34,21 +36,27 @@ use crate::{metrics, view};
 mod basis;
 mod capture;
 mod drops;
+mod explain;
 mod history;
 mod meter;
+mod plan;
 mod queue;
+pub(crate) mod route;
 mod sa;
 mod state;
 mod token;
 mod trouble;
+mod zone;
 
 pub use basis::{BasisView, NeighbourView};
 pub use history::{Caller, KeptQuery};
 pub use meter::MeterView;
+pub use plan::{ChangeView, PlanView};
 pub use queue::QueueQuery;
 pub use state::{LoadedState, RefusedItems};
 pub use token::Token;
 pub use trouble::{Answer, Trouble, forbidden, trouble};
+pub use zone::{PairRule, PairView, ZoneMap, ZoneView};
 
 /// API state: the channel to the supervisor, and limits on concurrent requests.
 #[derive(Clone)]
@@ -60,10 +68,34 @@ pub struct Desk {
     loading: Arc<Semaphore>,
     /// Permits for further captures beside those under way.
     captures: Arc<Semaphore>,
+    /// Overview that many clients may share; none where each has one of its own.
+    shared: Option<Shared>,
+    /// Bounds of a listing; none where all flows may be listed at once.
+    listing: Option<Listing>,
+    /// Explanation of packets; none where they are not explained here.
+    explain: Option<Explain>,
 }
 
+/// Latest overview, and its time.
+type Shared = Arc<Mutex<Option<(Instant, Arc<Overview>)>>>;
+
+/// Bounds of a listing of flows.
+#[derive(Clone, Copy, Debug)]
+struct Listing {
+    /// Time of the search, after which a response says where to go on.
+    patience: Duration,
+    /// Flows listed, at most.
+    most: usize,
+}
+
+/// Time for which clients of the page share an overview: however many ask, workers report so often.
+const FRESH: Duration = Duration::from_millis(200);
+
+/// Bounds of a listing for the page: it answers while a person looks.
+const PAGE_LISTING: Listing = Listing { patience: Duration::from_millis(30), most: 10_000 };
+
 /// Response: the policy is in force.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct InForce {
     /// Epoch of its tables.
     pub epoch: u16,
@@ -88,16 +120,19 @@ pub struct ApplyQuery {
 }
 
 /// Response: flows that match a query.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Listed {
     /// Flows, worker by worker.
     pub flows: Vec<FlowView>,
     /// True if more flows match than the limit.
     pub more: bool,
+    /// Place to go on from, for [`FlowQuery::after`]: more flows match, or the search has taken its time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<FlowCursor>,
 }
 
 /// Response: number of flows ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Killed {
     /// Number of flows.
     pub ended: u64,
@@ -155,7 +190,16 @@ impl Desk {
             turn: Arc::new(Semaphore::new(1)),
             loading: Arc::new(Semaphore::new(1)),
             captures: Arc::new(Semaphore::new(capture::MOST)),
+            shared: None,
+            listing: None,
+            explain: None,
         }
+    }
+
+    /// State of the page's API: for many clients, each answered in bounded time.
+    pub(crate) fn of_page(sender: Sender<Event>, explain: Option<Explain>) -> Desk {
+        let (shared, listing) = (Some(Shared::default()), Some(PAGE_LISTING));
+        Desk { shared, listing, explain, ..Desk::new(sender) }
     }
 
     /// Sends a request to the supervisor and waits for the reply.
@@ -180,8 +224,18 @@ impl Desk {
         answer.await.map_err(|_| gone())
     }
 
-    async fn overview(&self) -> Answer<Overview> {
-        self.ask(Request::Overview).await
+    async fn overview(&self) -> Answer<Arc<Overview>> {
+        let Some(shared) = &self.shared else { return self.ask(Request::Overview).await.map(Arc::new) };
+        // Who waits here is answered with what the first one was told.
+        let mut latest = shared.lock().await;
+        match &*latest {
+            Some((at, overview)) if at.elapsed() < FRESH => Ok(overview.clone()),
+            _ => {
+                let overview = Arc::new(self.ask(Request::Overview).await?);
+                *latest = Some((Instant::now(), overview.clone()));
+                Ok(overview)
+            }
+        }
     }
 }
 
@@ -221,26 +275,43 @@ const AT_ONCE: u32 = 2048;
 const LISTED: usize = 1000;
 
 async fn flows(State(desk): State<Desk>, Query(query): Query<FlowQuery>) -> Answer<Json<Listed>> {
-    let most = query.limit.unwrap_or(LISTED);
-    let mut listed = Listed { flows: Vec::new(), more: false };
-    for worker in desk.ask(Request::Workers).await? {
-        let mut next = Some(FlowId(0));
+    let listing = desk.listing;
+    let most = query.limit.unwrap_or(LISTED).min(listing.map_or(usize::MAX, |listing| listing.most));
+    let until = listing.map(|listing| Instant::now() + listing.patience);
+    let mut listed = Listed { flows: Vec::new(), more: false, next: None };
+    let begin = query.after.unwrap_or_default();
+    for (number, worker) in desk.ask(Request::Workers).await?.iter().enumerate().skip(begin.worker) {
+        let at = |entry| FlowCursor { worker: number, entry };
+        let mut next = Some(FlowId(if number == begin.worker { begin.entry } else { 0 }));
         while let Some(first) = next {
-            let query = query.clone();
+            if until.is_some_and(|until| Instant::now() >= until) {
+                listed.next = Some(at(first.0));
+                return Ok(Json(listed));
+            }
+            let query = FlowQuery { limit: Some(most - listed.flows.len()), ..query.clone() };
             let found = desk
-                .ask_worker(&worker, |reply| Command::Flows { query, first, most: AT_ONCE, reply })
+                .ask_worker(worker, |reply| Command::Flows { query, first, most: AT_ONCE, reply })
                 .await?;
-            let Found { flows, next: further } = found.map_err(not_known)?;
+            let Found { flows, beyond, next: further } = found.map_err(not_known)?;
             listed.flows.extend(flows);
             next = further;
-            if listed.flows.len() > most {
-                listed.flows.truncate(most);
+            if let Some(beyond) = beyond {
                 listed.more = true;
+                listed.next = Some(at(beyond.0));
                 return Ok(Json(listed));
             }
         }
     }
     Ok(Json(listed))
+}
+
+/// Ends flows for a client of the page, who must say which.
+async fn kill_some(state: State<Desk>, Query(query): Query<FlowQuery>) -> Answer<Json<Killed>> {
+    if (FlowQuery { limit: None, after: None, ..query.clone() }) == FlowQuery::default() {
+        let error = "nothing says which flows are to be ended";
+        return Err(trouble(StatusCode::UNPROCESSABLE_ENTITY, error, "name a host, a port or a rule"));
+    }
+    kill(state, Query(query)).await
 }
 
 async fn kill(State(desk): State<Desk>, Query(query): Query<FlowQuery>) -> Answer<Json<Killed>> {
@@ -293,7 +364,7 @@ async fn apply(
     caller: Option<Extension<Caller>>,
     body: Body,
 ) -> Answer<Json<InForce>> {
-    let uid = caller.and_then(|Extension(caller)| caller.uid);
+    let by = caller.map_or_else(By::default, |Extension(caller)| caller.by(query.comment.clone()));
     if query.confirm.is_some_and(|seconds| !(1..=LONGEST_TRIAL).contains(&seconds)) {
         let error = format!("a trial takes from 1 to {LONGEST_TRIAL} seconds");
         return Err(trouble(StatusCode::UNPROCESSABLE_ENTITY, error, "name another time"));
@@ -303,7 +374,7 @@ async fn apply(
     // Once it is there it is carried out, whether or not who asked is still there, and only then is it another's turn.
     let done = tokio::spawn(async move {
         let _turn = turn;
-        put_in_force(&desk, query, uid, text).await
+        put_in_force(&desk, query, by, text).await
     });
     done.await.map_err(|_| failed("the policy could not be put in force"))?
 }
@@ -354,12 +425,7 @@ pub(crate) fn in_short(checked: &Checked) -> String {
     }
 }
 
-async fn put_in_force(
-    desk: &Desk,
-    query: ApplyQuery,
-    uid: Option<u32>,
-    text: String,
-) -> Answer<Json<InForce>> {
+async fn put_in_force(desk: &Desk, query: ApplyQuery, by: By, text: String) -> Answer<Json<InForce>> {
     let checked = tokio::task::spawn_blocking(move || policy::check(&text, "policy")).await;
     let checked = checked.map_err(|_| failed("the policy could not be read"))?;
     let Some(policy) = checked.policy else {
@@ -367,7 +433,6 @@ async fn put_in_force(
         return Err(trouble(StatusCode::UNPROCESSABLE_ENTITY, error, "`wirerate check FILE` shows all"));
     };
     let (policy, confirm) = (Box::new(policy), query.confirm.map(Duration::from_secs));
-    let by = By { uid, comment: query.comment };
     let applied = desk.ask(|reply| Request::Apply { policy, confirm, by, reply }).await?;
     match applied {
         Ok(applied) => Ok(Json(InForce { epoch: applied.epoch, confirm_seconds: query.confirm })),

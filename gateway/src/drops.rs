@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use dataplane::recorder::{Interface, Recorded};
 use dataplane::{Reason, Tables};
 use policy::model::{OTHER_ZONE, SELF_ZONE};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wire::Nanos;
 use wire::capture::{CaptureError, PcapngWriter, Record};
@@ -25,7 +26,7 @@ pub struct DropQuery {
 }
 
 /// A packet that was dropped or answered.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DroppedPacket {
     /// Time of the verdict: UTC, to the microsecond.
     pub time: String,

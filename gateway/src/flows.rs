@@ -8,6 +8,7 @@ use dataplane::state::{FlowFilter, FlowRecord, Standing, Through};
 use dataplane::tables::{LOCAL, OTHER};
 use ipnet::IpNet;
 use policy::model::{OTHER_ZONE, SELF_ZONE};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wire::PortId;
 
@@ -32,6 +33,36 @@ pub struct FlowQuery {
     pub state: Option<String>,
     /// Flows listed, at most.
     pub limit: Option<usize>,
+    /// Place of a listing to go on from.
+    pub after: Option<FlowCursor>,
+}
+
+/// Place in a listing of flows: `WORKER.ENTRY`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String")]
+pub struct FlowCursor {
+    /// Number of the worker.
+    pub worker: usize,
+    /// Entry of its flow table.
+    pub entry: u32,
+}
+
+impl From<FlowCursor> for String {
+    fn from(cursor: FlowCursor) -> String {
+        format!("{}.{}", cursor.worker, cursor.entry)
+    }
+}
+
+impl TryFrom<String> for FlowCursor {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<FlowCursor, &'static str> {
+        let read = |(worker, entry): (&str, &str)| {
+            Some(FlowCursor { worker: worker.parse().ok()?, entry: entry.parse().ok()? })
+        };
+        text.split_once('.').and_then(read).ok_or("`after` is the `next` of another response")
+    }
 }
 
 /// Unknown name or malformed value in a query.
@@ -51,7 +82,7 @@ impl NotKnown {
 }
 
 /// Flow, as operators see it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FlowView {
     /// Number of the worker that owns the flow.
     pub worker: usize,
@@ -100,7 +131,7 @@ pub struct FlowView {
 }
 
 /// ICMP query and its reply.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct QueryView {
     /// Type of the request.
     #[serde(rename = "type")]

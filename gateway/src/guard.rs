@@ -12,6 +12,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ports::{FastPath, Guard, GuardError, GuardLock, GuardSet, Shut, Unpinned};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tracing::{error, info, warn};
 
@@ -69,7 +70,7 @@ enum Door {
 }
 
 /// Guard, as operators see it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GuardState {
     /// Name of the interface.
     pub interface: String,
@@ -85,7 +86,7 @@ pub struct GuardState {
 }
 
 /// Mode of a guard: traffic that it passes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum GuardMode {
     /// Traffic that the gateway delivers to Linux, and traffic that Linux sends through the gateway: the port is open.

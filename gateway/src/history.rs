@@ -14,6 +14,7 @@ use std::time::SystemTime;
 use dataplane::Tables;
 use policy::Policy;
 use policy::parse::MOST_BYTES;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tracing::{error, info, warn};
@@ -34,7 +35,7 @@ const MOST_OF_HEAD: u64 = 16 << 10;
 const HEAD: &str = "# wirerate policy ";
 
 /// Entry: a policy that was put in force.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Entry {
     /// Number, from 1.
     pub number: u64,
@@ -55,7 +56,7 @@ pub struct Entry {
 }
 
 /// Origin of a policy in force.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
     /// Applied by an operator.
@@ -69,12 +70,14 @@ pub enum Origin {
 pub struct By {
     /// User ID.
     pub uid: Option<u32>,
+    /// Name of a user who is none of the machine's.
+    pub name: Option<String>,
     /// Operator's comment.
     pub comment: Option<String>,
 }
 
 /// History, as operators see it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HistoryView {
     /// Policy file that the gateway was started with.
     pub file: PathBuf,
@@ -229,7 +232,7 @@ impl History {
             number: self.next,
             time: time_text(SystemTime::now()),
             origin,
-            user: by.uid.map(privilege::name_of),
+            user: by.name.or_else(|| by.uid.map(privilege::name_of)),
             comment: by.comment,
             hash: hash_of(text.as_bytes()),
             file: self.file.clone(),

@@ -19,6 +19,7 @@ pub mod history;
 pub mod linux;
 pub mod log;
 pub mod metrics;
+pub mod page;
 pub mod port;
 pub mod privilege;
 pub mod reload;

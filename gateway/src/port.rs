@@ -2,10 +2,11 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A port, as operators see it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PortState {
     /// Name of the interface.
     pub interface: String,
@@ -38,7 +39,7 @@ impl PortState {
 }
 
 /// Packets dropped at an interface behind the gateway, by Linux's count since the gateway's start: of workers, of the fast path and of Linux.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EgressDrops {
     /// Packets that the device dropped: no carrier, too long for the other end, no room (`tx_dropped`).
     #[serde(rename = "tx_dropped", default)]
@@ -49,7 +50,7 @@ pub struct EgressDrops {
 }
 
 /// Carrier of a link, as Linux reports.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Carrier {
     /// Carrier present.
@@ -72,7 +73,7 @@ impl fmt::Display for Carrier {
 }
 
 /// Presence of a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Presence {
     /// Open: frames are received and sent.

@@ -11,6 +11,7 @@ use std::os::fd::OwnedFd;
 use caps::{CapSet, Capability, CapsHashSet};
 use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 use rustix::thread::set_no_new_privs;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
@@ -49,7 +50,7 @@ pub enum Confine {
 }
 
 /// Privileges of a gateway, as operators see them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Confinement {
     /// User of the process.
     pub user: String,

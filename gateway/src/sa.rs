@@ -6,6 +6,7 @@ use dataplane::flow::owner_of_sa;
 use dataplane::sa::{Bound, Origin, SaErrors, SaView, Standing};
 use dataplane::tables::Tables;
 use policy::model::Lifetime;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wire::Nanos;
 use wire::esp::{Direction, Suite, Udp};
@@ -32,7 +33,7 @@ impl fmt::Display for Spi {
 }
 
 /// Security association for operators. Nothing of its key is in it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AssociationView {
     /// Tunnel.
     pub tunnel: String,

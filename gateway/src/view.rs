@@ -8,6 +8,7 @@ use std::time::Duration;
 use dataplane::counter::{ClassTraffic, Counters, NatTraffic, Traffic};
 use dataplane::{Reason, Tables, ppp};
 use ports::FastPath;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::guard::GuardState;
@@ -23,7 +24,7 @@ mod queue;
 pub use queue::{DelayCount, DelayView, LeafView, QueueView};
 
 /// Status of the gateway as a whole.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
     /// Version of the program.
     pub version: String,
@@ -95,7 +96,7 @@ pub struct Status {
 }
 
 /// Status of the fast path.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FastPathStatus {
     /// Flows that the kernel carries.
     pub flows: u64,
@@ -124,7 +125,7 @@ pub struct FastPathStatus {
 }
 
 /// Status of a PPP session.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionStatus {
     /// Name of the interface.
     pub interface: String,
@@ -158,7 +159,7 @@ impl SessionStatus {
 }
 
 /// Status of a worker.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkerStatus {
     /// Number of the worker, from 0.
     pub worker: usize,
@@ -177,7 +178,7 @@ pub struct WorkerStatus {
 }
 
 /// Frames and bytes of IP packets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Count {
     /// Number of frames.
     pub packets: u64,
@@ -186,7 +187,7 @@ pub struct Count {
 }
 
 /// Rule, with its counters.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RuleView {
     /// Name of the rule.
     pub name: String,
@@ -198,7 +199,7 @@ pub struct RuleView {
 }
 
 /// Translation, with its counters.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NatView {
     /// Name of the translation.
     pub name: String,
@@ -212,7 +213,7 @@ pub struct NatView {
 }
 
 /// Traffic class, with its counters.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ClassView {
     /// Name of the class.
     pub name: String,
@@ -224,7 +225,7 @@ pub struct ClassView {
 }
 
 /// Port, with its counters.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PortView {
     /// Interface, state and driver of the port.
     #[serde(flatten)]
@@ -255,7 +256,7 @@ pub struct PortView {
 }
 
 /// Frames dropped or answered for one reason.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DropView {
     /// Name of the reason; `wirerate reasons NAME` explains it.
     pub reason: String,
@@ -490,7 +491,8 @@ impl WorkerStatus {
     }
 }
 
-fn action(action: policy::model::Action) -> &'static str {
+/// Name of an action.
+pub(crate) fn action(action: policy::model::Action) -> &'static str {
     match action {
         policy::model::Action::Accept => "accept",
         policy::model::Action::Drop => "drop",

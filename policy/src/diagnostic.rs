@@ -210,6 +210,8 @@ pub enum Code {
     BadLogOutput,
     /// An address reachable from other machines in the place of a loopback one.
     NotLoopback,
+    /// A host name that no browser asks by.
+    BadHostName,
     /// A driver for a VLAN, whose frames are its parent's.
     DriverOfVlan,
     /// A timeout of zero.
@@ -314,6 +316,7 @@ impl Code {
         (Code::BadLimit, "bad-limit", Severity::Error),
         (Code::BadLogOutput, "bad-log-output", Severity::Error),
         (Code::NotLoopback, "not-loopback", Severity::Error),
+        (Code::BadHostName, "bad-host-name", Severity::Error),
         (Code::DriverOfVlan, "driver-of-vlan", Severity::Error),
         (Code::ZeroTimeout, "zero-timeout", Severity::Error),
         (Code::ShortTimeout, "short-timeout", Severity::Warning),

@@ -18,6 +18,7 @@ mod limit;
 mod log;
 mod metrics;
 mod nat;
+mod page;
 mod ppp;
 mod queue;
 mod rule;
@@ -36,6 +37,7 @@ pub use limit::{Checksum, FragmentLimits, Limits, Pickup, TcpWindow, Timeouts, W
 pub use log::{Log, LogEvent, LogOutput, SyslogAddress};
 pub use metrics::MetricsAccess;
 pub use nat::{Hairpin, Nat, NatAction, PortChoice, PortUse};
+pub use page::PageAccess;
 pub use ppp::{Authentication, Ppp, PppRole};
 pub use queue::{
     Dropper, Fairness, Isolation, Phb, Queue, RedThreshold, Scheduler, Shape, Template, TreeWorkers,

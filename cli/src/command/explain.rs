@@ -10,6 +10,7 @@ use dataplane::replay::Way;
 use dataplane::state::FlowRecord;
 use dataplane::{Reason, Replay, Tables, Verdict};
 use gateway::Client;
+use gateway::api::Trouble;
 use policy::Lines;
 use policy::model::Colour;
 use serde_json::{Map, Value, json};
@@ -171,34 +172,14 @@ impl Arguments {
         // Without a policy, the first word is the packet's.
         let first = self.policy.iter().map(|word| word.to_string_lossy().into_owned());
         let text = first.chain(self.packet.iter().cloned()).collect::<Vec<String>>().join(" ");
-        let (mut live, tables) = Live::ask(Client::at(&self.socket))?;
-        let packet = match numbered(&text) {
+        let packet = |tables: &Tables| match numbered(&text) {
             Some((named, number)) => {
-                let captures = Captures::open(&[named], &tables, self.readdress())?;
-                pick(captures, &tables, number)?
+                let captures = Captures::open(&[named], tables, self.readdress())?;
+                pick(captures, tables, number)
             }
-            None => in_words(&text, &tables)?,
+            None => in_words(&text, tables),
         };
-        let Packet { ingress, at, number, bytes } = packet;
-        let mut replay = live.replay(tables, at, &bytes)?;
-        let account = replay.explain(ingress, at, number, &bytes, &mut ());
-        let chosen = live.chosen(&account, &replay.tables);
-        let unknown = live.unknown(chosen.as_ref(), &account, &replay.tables);
-        let queues = queue::live(&Client::at(&self.socket), &account, &replay.tables, &bytes)?;
-        let lines = Lines::default();
-        let renderer = Renderer {
-            tables: &replay.tables,
-            policy: &live.policy,
-            lines: &lines,
-            received: &bytes,
-            chosen,
-        };
-        let told = renderer.tell(&account);
-        let flow = live.flow(&account);
-        let path = flow.map_or(Ok(PacketPath::Worker), |flow| live.path(flow))?;
-        let live = OfLive { flow, path, unknown, queues };
-        let (waits, fate) = (Vec::new(), None);
-        self.tell(&Report { renderer, account: &account, told, ingress, waits, fate, live: Some(live) })
+        with_live(&self.socket, packet, |report| self.tell(report))
     }
 
     fn tell(&self, report: &Report<'_>) -> Result<Exit, Failure> {
@@ -214,6 +195,39 @@ impl Arguments {
     fn readdress(&self) -> Readdress {
         if self.any_mac { Readdress::Always } else { Readdress::Inferred }
     }
+}
+
+/// Explains a packet in words by the gateway at a socket, for its page: the account of `--live --json`.
+pub(crate) fn of_words(socket: &Path, words: &str) -> Result<Value, Trouble> {
+    let account = with_live(socket, |tables| in_words(words, tables), |report| Ok(report.to_json()));
+    account.map_err(|failure| Trouble {
+        error: failure.to_string(),
+        hint: failure.hint().unwrap_or_else(|| "`wirerate explain --help` has the words".to_owned()),
+    })
+}
+
+/// Explains a packet by the gateway at a socket, and has the explanation told.
+fn with_live<T>(
+    socket: &Path,
+    packet: impl FnOnce(&Tables) -> Result<Packet, Failure>,
+    tell: impl FnOnce(&Report<'_>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let (mut live, tables) = Live::ask(Client::at(socket))?;
+    let Packet { ingress, at, number, bytes } = packet(&tables)?;
+    let mut replay = live.replay(tables, at, &bytes)?;
+    let account = replay.explain(ingress, at, number, &bytes, &mut ());
+    let chosen = live.chosen(&account, &replay.tables);
+    let unknown = live.unknown(chosen.as_ref(), &account, &replay.tables);
+    let queues = queue::live(&Client::at(socket), &account, &replay.tables, &bytes)?;
+    let lines = Lines::default();
+    let renderer =
+        Renderer { tables: &replay.tables, policy: &live.policy, lines: &lines, received: &bytes, chosen };
+    let told = renderer.tell(&account);
+    let flow = live.flow(&account);
+    let path = flow.map_or(Ok(PacketPath::Worker), |flow| live.path(flow))?;
+    let live = OfLive { flow, path, unknown, queues };
+    let (waits, fate) = (Vec::new(), None);
+    tell(&Report { renderer, account: &account, told, ingress, waits, fate, live: Some(live) })
 }
 
 fn in_words(text: &str, tables: &Tables) -> Result<Packet, Failure> {

@@ -102,6 +102,7 @@ impl Which {
             nat: self.nat.clone(),
             state: self.state.clone(),
             limit,
+            after: None,
         }
     }
 }

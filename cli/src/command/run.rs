@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use gateway::privilege::{Confine, Restriction};
 use gateway::{Options, Supervisor};
 
+use super::explain;
 use super::live::{PINS, SOCKET};
 use crate::failure::{Exit, Failure, GatewayError};
 use crate::policy_file;
@@ -106,6 +107,7 @@ impl Arguments {
             history,
             pins: self.guards,
             key_log: self.key_log,
+            explain: explain::of_words,
             restriction: Restriction {
                 user: self.user,
                 confine: match self.confinement {

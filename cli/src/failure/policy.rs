@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use config::LoadError;
 use dataplane::replay::ReplayError;
 use dataplane::tables::CompileError;
+use gateway::page::UserFileError;
 use policy::import::ImportError;
 
 use super::Exit;
@@ -79,6 +80,17 @@ pub(crate) enum PolicyError {
         /// Error of the import.
         error: ImportError,
     },
+    /// The users of the page cannot be read, or one not be added.
+    #[error(transparent)]
+    Users(UserFileError),
+    /// There is no user of that name.
+    #[error("{path} has no user \"{name}\"")]
+    NoUser {
+        /// The name.
+        name: String,
+        /// The file of the users.
+        path: PathBuf,
+    },
 }
 
 fn count(number: usize) -> String {
@@ -89,14 +101,18 @@ impl PolicyError {
     /// The exit code.
     pub(super) fn exit(&self) -> Exit {
         match self {
-            PolicyError::Unreadable(_) | PolicyError::Import { .. } => Exit::Unreadable,
+            PolicyError::Unreadable(_)
+            | PolicyError::Import { .. }
+            | PolicyError::Users(UserFileError::Read { .. }) => Exit::Unreadable,
             PolicyError::Wrong { .. }
             | PolicyError::Compile { .. }
             | PolicyError::Setup { .. }
             | PolicyError::StaticKeys { .. }
             | PolicyError::Lacks { .. }
             | PolicyError::NoTraffic { .. }
-            | PolicyError::NoRules { .. } => Exit::Wrong,
+            | PolicyError::NoRules { .. }
+            | PolicyError::Users(_)
+            | PolicyError::NoUser { .. } => Exit::Wrong,
         }
     }
 
@@ -104,13 +120,14 @@ impl PolicyError {
     pub(super) fn hint(&self) -> Option<&'static str> {
         Some(match self {
             PolicyError::Unreadable(_) => "give the path of a policy (TOML); policies/ has examples",
-            PolicyError::Wrong { .. } => return None,
+            PolicyError::Wrong { .. } | PolicyError::Users(_) => return None,
             PolicyError::Compile { .. } => "change the policy there",
             PolicyError::StaticKeys { .. } => {
                 "--static-keys reads them all the same, for a laboratory; a copy of the policy with keys of its own needs no flag"
             }
             PolicyError::Setup { .. } => "lower `flows` under [limit], or free memory",
             PolicyError::Lacks { hint, .. } | PolicyError::NoTraffic { hint, .. } => hint,
+            PolicyError::NoUser { .. } => "`wirerate token list` shows those that there are",
             PolicyError::NoRules { .. } => {
                 "give a ClassBench filter set or a policy that has rules; `wirerate generate rules` makes some"
             }

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use axum::Json;
 use axum::extract::State;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Answer, Desk, failed};
@@ -11,7 +12,7 @@ use crate::request::{Basis, Request};
 use crate::worker::Found;
 
 /// Effective policy and neighbours of the workers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BasisView {
     /// Policy merged with Linux's addresses, routes, MTUs and link-layer addresses, as TOML.
     pub policy: String,
@@ -20,7 +21,7 @@ pub struct BasisView {
 }
 
 /// A neighbour.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NeighbourView {
     /// Interface of the neighbour.
     pub interface: String,

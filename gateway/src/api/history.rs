@@ -1,19 +1,43 @@
 //! `GET /policy/history`: policies that were put in force; `GET /policy/kept?number=N`: the text of one of them.
 
+use std::net::IpAddr;
+
 use axum::Json;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use super::{Answer, Desk, trouble};
-use crate::history::HistoryView;
+use crate::history::{By, HistoryView};
 use crate::request::Request;
 
-/// Peer of the connection, as the kernel reports it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Caller {
-    /// User ID.
-    pub uid: Option<u32>,
+/// Client of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Caller {
+    /// Process of a user, as the kernel reports it.
+    User(u32),
+    /// User of the page, with the address.
+    Page {
+        /// Name of the user.
+        name: String,
+        /// Address of the browser or program.
+        address: IpAddr,
+    },
+    /// Nobody that is known.
+    Unknown,
+}
+
+impl Caller {
+    /// Entry of the history.
+    pub(super) fn by(self, comment: Option<String>) -> By {
+        match self {
+            Caller::User(uid) => By { uid: Some(uid), name: None, comment },
+            Caller::Page { name, address } => {
+                By { uid: None, name: Some(format!("{name} by the page, from {address}")), comment }
+            }
+            Caller::Unknown => By { uid: None, name: None, comment },
+        }
+    }
 }
 
 /// Query parameters of `GET /policy/kept`.

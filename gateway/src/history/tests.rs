@@ -46,7 +46,7 @@ fn policy(zone: &str) -> Policy {
 }
 
 fn by(comment: &str) -> By {
-    By { uid: Some(0), comment: Some(comment.to_owned()) }
+    By { uid: Some(0), name: None, comment: Some(comment.to_owned()) }
 }
 
 #[test]

@@ -14,6 +14,7 @@ use std::time::{Duration, SystemTime};
 use dataplane::log::Record;
 use dataplane::tables::Tables;
 use policy::model::{Log, LogOutput};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 use wire::Nanos;
@@ -65,7 +66,7 @@ struct Shared {
 }
 
 /// Counters of log records.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LogCounts {
     /// Records written, counted per output.
     pub written: u64,

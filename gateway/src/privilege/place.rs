@@ -42,6 +42,8 @@ pub(crate) struct Places {
     keys: Vec<PathBuf>,
     /// Directory of pinned guards, with the directories of this network namespace.
     guards: (PathBuf, Option<[PathBuf; 2]>),
+    /// Files of users, certificates and keys of metrics and page, which are read again when they change.
+    access: Vec<PathBuf>,
     /// Path of the control socket.
     socket: PathBuf,
     /// Path of the socket of IKE daemons.
@@ -83,6 +85,13 @@ impl Places {
                 self.logs.push(path.clone());
             }
         }
+    }
+
+    /// Adds the files of access to metrics and page.
+    pub(crate) fn access(&mut self, gateway: &Gateway) {
+        let (metrics, page) = (&gateway.metrics_access, &gateway.page_access);
+        let files = [&metrics.certificate, &metrics.key, &page.tokens, &page.certificate, &page.key];
+        self.access = files.into_iter().flatten().cloned().collect();
     }
 
     /// Adds the socket of IKE daemons.
@@ -165,6 +174,9 @@ impl Places {
         for key in &self.keys {
             must(key, Access::READ_OK, "read a key there; `chown` it");
         }
+        for file in &self.access {
+            must(file, Access::READ_OK, "read it again when it changes; a restart does");
+        }
         for log in &self.logs {
             must(log, Access::WRITE_OK, "write records there");
         }
@@ -211,6 +223,10 @@ impl Places {
         rights.push((directory_of(&self.policy), Right::Read));
         rights.extend(fs::canonicalize(&self.policy).map(|path| (directory_of(&path), Right::Read)));
         rights.extend(self.keys.iter().map(|key| (directory_of(key), Right::Read)));
+        rights.extend(self.access.iter().map(|file| (directory_of(file), Right::Read)));
+        // Links to renewed certificates lead elsewhere.
+        let real = self.access.iter().filter_map(|file| fs::canonicalize(file).ok());
+        rights.extend(real.map(|file| (directory_of(&file), Right::Read)));
         rights.extend(std::env::current_exe().map(|path| (path, Right::Read)));
         rights
     }

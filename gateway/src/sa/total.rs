@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::AssociationView;
 
 /// Security associations of a tunnel, and what they, and those before them, have carried.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TunnelStatus {
     /// Tunnel.
     pub tunnel: String,
@@ -18,7 +19,7 @@ pub struct TunnelStatus {
 }
 
 /// Associations of one direction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DirectionStatus {
     /// Associations that there are.
     pub sas: u64,

@@ -42,6 +42,9 @@ impl Bounds {
 
     /// Limits of the metrics address.
     pub const PUBLIC: Bounds = Bounds { most: 32, ..Bounds::CONTROL };
+
+    /// Limits of the page's address.
+    pub const PAGE: Bounds = Bounds { most: 64, ..Bounds::CONTROL };
 }
 
 /// Buffer of a connection, in bytes: the head of a request, and unsent parts of a response.
@@ -58,12 +61,12 @@ struct Open {
 pub async fn serve<L: Listener>(
     mut listener: L,
     bounds: Bounds,
-    router_for: impl Fn(&L::Io) -> Router + Send,
+    router_for: impl Fn(&L::Io, &L::Addr) -> Router + Send,
 ) {
     let mut tasks = JoinSet::new();
     let mut all: VecDeque<Open> = VecDeque::new();
     loop {
-        let (stream, _) = listener.accept().await;
+        let (stream, from) = listener.accept().await;
         while tasks.try_join_next().is_some() {}
         all.retain(|open| !open.task.is_finished());
         if all.len() >= bounds.most {
@@ -80,7 +83,7 @@ pub async fn serve<L: Listener>(
             }
         }
         let asked = Arc::new(AtomicBool::new(false));
-        let router = router_for(&stream);
+        let router = router_for(&stream, &from);
         let task = tasks.spawn(converse(stream, router, bounds, asked.clone()));
         all.push_back(Open { asked, task });
     }

@@ -5,6 +5,33 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::socket::Purpose;
+use crate::page::UserFileError;
+
+/// Endpoint that other machines may reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Endpoint {
+    /// Metrics.
+    Metrics,
+    /// The page.
+    Page,
+}
+
+impl Endpoint {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Endpoint::Metrics => "metrics",
+            Endpoint::Page => "the page",
+        }
+    }
+
+    /// Key of the policy, and beginning of the others.
+    fn key(self) -> &'static str {
+        match self {
+            Endpoint::Metrics => "metrics",
+            Endpoint::Page => "page",
+        }
+    }
+}
 
 /// Error in starting the server.
 #[derive(Debug, thiserror::Error)]
@@ -20,34 +47,43 @@ pub enum ServerError {
         /// Fault.
         error: io::Error,
     },
-    /// Unusable certificate for metrics.
+    /// Unusable file of the users of the page.
+    #[error("the users of the page are of no use: {0}; `[gateway] page-tokens` names another file")]
+    Users(#[from] UserFileError),
+    /// Unusable certificate of an endpoint.
     #[error(
-        "the certificate of metrics, {path}, is of no use: {error}{}; `[gateway] metrics-certificate` names another file",
-        reader(.error)
+        "the certificate of {}, {path}, is of no use: {error}{}; `[gateway] {}-certificate` names another file",
+        .endpoint.name(), reader(.error), .endpoint.key()
     )]
     Certificate {
+        /// Endpoint.
+        endpoint: Endpoint,
         /// Path of the file.
         path: PathBuf,
         /// Fault.
         error: io::Error,
     },
-    /// Unusable private key for metrics.
+    /// Unusable private key of an endpoint.
     #[error(
-        "the key of metrics, {path}, is of no use: {error}{}; `[gateway] metrics-key` names another file",
-        reader(.error)
+        "the key of {}, {path}, is of no use: {error}{}; `[gateway] {}-key` names another file",
+        .endpoint.name(), reader(.error), .endpoint.key()
     )]
     Key {
+        /// Endpoint.
+        endpoint: Endpoint,
         /// Path of the file.
         path: PathBuf,
         /// Fault.
         error: io::Error,
     },
-    /// Failure to bind the metrics address.
+    /// Failure to bind the address of an endpoint.
     #[error(
-        "metrics cannot be given at {address}: {error}{}; `[gateway] metrics` names another address",
-        cause(*.address, .error)
+        "{} cannot be given at {address}: {error}{}; `[gateway] {}` names another address",
+        .endpoint.name(), cause(*.address, .error), .endpoint.key()
     )]
-    Metrics {
+    Bind {
+        /// Endpoint.
+        endpoint: Endpoint,
         /// Address.
         address: SocketAddr,
         /// Error of the system.
@@ -124,7 +160,7 @@ mod tests {
     use std::path::{Path, PathBuf};
     use std::sync::mpsc::channel;
 
-    use policy::model::{Gateway, MetricsAccess};
+    use policy::model::{Gateway, MetricsAccess, PageAccess};
 
     use super::super::{Public, Server};
 
@@ -185,7 +221,20 @@ mod tests {
                 assert!(told.contains(&file) && told.contains(key), "{told}");
                 assert!(!told.contains("control"), "{told}");
             }
+            let access = PageAccess { tokens: Some(file.clone()), ..PageAccess::default() };
+            let told = fault(&socket, &Gateway { page_access: access, ..Gateway::default() });
+            assert!(told.contains(&file.display().to_string()) && told.contains("page-tokens"), "{told}");
         }
+        let users = place.0.join("users");
+        fs::write(&users, "").unwrap();
+        let access = PageAccess {
+            tokens: Some(users),
+            certificate: Some(garbage.clone()),
+            key: Some(garbage.clone()),
+            names: Vec::new(),
+        };
+        let told = fault(&socket, &Gateway { page_access: access, ..Gateway::default() });
+        assert!(told.contains("the certificate of the page") && told.contains("page-certificate"), "{told}");
     }
 
     #[test]

@@ -56,7 +56,7 @@ fn nothing_public() -> Public {
 }
 
 /// Stub of the supervisor.
-fn desk() -> Sender<Event> {
+pub(crate) fn desk() -> Sender<Event> {
     let policy = Arc::new(policy::parse(POLICY, "policy").policy.unwrap());
     let tables = Arc::new(Tables::compile(&policy, 1).unwrap());
     let (worker, commands) = command_channel().unwrap();
@@ -249,7 +249,7 @@ fn serve_with(path: &Path, bounds: Bounds, router: axum::Router) {
     thread::spawn(move || {
         runtime.block_on(async move {
             let listener = tokio::net::UnixListener::from_std(socket).unwrap();
-            serve(listener, bounds, move |_| router.clone()).await;
+            serve(listener, bounds, move |_, _| router.clone()).await;
         });
     });
 }

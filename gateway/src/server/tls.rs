@@ -1,12 +1,14 @@
-//! TLS for metrics that other machines fetch.
+//! TLS for metrics and the page, which other machines ask for. A certificate that is renewed is taken up while connections go on.
 
+use std::fs;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant, SystemTime};
 
 use axum::serve::Listener;
 use rustls::ServerConfig;
@@ -17,21 +19,103 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{Accept, TlsAcceptor};
+use tracing::{info, warn};
 
-use super::ServerError;
+use super::{Endpoint, ServerError, expiry};
 
-/// Reads a certificate with its chain and its private key: PEM files.
-///
-/// # Errors
-/// Unreadable file or not PEM; key that does not match the certificate.
-pub(super) fn acceptor(certificate: &Path, key: &Path) -> Result<TlsAcceptor, ServerError> {
-    let of_certificate = |error| ServerError::Certificate { path: certificate.to_owned(), error };
-    let of_key = |error| ServerError::Key { path: key.to_owned(), error };
+/// Acceptor of TLS connections, by files that are read again when they change.
+pub(super) struct Acceptor {
+    certificate: PathBuf,
+    key: PathBuf,
+    endpoint: Endpoint,
+    acceptor: TlsAcceptor,
+    /// Last moment of the certificate's validity.
+    end: Option<SystemTime>,
+    /// Time of the last word on it.
+    named: Instant,
+    /// Times of the files that the acceptor is of.
+    stamp: [Option<SystemTime>; 2],
+    checked: Instant,
+}
+
+/// Time between two looks at the files.
+const INTERVAL: Duration = Duration::from_secs(5);
+
+/// Time between two words on a certificate that expires, or has.
+const REMINDER: Duration = Duration::from_secs(86_400);
+
+impl Acceptor {
+    /// Reads a certificate with its chain and its private key: PEM files.
+    ///
+    /// # Errors
+    /// Unreadable file or not PEM; key that does not match the certificate.
+    pub(super) fn open(certificate: &Path, key: &Path, endpoint: Endpoint) -> Result<Acceptor, ServerError> {
+        let stamp = stamp(certificate, key);
+        let (acceptor, end) = acceptor(certificate, key, endpoint)?;
+        let (certificate, key, now) = (certificate.to_owned(), key.to_owned(), Instant::now());
+        let mut opened =
+            Acceptor { certificate, key, endpoint, acceptor, end, named: now, stamp, checked: now };
+        opened.name_expiry(now);
+        Ok(opened)
+    }
+
+    fn name_expiry(&mut self, now: Instant) {
+        self.named = now;
+        let warning = self
+            .end
+            .and_then(|end| expiry::warning(self.endpoint, &self.certificate, end, SystemTime::now()));
+        if let Some(warning) = warning {
+            warn!("{warning}");
+        }
+    }
+
+    /// Returns the acceptor of the files as they are; of unusable ones, that of the files before.
+    fn current(&mut self, now: Instant) -> &TlsAcceptor {
+        if now.duration_since(self.checked) >= INTERVAL {
+            self.checked = now;
+            let stamp = stamp(&self.certificate, &self.key);
+            if stamp != self.stamp {
+                self.stamp = stamp;
+                match acceptor(&self.certificate, &self.key, self.endpoint) {
+                    Ok((acceptor, end)) => {
+                        (self.acceptor, self.end) = (acceptor, end);
+                        info!(
+                            "{}: certificate {} read again",
+                            self.endpoint.name(),
+                            self.certificate.display()
+                        );
+                        self.name_expiry(now);
+                    }
+                    Err(error) => warn!("{error}; the certificate before stays in use"),
+                }
+            }
+            if now.duration_since(self.named) >= REMINDER {
+                self.name_expiry(now);
+            }
+        }
+        &self.acceptor
+    }
+}
+
+/// Times of the last changes of both files.
+fn stamp(certificate: &Path, key: &Path) -> [Option<SystemTime>; 2] {
+    [certificate, key].map(|path| fs::metadata(path).and_then(|found| found.modified()).ok())
+}
+
+/// Reads both files; returns the last moment of the certificate's validity, too.
+fn acceptor(
+    certificate: &Path,
+    key: &Path,
+    endpoint: Endpoint,
+) -> Result<(TlsAcceptor, Option<SystemTime>), ServerError> {
+    let of_certificate = |error| ServerError::Certificate { endpoint, path: certificate.to_owned(), error };
+    let of_key = |error| ServerError::Key { endpoint, path: key.to_owned(), error };
     let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let chain = chain.map_err(|error| of_certificate(read(error)))?;
     if chain.is_empty() {
         return Err(of_certificate(read(pem::Error::NoItemsFound)));
     }
+    let end = chain.first().and_then(expiry::end_of);
     let private = PrivateKeyDer::from_pem_file(key).map_err(|error| of_key(read(error)))?;
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -44,7 +128,7 @@ pub(super) fn acceptor(certificate: &Path, key: &Path) -> Result<TlsAcceptor, Se
             let error = io::Error::new(io::ErrorKind::InvalidData, error);
             if is_certificate { of_certificate(error) } else { of_key(error) }
         })?;
-    Ok(TlsAcceptor::from(Arc::new(config)))
+    Ok((TlsAcceptor::from(Arc::new(config)), end))
 }
 
 /// Converts an error of a PEM file, preserving the kind of a system error.
@@ -58,7 +142,7 @@ fn read(error: pem::Error) -> io::Error {
 /// Listener whose connections begin with a TLS handshake.
 pub(super) struct TlsListener {
     pub(super) listener: TcpListener,
-    pub(super) acceptor: TlsAcceptor,
+    pub(super) acceptor: Acceptor,
 }
 
 impl Listener for TlsListener {
@@ -68,7 +152,7 @@ impl Listener for TlsListener {
     async fn accept(&mut self) -> (Encrypted, SocketAddr) {
         let (stream, from) = Listener::accept(&mut self.listener).await;
         // Whoever dawdles over it keeps nobody else waiting, and is bounded by the time that a head may take.
-        (Encrypted::Handshake(Box::new(self.acceptor.accept(stream))), from)
+        (Encrypted::Handshake(Box::new(self.acceptor.current(Instant::now()).accept(stream))), from)
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {

@@ -67,6 +67,9 @@ impl Process {
         if (old.metrics, &old.metrics_access) != (new.metrics, &new.metrics_access) {
             return Some("where metrics are given".to_owned());
         }
+        if (old.page, &old.page_access) != (new.page, &new.page_access) {
+            return Some("where the page is, and who may use it,".to_owned());
+        }
         if old.xfrm != new.xfrm {
             return Some("where IKE daemons give their SAs".to_owned());
         }

@@ -1,13 +1,14 @@
 //! The start of a gateway: the process is confined, interfaces are guarded, Linux is followed, tables are compiled, workers are
 //! spawned, ports are opened, in this order.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Instant;
 
 use policy::Policy;
 use policy::model::{FastPath, Mode, Xfrm};
+use serde_json::Value;
 use tracing::{debug, info, warn};
 
 use super::Supervisor;
@@ -20,6 +21,7 @@ use super::process::{Process, Watchdog};
 use super::sa::Associations;
 use super::start_error::{StartError, system};
 use super::worker::{Start, Workers, seed};
+use crate::api::Trouble;
 use crate::clock::Clock;
 use crate::effective::effective;
 use crate::guard::Guards;
@@ -58,6 +60,8 @@ pub struct Options {
     pub key_log: Option<PathBuf>,
     /// Restriction of the process.
     pub restriction: Restriction,
+    /// Explanation of a packet in words by the gateway at a control socket, for the page.
+    pub explain: fn(&Path, &str) -> Result<Value, Trouble>,
 }
 
 impl Supervisor {
@@ -85,6 +89,7 @@ impl Supervisor {
         places.log(&options.policy.gateway);
         places.xfrm(&options.policy.gateway);
         places.keys(&options.policy);
+        places.access(&options.policy.gateway);
         // To load what counts frames that devices refuse takes a privilege that is dropped.
         let fast_path = fast_path(&options.policy);
         let (confinement, held) =
@@ -107,9 +112,11 @@ impl Supervisor {
         log_classifier(&tables);
         let log = log::Writer::start(&policy.gateway.log, clock)
             .map_err(|error| system("start a thread", error))?;
+        let (socket, of_words) = (options.socket.clone(), options.explain);
+        let explain = Arc::new(move |packet: &str| of_words(&socket, packet));
         // Not before there are guards: a gateway that cannot begin leaves its interfaces closed.
         let server = public
-            .and_then(|public| Server::start(&options.socket, public, sender.clone()))
+            .and_then(|public| Server::start(&options.socket, public.explaining(explain), sender.clone()))
             .map_err(StartError::Server)?;
         let carried = || Box::new(Carried::new(sender.clone()));
         let xfrm = match &policy.gateway.xfrm {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use dataplane::egress::{LeafCounts, TreeReport, TreeSide};
 use dataplane::tables::{NO_NODE, QueueTree, QueueTrees};
 use policy::model::{MeterScope, TreeWorkers};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wire::PortId;
 
@@ -13,7 +14,7 @@ use super::Count;
 use crate::request::Overview;
 
 /// Queue of an interface.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct QueueView {
     /// Name of the interface.
     pub interface: String,
@@ -29,7 +30,7 @@ pub struct QueueView {
 }
 
 /// Queue of a tree.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LeafView {
     /// Name of the queue.
     pub name: String,
@@ -60,7 +61,7 @@ pub struct LeafView {
 }
 
 /// Delays that a part of the packets did not exceed, in nanoseconds, to an eighth; 0 without packets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DelayView {
     /// Half of them.
     pub p50: u64,
@@ -77,7 +78,7 @@ pub struct DelayView {
 }
 
 /// Number of packets whose delay was at most so long, and longer than that of the entry before.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DelayCount {
     /// Delay in nanoseconds.
     pub ns: u64,

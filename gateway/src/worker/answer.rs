@@ -130,14 +130,19 @@ impl Worker {
     fn flows(&mut self, query: &FlowQuery, first: FlowId, most: u32) -> Result<FoundFlows, NotKnown> {
         let filter = query.filter(&self.processing.tables)?;
         let mut flows = Vec::new();
+        let (limit, mut beyond) = (query.limit.unwrap_or(usize::MAX), None);
         let (now, places) = (self.clock.now(), first.0..first.0.saturating_add(most));
         self.processing.shard.update_published(places.clone());
         let (shard, tables) = (&self.processing.shard, &self.processing.tables);
         let next = shard.list_flows(tables, now, places, &filter, |flow| {
+            if flows.len() == limit {
+                beyond = beyond.or(Some(flow.id));
+                return;
+            }
             let fast_path = shard.is_published(flow.id);
             flows.push(FlowView { fast_path, ..FlowView::of(self.number, &flow, tables) });
         });
-        Ok(FoundFlows { flows, next })
+        Ok(FoundFlows { flows, beyond, next })
     }
 
     fn subscribers(&self, first: u32, most: u32) -> FoundSubscribers {

@@ -178,8 +178,10 @@ pub struct Retired {
 /// Flows that match a query.
 #[derive(Debug)]
 pub struct FoundFlows {
-    /// Matching flows.
+    /// Matching flows, up to the limit of the query.
     pub flows: Vec<FlowView>,
+    /// Entry of the first one beyond the limit, if there is one.
+    pub beyond: Option<FlowId>,
     /// Flow table entry to go on from; none at the end.
     pub next: Option<FlowId>,
 }

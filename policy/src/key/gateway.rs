@@ -6,7 +6,7 @@ use super::{Keys, Table};
 use crate::model::{Gateway, PortDriver};
 use crate::value::address::SOCKET_ADDRESS;
 use crate::value::time::RATE;
-use crate::value::{Form, LOG_OUTPUT, NUMBER16, PATH, XFRM, key};
+use crate::value::{Form, LOG_OUTPUT, NUMBER16, PATH, STRING, XFRM, key};
 use crate::word;
 
 /// Keys of `[gateway]`.
@@ -19,6 +19,11 @@ pub(super) fn gateway(keys: &mut Keys<'_, '_>, gateway: &mut Gateway) {
     keys.optional("metrics-certificate", PATH, &mut gateway.metrics_access.certificate);
     keys.optional("metrics-key", PATH, &mut gateway.metrics_access.key);
     keys.optional("metrics-token", PATH, &mut gateway.metrics_access.token);
+    keys.optional("page", SOCKET_ADDRESS, &mut gateway.page);
+    keys.optional("page-tokens", PATH, &mut gateway.page_access.tokens);
+    keys.optional("page-certificate", PATH, &mut gateway.page_access.certificate);
+    keys.optional("page-key", PATH, &mut gateway.page_access.key);
+    keys.list("page-names", STRING, &mut gateway.page_access.names);
     keys.list("log", LOG_OUTPUT, &mut gateway.log.outputs);
     keys.optional_list("log-events", word::LOG_EVENT, &mut gateway.log.events);
     keys.optional("log-rate", RATE, &mut gateway.log.rate);

@@ -19,10 +19,10 @@ use super::{
     Encapsulation, FamilyMatch, FastPath, FragmentLimits, Gateway, Hairpin, IcmpMatch, Interface, Limits,
     LinkKind, Log, LogEvent, LogOutput, Logging, Mac, MacRange, Macs, Meter, MeterKind, MeterRate,
     MeterScope, MetricsAccess, Mode, MssClamp, Nat, NatAction, Neighbour, NextHop, NoInstance, Offload,
-    OnExit, Overhead, PcpMap, Pickup, Policy, PortChoice, PortDriver, PortRange, PortUse, Ppp, PppRole,
-    PriorityTag, Protocol, Rate, RejectWith, Route, RouteTarget, Rule, Scope, Search, SearchAlgorithm, Set,
-    SourceCheck, State, SynAnswer, SyslogAddress, TcpFlagsMatch, TcpWindow, Timeouts, Vc, WhenFull, Xfrm,
-    ZoneDefault,
+    OnExit, Overhead, PageAccess, PcpMap, Pickup, Policy, PortChoice, PortDriver, PortRange, PortUse, Ppp,
+    PppRole, PriorityTag, Protocol, Rate, RejectWith, Route, RouteTarget, Rule, Scope, Search,
+    SearchAlgorithm, Set, SourceCheck, State, SynAnswer, SyslogAddress, TcpFlagsMatch, TcpWindow, Timeouts,
+    Vc, WhenFull, Xfrm, ZoneDefault,
 };
 
 mod queue;
@@ -108,15 +108,20 @@ pub(crate) fn gateway() -> impl Strategy<Value = Gateway> {
         key,
         token,
     });
+    let page = (
+        option::of((any::<IpAddr>(), any::<u16>()).prop_map(SocketAddr::from)),
+        (path(), path(), path(), vec(name(), 0..3))
+            .prop_map(|(tokens, certificate, key, names)| PageAccess { tokens, certificate, key, names }),
+    );
     let on_exit = select(&[OnExit::Closed, OnExit::Open][..]);
     let socket = name().prop_filter("a word of its own", |name| name != "linux");
     let xfrm = prop_oneof![Just(Xfrm::Linux), socket.prop_map(PathBuf::from).prop_map(Xfrm::Socket)];
     let carried = (offload, fast_path);
-    let log = (log(), option::of(any::<u16>()));
+    let log = (log(), option::of(any::<u16>()), page);
     (option::of(any::<u16>()), driver(), drivers, carried, metrics, access, log, option::of(xfrm), on_exit)
         .prop_map(|(workers, driver, drivers, carried, metrics, metrics_access, log, xfrm, on_exit)| {
             let (offload, fast_path) = carried;
-            let (log, drop_record) = log;
+            let (log, drop_record, (page, page_access)) = log;
             Gateway {
                 workers,
                 driver,
@@ -125,6 +130,8 @@ pub(crate) fn gateway() -> impl Strategy<Value = Gateway> {
                 fast_path,
                 metrics,
                 metrics_access,
+                page,
+                page_access,
                 log,
                 drop_record,
                 xfrm,

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::{Log, MetricsAccess};
+use super::{Log, MetricsAccess, PageAccess};
 
 /// Settings of the live daemon; replay and chip ignore them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,6 +22,10 @@ pub struct Gateway {
     pub metrics: Option<SocketAddr>,
     /// Access control of the metrics endpoint.
     pub metrics_access: MetricsAccess,
+    /// Listening address and TCP port of the page and its HTTP API; none if absent.
+    pub page: Option<SocketAddr>,
+    /// Access control of the page.
+    pub page_access: PageAccess,
     /// Log of packets, connections and mappings.
     pub log: Log,
     /// Packets that the drop recorder remembers of each reason, 0 for none; [`Gateway::DROP_RECORD`] if absent.

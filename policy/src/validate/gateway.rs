@@ -3,7 +3,7 @@
 use super::{In, Validator};
 use crate::diagnostic::Code;
 use crate::lines::Item;
-use crate::model::{Driver, Gateway, MetricsAccess, Scope};
+use crate::model::{Driver, Gateway, MetricsAccess, PageAccess, Scope};
 
 impl Validator<'_> {
     pub(super) fn gateway(&mut self) {
@@ -19,6 +19,7 @@ impl Validator<'_> {
             self.wrong(Code::BadLimit, Item::Top, "drop-record", message, hint);
         }
         self.metrics();
+        self.page();
         for (key, rate) in [("log-rate", gateway.log.rate), ("log-rate-total", gateway.log.total)] {
             if rate.is_some_and(|rate| rate.scope == Scope::Source) {
                 let message = format!("`{key}` has no sources to tell apart");
@@ -53,21 +54,7 @@ impl Validator<'_> {
     fn metrics(&mut self) {
         let gateway = &self.policy.gateway;
         let MetricsAccess { certificate, key, token } = &gateway.metrics_access;
-        for (present, absent, here, lacking) in [
-            ("metrics-certificate", "metrics-key", certificate, key),
-            ("metrics-key", "metrics-certificate", key, certificate),
-        ] {
-            if here.is_some() && lacking.is_none() {
-                let message = format!("`{present}` is of no use without `{absent}`");
-                self.wrong(
-                    config::Code::MissingKey,
-                    Item::Top,
-                    present,
-                    message,
-                    format!("name `{absent}`, too"),
-                );
-            }
-        }
+        self.pair("metrics-certificate", "metrics-key", certificate.is_some(), key.is_some());
         let Some(metrics) = gateway.metrics else {
             for (name, path) in
                 [("metrics-certificate", certificate), ("metrics-key", key), ("metrics-token", token)]
@@ -85,6 +72,63 @@ impl Validator<'_> {
             let hint = "for this machine alone write 127.0.0.1:9478 or [::1]:9478; for others, say who may ask: \
                         `metrics-token`, or `metrics-certificate` and `metrics-key`";
             self.wrong(Code::NotLoopback, Item::Top, "metrics", message, hint);
+        }
+    }
+
+    fn page(&mut self) {
+        let gateway = &self.policy.gateway;
+        let PageAccess { tokens, certificate, key, names } = &gateway.page_access;
+        self.pair("page-certificate", "page-key", certificate.is_some(), key.is_some());
+        let Some(page) = gateway.page else {
+            for (name, is_there) in [
+                ("page-tokens", tokens.is_some()),
+                ("page-certificate", certificate.is_some()),
+                ("page-key", key.is_some()),
+                ("page-names", !names.is_empty()),
+            ] {
+                if is_there {
+                    let message = format!("`{name}` has no meaning without `page`");
+                    let hint = "say where the page is: page = \"127.0.0.1:9479\"";
+                    self.wrong(config::Code::MisplacedKey, Item::Top, name, message, hint);
+                }
+            }
+            return;
+        };
+        if tokens.is_none() {
+            let hint = "name the file of its users, page-tokens = \"/etc/wirerate/page.tokens\", and make one: \
+                        `wirerate token add NAME --role change`";
+            let message = "nobody can log in to the page: `page-tokens` is missing".to_owned();
+            self.wrong(config::Code::MissingKey, Item::Top, "page", message, hint);
+        }
+        if !page.ip().is_loopback() && certificate.is_none() {
+            let message =
+                format!("{page} can be reached from other machines, and tokens would go in the clear");
+            let hint = "for this machine alone write 127.0.0.1:9479 or [::1]:9479 (and reach it by `ssh -L \
+                        9479:127.0.0.1:9479`); for others, TLS: `page-certificate` and `page-key`";
+            self.wrong(Code::NotLoopback, Item::Top, "page", message, hint);
+        }
+        for (index, name) in names.iter().enumerate() {
+            let is_host = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+            if name.is_empty() || !name.bytes().all(is_host) {
+                let message = format!("\"{name}\" is no host name");
+                let hint = "a name as in the address bar, without scheme and port: \"gateway.example.net\"";
+                self.wrong_in(
+                    Code::BadHostName,
+                    In { item: Item::Top, key: "page-names", index },
+                    message,
+                    hint,
+                );
+            }
+        }
+    }
+
+    /// Refuses one key of two that belong together.
+    fn pair(&mut self, one: &'static str, other: &'static str, has_one: bool, has_other: bool) {
+        if has_one != has_other {
+            let (present, absent) = if has_one { (one, other) } else { (other, one) };
+            let message = format!("`{present}` is of no use without `{absent}`");
+            let hint = format!("name `{absent}`, too");
+            self.wrong(config::Code::MissingKey, Item::Top, present, message, hint);
         }
     }
 }
