@@ -51,6 +51,16 @@ def udp(source, to, sport, dport, payload):
     return _summed(source, to, UDP, datagram, 6)
 
 
+def udp6(source, to, sport, dport, payload):
+    """A whole packet of IPv6, with a datagram."""
+    addresses = socket.inet_pton(socket.AF_INET6, source) + socket.inet_pton(socket.AF_INET6, to)
+    length = 8 + len(payload)
+    pseudo = addresses + struct.pack("!II", length, UDP)
+    found = checksum(pseudo + struct.pack("!HHHH", sport, dport, length, 0) + payload) or 0xFFFF
+    datagram = struct.pack("!HHHH", sport, dport, length, found) + payload
+    return struct.pack("!IHBB", 6 << 28, length, UDP, 64) + addresses + datagram
+
+
 def tcp(source, to, sport, dport, flags, seq=0, ack=0):
     segment = struct.pack("!HHIIBBHHH", sport, dport, seq, ack, 5 << 4, flags, 65535, 0, 0)
     return _summed(source, to, TCP, segment, 16)
