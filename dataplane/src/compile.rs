@@ -106,6 +106,7 @@ impl Tables {
             other_groups: policy.default_action(OTHER_ZONE, ANY_ZONE),
             limits: policy.limits,
             log: policy.gateway.log.clone(),
+            ipfix: policy.gateway.ipfix.clone(),
             drop_record: policy.gateway.drop_record().into(),
             timeouts: policy.timeouts,
             idle: Vec::new(),

@@ -22,6 +22,7 @@ use wire::ethernet::EtherType;
 use wire::vlan::{self, Priority};
 use wire::{BATCH, Dscp, DscpSet, Nanos, PortId};
 
+use crate::accounting::Accounting;
 use crate::counter::Counters;
 use crate::flow::{Direction, Ends, FlowId, State, TcpSide};
 use crate::hop::{Hop, leaves};
@@ -231,17 +232,31 @@ impl FastPath {
 
     /// Counts what was carried of a published flow, and returns when the last packet was.
     #[cold]
-    pub(crate) fn last_carried(&mut self, id: FlowId, counters: &mut Counters, epoch: u16) -> Option<Nanos> {
+    pub(crate) fn last_carried(
+        &mut self,
+        id: FlowId,
+        counters: &mut Counters,
+        accounting: &mut Accounting,
+        epoch: u16,
+    ) -> Option<Nanos> {
         let account = self.carrier.as_mut()?.account(id)?;
         counters.count_carried(&account, epoch);
+        accounting.count_carried(id, &account);
         account.seen
     }
 
     /// Takes back a flow that ends, and counts what was carried of it.
     #[cold]
-    pub(crate) fn end(&mut self, id: FlowId, counters: &mut Counters, epoch: u16) {
+    pub(crate) fn end(
+        &mut self,
+        id: FlowId,
+        counters: &mut Counters,
+        accounting: &mut Accounting,
+        epoch: u16,
+    ) {
         if let Some(account) = self.carrier.as_mut().and_then(|carrier| carrier.take_back(id)) {
             counters.count_carried(&account, epoch);
+            accounting.count_carried(id, &account);
         }
     }
 
@@ -428,6 +443,7 @@ impl Shard {
     /// Enters the account of a flow into the flow and the counters.
     fn enter(&mut self, id: FlowId, account: &Account) {
         self.counters.count_carried(account, self.flows.epoch());
+        self.accounting.count_carried(id, account);
         let seen = account.seen.map(|seen| self.flows.tick(seen).0);
         if let Some(flow) = self.flows.flow_mut(id) {
             flow.seen = flow.seen.max(seen.unwrap_or(0));

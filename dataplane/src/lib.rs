@@ -6,6 +6,7 @@
 //!
 //! `cargo run -p wirerate-dataplane --example embed` takes two packets through a policy.
 
+pub mod accounting;
 pub mod channel;
 pub mod client;
 pub mod compile;

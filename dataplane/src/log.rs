@@ -245,6 +245,13 @@ impl Log {
 }
 
 impl Connection {
+    /// True if addresses or ports are translated.
+    pub fn is_translated(&self) -> bool {
+        let (there, back) = (&self.original, &self.reply);
+        (there.source, there.destination) != (back.destination, back.source)
+            || (there.ports().is_some() && (there.sport, there.dport) != (back.dport, back.sport))
+    }
+
     /// Returns both ends of a flow.
     pub(crate) fn of(flow: &Flow, cold: &Cold) -> Connection {
         Connection {

@@ -11,6 +11,7 @@ use policy::model::{Mode, Scope};
 use tally::{NoTally, Tally};
 use wire::{BATCH, Batch, Frame, Meta, Nanos, PortId};
 
+use crate::accounting::Accounting;
 use crate::channel::Channels;
 use crate::client::Clients;
 use crate::cookie::Cookies;
@@ -66,6 +67,8 @@ pub struct Shard {
     pub counters: Counters,
     /// Records for a host that writes a log.
     pub log: Log,
+    /// Flow records and NAT events for a host that exports them.
+    pub accounting: Accounting,
     /// Last packets dropped and answered, by reason, where a host has them kept.
     pub recorder: Recorder,
     /// Numbers of imported items, accepted and refused.
@@ -144,6 +147,7 @@ impl Shard {
             egress: Egress::new(tables, setup.share, setup.seed).map_err(ShardError::Memory)?,
             counters: Counters::new(tables),
             log: Log::default(),
+            accounting: Accounting::default(),
             recorder: Recorder::default(),
             imports: Imports::default(),
             openings: Openings::default(),
@@ -313,6 +317,7 @@ impl Shard {
         }
         if let (Some(flow), Some(cold)) = (self.flows.flow(id), self.flows.cold(id)) {
             self.log.note_closed(flow, cold, cause, self.flows.start());
+            self.accounting.note_ended(id, flow, cold, cause, &self.hops);
             give_back(&mut self.mappings, &mut self.limiter, &mut self.log, cold);
         }
         self.flows.remove(id, tally);
@@ -336,19 +341,20 @@ impl Shard {
     /// Ends flows that have been idle for too long, up to a bounded number at once, and gives up neighbours that have been
     /// asked for too long.
     pub fn expire<T: Tally>(&mut self, now: Nanos, tally: &mut T) {
-        let Shard { flows, mappings, limiter, log, fast_path, counters, .. } = self;
+        let Shard { flows, mappings, limiter, log, accounting, hops, fast_path, counters, .. } = self;
         let (start, epoch) = (flows.start(), flows.epoch());
-        let fast_path = RefCell::new((fast_path, counters));
+        let fast_path = RefCell::new((fast_path, counters, accounting));
         let last_carried = |id| {
-            let (fast_path, counters) = &mut *fast_path.borrow_mut();
-            fast_path.last_carried(id, counters, epoch)
+            let (fast_path, counters, accounting) = &mut *fast_path.borrow_mut();
+            fast_path.last_carried(id, counters, accounting, epoch)
         };
         flows.advance(now, EXPIRED_AT_ONCE, tally, last_carried, |id, flow, cold| {
+            let (fast_path, counters, accounting) = &mut *fast_path.borrow_mut();
             if flow.progress.is_published() {
-                let (fast_path, counters) = &mut *fast_path.borrow_mut();
-                fast_path.end(id, counters, epoch);
+                fast_path.end(id, counters, accounting, epoch);
             }
             log.note_closed(flow, cold, Cause::Timeout, start);
+            accounting.note_ended(id, flow, cold, Cause::Timeout, hops);
             give_back(mappings, limiter, log, cold);
         });
         self.sas.note_bounds_of_time(now);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use policy::model::{
-    Action, AddressRange, ConnectionLimit, Limits, Log, Logging, Mode, PriorityTag, Rate, SourceCheck,
+    Action, AddressRange, ConnectionLimit, Ipfix, Limits, Log, Logging, Mode, PriorityTag, Rate, SourceCheck,
     SynAnswer, Timeouts,
 };
 use tally::{Offload, Op, Region, Tally};
@@ -118,6 +118,8 @@ pub struct Tables {
     pub timeouts: Timeouts,
     /// Log settings: outputs, events, rates.
     pub log: Log,
+    /// Export of flow records and NAT events.
+    pub ipfix: Ipfix,
     /// Packets that the [drop recorder](crate::recorder) remembers of each reason; 0 for none.
     pub drop_record: u32,
     /// Interface at [`OTHER`], for all interfaces outside the policy. `None` where no rule or default names their zone: then all

@@ -18,9 +18,10 @@ use wire::vlan::{Priority, Tag as VlanTag};
 use wire::{Dscp, Nanos, PortId};
 
 use self::linux::Programs;
+use crate::accounting::{exported_by, exporting, sums};
 use crate::scene::packet::Packets;
 use crate::scene::talk::{OFFICE, Talk};
-use crate::scene::{Arrival, Gateway, Out, START, Sent, packet, policy};
+use crate::scene::{Arrival, Gateway, Out, START, Sent, packet, policy, tables};
 
 mod linux;
 
@@ -353,7 +354,11 @@ struct Two {
 
 impl Two {
     fn new(text: &str, kernel: Shared) -> Two {
-        let [mut fast, slow] = [(); 2].map(|()| Gateway::new(text, Batching::Run));
+        let [mut fast, slow] = [(); 2].map(|()| {
+            let mut gateway = Gateway::new(text, Batching::Run);
+            exporting(&mut gateway, 10_000);
+            gateway
+        });
         fast.shard.publish_by(Some(Box::new(End(kernel.clone()))));
         Two { kernel, fast, slow, text: text.to_owned(), now: START, number: 0 }
     }
@@ -394,6 +399,7 @@ impl Two {
         self.fast.shard.sweep_all_published(self.now);
         assert_eq!(self.fast.shard.counters, self.slow.shard.counters, "under\n{}", self.text);
         assert!(self.fast.shard.counters.are_conserved());
+        assert_eq!(sums(&mut self.fast), sums(&mut self.slow), "counts of flows differ under\n{}", self.text);
         let flows = |gateway: &Gateway| {
             let flows = gateway.shard.flows.iter().map(|(id, flow)| {
                 let flow = format!("{flow:?}");
@@ -406,8 +412,9 @@ impl Two {
     }
 
     fn reload(&mut self) {
-        self.fast.reload(&self.text, self.now);
-        self.slow.reload(&self.text, self.now);
+        for gateway in [&mut self.fast, &mut self.slow] {
+            gateway.change(exported_by(tables(&self.text)), self.now);
+        }
     }
 }
 

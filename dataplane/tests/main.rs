@@ -4,6 +4,7 @@
 //! They are one binary, as each would be linked by itself, and compile the scenes anew.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
+mod accounting;
 mod adverse;
 mod atm;
 mod bytes;

@@ -12,6 +12,7 @@ use wire::header::Protocol;
 use wire::random::Random;
 use wire::{Nanos, PortId, ipv4, ipv6, udp};
 
+use crate::accounting::{exporting, reports};
 use crate::scene::packet::Packets;
 use crate::scene::talk::{OFFICE, Side, Talk};
 use crate::scene::{Arrival, Gateway, START, packet, policy, segments};
@@ -51,6 +52,7 @@ impl Pair {
         let [whole, cut] = [(); 2].map(|()| {
             let mut gateway = Gateway::new(text, Way::Run);
             gateway.shard.log.keep(10_000, &gateway.tables);
+            exporting(&mut gateway, 10_000);
             gateway
         });
         Pair { whole, cut, went: Went::default(), last: START }
@@ -99,6 +101,8 @@ impl Pair {
             records
         });
         assert_eq!(whole, other, "records differ under\n{text}");
+        let [whole, other] = [&mut self.whole, &mut self.cut].map(reports);
+        assert_eq!(whole, other, "counts of flows differ under\n{text}");
         cut
     }
 }

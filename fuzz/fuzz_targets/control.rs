@@ -19,6 +19,7 @@ use dataplane::shard::Setup;
 use gateway::api::{self, Trouble};
 use gateway::clock::Clock;
 use gateway::event::Event;
+use gateway::ipfix::IpfixCounts;
 use gateway::log::LogCounts;
 use gateway::privilege::Confinement;
 use gateway::request::{Applied, NoTrial, Overview, Refusal, Request};
@@ -108,6 +109,7 @@ fn desk() -> Sender<Event> {
         events: Box::new(|_| true),
         shared: None,
         log: None,
+        export: None,
         fast_path: None,
     };
     let work = Worker::new(parts).expect("memory");
@@ -138,6 +140,7 @@ fn answer(request: Request, worker: &CommandSender, policy: &Arc<Policy>, tables
                 uptime: Duration::ZERO,
                 panics: 0,
                 log: LogCounts::default(),
+                ipfix: IpfixCounts::default(),
                 confinement: Confinement::default(),
                 notes: Vec::new(),
                 trial: None,

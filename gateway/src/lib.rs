@@ -16,6 +16,7 @@ pub mod event;
 pub mod flows;
 pub mod guard;
 pub mod history;
+pub mod ipfix;
 pub mod linux;
 pub mod log;
 pub mod metrics;

@@ -11,6 +11,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::ipfix::CollectorState;
 use crate::port::{Carrier, Presence};
 use crate::request::Overview;
 use crate::sa::{DirectionStatus, TunnelStatus};
@@ -119,6 +120,16 @@ impl Collector for Collected {
         let help = "Log records, by what became of them.";
         let log = [("written", log.written), ("left_out", log.left_out), ("not_written", log.not_written)];
         Family { name: "log_records", help, unit: None, label: "fate" }.counters(encoder, log.into_iter())?;
+        let ipfix = status.ipfix;
+        if ipfix.collector != CollectorState::None {
+            let help = "IPFIX records, by what became of them.";
+            let records = [("exported", ipfix.records), ("lost", ipfix.lost)];
+            Family { name: "ipfix_records", help, unit: None, label: "fate" }
+                .counters(encoder, records.into_iter())?;
+            counter(encoder, "ipfix_messages", "IPFIX messages sent.", ipfix.messages)?;
+            let is_up = f64::from(u8::from(ipfix.collector == CollectorState::Up));
+            gauge(encoder, "ipfix_collector_up", "1 while the IPFIX collector is reached.", None, is_up)?;
+        }
         let help = "Memory of what is remembered, by part.";
         let memory = status.memory_by_part.iter().map(|(part, bytes)| (part.as_str(), *bytes as i64));
         Family { name: "state_memory", help, unit: Some(Unit::Bytes), label: "part" }

@@ -14,6 +14,7 @@ use wire::esp::Direction;
 use crate::effective::Effective;
 use crate::guard::GuardState;
 use crate::history::{By, HistoryView};
+use crate::ipfix::IpfixCounts;
 use crate::log::LogCounts;
 use crate::port::PortState;
 use crate::privilege::Confinement;
@@ -139,6 +140,8 @@ pub struct Overview {
     pub panics: u64,
     /// Log records written and left out.
     pub log: LogCounts,
+    /// Records exported and lost.
+    pub ipfix: IpfixCounts,
     /// Privileges of the process.
     pub confinement: Confinement,
     /// Entries of Linux's state left out.

@@ -222,6 +222,7 @@ impl Supervisor {
                         if let Some(asked) = asked {
                             self.ports.name_guards(&asked.policy, &self.kernel.state);
                             self.process.log.change(&asked.policy.gateway.log);
+                            self.process.ipfix.change(&asked.policy.gateway.ipfix);
                             self.reload.put_in_force(asked);
                         }
                         self.follow();
@@ -256,6 +257,7 @@ impl Supervisor {
         }
         self.ports.close_all();
         self.process.log.finish();
+        self.process.ipfix.finish();
         if self.reload.policy.gateway.on_exit == OnExit::Open {
             info!("on-exit is open: guards removed, Linux forwards unfiltered");
             self.ports.guards.end_open();

@@ -12,6 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::guard::GuardState;
+use crate::ipfix::IpfixCounts;
 use crate::log::LogCounts;
 use crate::port::{Carrier, PortState, Presence};
 use crate::privilege::Confinement;
@@ -75,6 +76,9 @@ pub struct Status {
     pub worker_failures: u64,
     /// Log records written and left out.
     pub log: LogCounts,
+    /// Flow records and NAT events exported and lost.
+    #[serde(default)]
+    pub ipfix: IpfixCounts,
     /// Interfaces that are not up.
     pub ports_not_up: Vec<String>,
     /// Ports without a carrier.
@@ -312,6 +316,7 @@ impl Overview {
             workers: self.reports.iter().map(WorkerStatus::of).collect(),
             worker_failures: self.panics,
             log: self.log,
+            ipfix: self.ipfix,
             ports_not_up: self
                 .ports
                 .iter()

@@ -22,12 +22,14 @@ use ports::FastPath;
 use wire::{BATCH, Frame, LinkKind, Nanos, Pool};
 
 use crate::clock::Clock;
+use crate::ipfix::RecordFeed;
 use crate::log::Feed;
 
 mod answer;
 mod capture;
 mod command;
 mod core;
+mod export;
 mod fast_path;
 pub(crate) mod handoff;
 mod link;
@@ -52,6 +54,7 @@ pub use report::{LinkCounts, LinkReport, Report};
 pub(crate) use state::owner_of;
 pub use state::{Exported, Imported};
 
+use export::RecordExport;
 use fast_path::{FastPorts, Kernel};
 use link::{Device, Group, Links, Origin};
 use log::LogFeed;
@@ -75,6 +78,8 @@ pub struct Worker {
     drains: Vec<Sender<()>>,
     /// Destination of log records; none are sent where absent.
     log: Option<LogFeed>,
+    /// Destination of flow records and NAT events; none are made where absent.
+    export: Option<RecordExport>,
     /// Fast path, with the interfaces that it serves; none where the kernel carries no flows.
     fast_path: Option<(Arc<FastPath>, FastPorts)>,
     timers: Timers,
@@ -328,6 +333,9 @@ impl Worker {
             log.tell_left_out(&mut self.processing.shard.log, &self.processing.tables, now);
         }
         self.processing.tend(now);
+        if let Some(export) = &mut self.export {
+            export.tend(&mut self.processing.shard, &self.processing.tables, now);
+        }
         self.settle();
     }
 
@@ -395,11 +403,23 @@ impl Worker {
     #[inline(always)]
     fn send_records(&mut self) {
         let Processing { shard, tables, .. } = &mut self.processing;
+        if shard.accounting.is_half_full() {
+            if let Some(export) = &mut self.export {
+                export.send(shard, tables);
+            }
+        }
         if shard.log.is_empty() {
             return;
         }
         if let Some(log) = &mut self.log {
             log.send(&mut shard.log, tables);
+        }
+    }
+
+    /// Sends pending flow records and NAT events to the exporter.
+    fn send_accounts(&mut self) {
+        if let Some(export) = &mut self.export {
+            export.send(&mut self.processing.shard, &self.processing.tables);
         }
     }
 
@@ -429,6 +449,8 @@ pub struct Parts {
     pub shared: Option<Shared>,
     /// Destination of log records; none are made where absent.
     pub log: Option<Feed>,
+    /// Destination of flow records and NAT events; none are made where absent.
+    pub export: Option<RecordFeed>,
     /// Fast path; none where the kernel carries no flows.
     pub fast_path: Option<Arc<FastPath>>,
 }
@@ -459,10 +481,12 @@ impl Worker {
     /// # Errors
     /// No memory for the shard.
     pub fn new(parts: Parts) -> Result<Worker, ShardError> {
-        let Parts { number, tables, setup, pool, clock, commands, events, shared, log, fast_path } = parts;
+        let Parts { number, tables, setup, pool, clock, commands, events, shared, log, export, fast_path } =
+            parts;
         let workers = setup.share.workers().into();
         let links = Links::new(&tables);
         let log = log.map(|feed| LogFeed::new(feed, number, workers, clock, &tables));
+        let export = export.map(|feed| RecordExport::new(feed, clock));
         let mut processing = Processing::new(tables, setup, pool)?;
         let exchange = shared.map(|Shared { steering, clients, exchange }| {
             processing.shard.clients = clients;
@@ -480,23 +504,30 @@ impl Worker {
             exchange,
             drains: Vec::new(),
             log,
+            export,
             fast_path: fast_path.map(|path| (path, FastPorts::new())),
             timers,
             account,
             sleep,
         };
-        worker.keep_records();
+        worker.keep_records()?;
         worker.publish_flows();
         Ok(worker)
     }
 
-    /// Has the shard record drops, and keep log records, if any are to be sent.
-    fn keep_records(&mut self) {
+    /// Has the shard record drops, and keep log records, flow records and NAT events, if any are to be sent.
+    fn keep_records(&mut self) -> Result<(), ShardError> {
         let Processing { shard, tables, .. } = &mut self.processing;
         shard.recorder.keep(tables);
         if self.log.is_some() {
             self.processing.shard.log.keep(log::ROOM, &self.processing.tables);
         }
+        if let Some(export) = &mut self.export {
+            let Processing { shard, tables, .. } = &mut self.processing;
+            shard.keep_accounts(tables).map_err(ShardError::Memory)?;
+            export.begin(shard);
+        }
+        Ok(())
     }
 
     /// Imports an item of another worker's state, before the work begins.
@@ -529,7 +560,8 @@ impl Worker {
     /// Restarts with an empty shard; the ports stay.
     fn restart(&mut self) -> Result<(), ShardError> {
         self.processing.restart(self.clock.now())?;
-        self.keep_records();
+        self.export.iter_mut().for_each(RecordExport::restart);
+        self.keep_records()?;
         self.publish_flows();
         Ok(())
     }
@@ -561,6 +593,9 @@ impl Worker {
         shard.publish_by(None);
         if let Some(log) = &mut self.log {
             log.finish(&mut shard.log, &tables);
+        }
+        if let Some(export) = &mut self.export {
+            export.finish(&mut shard, &tables);
         }
         Memory { tables, shard, now: self.clock.now() }
     }

@@ -208,6 +208,8 @@ pub enum Code {
     BadLimit,
     /// An invalid destination for logs.
     BadLogOutput,
+    /// An invalid collector of IPFIX records.
+    BadCollector,
     /// An address reachable from other machines in the place of a loopback one.
     NotLoopback,
     /// A host name that no browser asks by.
@@ -315,6 +317,7 @@ impl Code {
         (Code::WeakAlgorithm, "weak-algorithm", Severity::Warning),
         (Code::BadLimit, "bad-limit", Severity::Error),
         (Code::BadLogOutput, "bad-log-output", Severity::Error),
+        (Code::BadCollector, "bad-collector", Severity::Error),
         (Code::NotLoopback, "not-loopback", Severity::Error),
         (Code::BadHostName, "bad-host-name", Severity::Error),
         (Code::DriverOfVlan, "driver-of-vlan", Severity::Error),

@@ -14,6 +14,7 @@ mod class;
 mod cross_connect;
 mod gateway;
 mod interface;
+mod ipfix;
 mod limit;
 mod log;
 mod metrics;
@@ -33,6 +34,7 @@ pub use gateway::{Driver, FastPath, Gateway, Offload, OnExit, PortDriver, Xfrm};
 pub use interface::{
     Atm, Channel, Encapsulation, Interface, LinkKind, Mac, MssClamp, PcpMap, PriorityTag, SourceCheck, Vc,
 };
+pub use ipfix::{Collector, Ipfix, IpfixRecord};
 pub use limit::{Checksum, FragmentLimits, Limits, Pickup, TcpWindow, Timeouts, WhenFull};
 pub use log::{Log, LogEvent, LogOutput, SyslogAddress};
 pub use metrics::MetricsAccess;

@@ -13,7 +13,7 @@ use wire::link::MOST_RATE;
 use wire::{BitRate, Bytes};
 
 use crate::diagnostic::Code;
-use crate::model::{LogOutput, MssClamp, Xfrm};
+use crate::model::{Collector, LogOutput, MssClamp, Xfrm};
 use crate::word::{Words, word_for};
 
 pub(crate) mod address;
@@ -187,6 +187,19 @@ pub(crate) const LOG_OUTPUT: Text<LogOutput> = Text {
         })
     },
     print: LogOutput::to_string,
+};
+
+/// A collector of IPFIX records.
+pub(crate) const COLLECTOR: Text<Collector> = Text {
+    read: |text| {
+        Collector::of(text).ok_or_else(|| {
+            let message = format!("\"{text}\" is no collector");
+            Complaint::new(Code::BadCollector, message).hint(
+                "write \"udp:192.0.2.1:4739\" or \"tcp:[2001:db8::1]:4739\": transport, address and port",
+            )
+        })
+    },
+    print: Collector::to_string,
 };
 
 /// Reads an integer from `least` to `most`.

@@ -5,9 +5,9 @@ use wire::esp::{self, Direction, EcnUse, Udp};
 
 use crate::model::{
     Action, Authentication, Checksum, ColourMode, DfBit, Driver, Dropper, Encapsulation, Fairness,
-    FamilyMatch, FastPath, FragmentWhen, IcmpMatch, Isolation, KeySource, LinkKind, LogEvent, MeterKind,
-    Mode, NoInstance, Offload, OnExit, Pickup, PppRole, Protocol, RejectWith, RouteTarget, Scheduler,
-    SearchAlgorithm, SourceCheck, State, SynAnswer, TcpWindow, Template, TreeWorkers, WhenFull,
+    FamilyMatch, FastPath, FragmentWhen, IcmpMatch, IpfixRecord, Isolation, KeySource, LinkKind, LogEvent,
+    MeterKind, Mode, NoInstance, Offload, OnExit, Pickup, PppRole, Protocol, RejectWith, RouteTarget,
+    Scheduler, SearchAlgorithm, SourceCheck, State, SynAnswer, TcpWindow, Template, TreeWorkers, WhenFull,
 };
 
 /// Keywords with their values. Of several for one value, the first is printed.
@@ -96,6 +96,8 @@ pub(crate) const DRIVER: Words<Driver> =
 
 pub(crate) const LOG_EVENT: Words<LogEvent> =
     &[("rule", LogEvent::Rule), ("connection", LogEvent::Connection), ("nat", LogEvent::Nat)];
+
+pub(crate) const IPFIX_RECORD: Words<IpfixRecord> = &[("flow", IpfixRecord::Flow), ("nat", IpfixRecord::Nat)];
 
 pub(crate) const OFFLOAD: Words<Offload> =
     &[("whole", Offload::Whole), ("segment", Offload::Segment), ("refuse", Offload::Refuse)];

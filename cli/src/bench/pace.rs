@@ -133,6 +133,7 @@ fn departures(pace: Pace, count: usize, time: Duration) -> Result<(Vec<u64>, f64
         events: Box::new(|_| true),
         shared: None,
         log: None,
+        export: None,
         fast_path: None,
     })
     .map_err(BenchError::Shard)?;

@@ -221,6 +221,7 @@ impl Bench {
                 events,
                 shared,
                 log: None,
+                export: None,
                 fast_path: None,
             };
             let worker = Worker::new(parts).map_err(BenchError::Shard)?;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use gateway::api::{ApplyQuery, InForce, Released};
+use gateway::ipfix::CollectorState;
 use gateway::log::LogCounts;
 use gateway::port::EgressDrops;
 use gateway::sa::TunnelStatus;
@@ -153,6 +154,17 @@ impl Status {
                 0 => writeln!(out)?,
                 lost => writeln!(out, ", {BAD}{lost} could not be written{BAD:#}")?,
             }
+        }
+        let ipfix = status.ipfix;
+        if ipfix.collector != CollectorState::None {
+            write!(out, "  ipfix      {} records exported", ipfix.records)?;
+            if ipfix.lost > 0 {
+                write!(out, ", {BAD}{} lost{BAD:#}", ipfix.lost)?;
+            }
+            if ipfix.collector == CollectorState::Down {
+                write!(out, "; {BAD}the collector is not reached{BAD:#}")?;
+            }
+            writeln!(out)?;
         }
         for TunnelStatus { tunnel, inward, outward } in &status.tunnels {
             let refused: u64 =

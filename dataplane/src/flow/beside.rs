@@ -32,6 +32,11 @@ impl<T: Pod> Beside<T> {
         None
     }
 
+    /// Keeps records no more, and gives back the memory.
+    pub(crate) fn forget(&mut self) -> Option<Slab<T>> {
+        self.0.take()
+    }
+
     /// True if there are records.
     pub(crate) fn is_kept(&self) -> bool {
         self.0.is_some()

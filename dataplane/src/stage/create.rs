@@ -21,7 +21,7 @@ use crate::hop::{LOCAL_HOP, NO_HOP, waits};
 use crate::log::Cause;
 use crate::nat;
 use crate::opening::Opening;
-use crate::shard::NOTHING;
+use crate::shard::{NOTHING, Shard};
 use crate::tables::{NO_NUMBER, Tables};
 use crate::verdict::Reason;
 
@@ -131,12 +131,26 @@ pub(super) fn flow<T: Tally>(
     if cx.shard.log.wants_connections() {
         note_opened(id, frame, cx);
     }
+    if cx.shard.accounting.is_on() {
+        begin_accounts(id, frame, cx);
+    }
     frame.meta.flow = id.0;
     frame.meta.nat = pair;
     if translated {
         frame.meta.flags |= flag::TRANSLATED;
     }
     Ok(())
+}
+
+/// Counts the first packet of a flow, and notes a translation.
+#[cold]
+fn begin_accounts<T: Tally>(id: FlowId, frame: &Frame, cx: &mut Cx<'_, T>) {
+    let Shard { accounting, flows, .. } = &mut *cx.shard;
+    if let (Some(flow), Some(cold)) = (flows.flow(id), flows.cold(id)) {
+        accounting.begin(id);
+        accounting.count(id, Direction::Original, frame);
+        accounting.note_begun(flow, cold);
+    }
 }
 
 /// Enters the flow with its original key; one that is idle makes room where the policy has it so.

@@ -289,6 +289,7 @@ fn follow<T: Tally>(frame: &mut Frame, hit: Hit, hash: u64, cx: &mut Cx<'_, T>) 
         cx.shard.fast_path.note(id, direction, &mut flow.progress, frame.meta.ingress);
     }
     carry(frame, id, direction, flow);
+    cx.shard.accounting.count(id, direction, frame);
     // What is asked of SYNs, 8; protocol and its change of state, 10; the flow's place and bound, twice, 8; six fields taken out of their
     // words and put into the frame's, 18; flags, 8; hop and when it was seen, 5; settings, 5.
     cx.tally.instructions(62);

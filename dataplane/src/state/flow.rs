@@ -4,13 +4,14 @@ use std::net::IpAddr;
 use std::ops::Range;
 
 use lookup::memory::Slab;
-use policy::model::Mode;
+use policy::model::{IpfixRecord, Mode};
 use tally::{NoTally, Region};
 use wire::ethernet::Mac;
 use wire::header::Protocol;
 use wire::{Meta, Nanos};
 
 use super::{Applying, Cursor, FlowRecord, Item, MappingRecord, Part, Plan, Reload, Standing, Through};
+use crate::accounting::{Counts, counts};
 use crate::flow::{
     Classified, Ends, FlowId, Former, Handshake, Key, Life, Refusal, State, Tick, Timeouts, Translated,
     records,
@@ -33,6 +34,8 @@ struct FlowsPlan {
     macs: Option<Slab<[u8; 6]>>,
     /// Memory for traffic classes of flows, where the policy has had none so far.
     classes: Option<Slab<Classified>>,
+    /// Memory for the counts of flows that are exported, where none have been so far.
+    counts: Option<Slab<Counts>>,
     /// Memory of all flows, if the bound on flows changes.
     renewed: Option<Box<Shard>>,
 }
@@ -50,18 +53,20 @@ impl Part for Flows {
         let may_need = renewed.is_some() || !old.filter.has_syn_proxy && new.filter.has_syn_proxy;
         let may_ask = renewed.is_some() || old.source_macs.is_none() && new.source_macs.is_some();
         let may_class = renewed.is_none() && !remembers_classes(old) && remembers_classes(new);
+        let may_count = renewed.is_some() || old.ipfix != new.ipfix;
         let flows = most_flows(new);
         Ok(Box::new(FlowsPlan {
             timeouts: timeouts(new),
             handshakes: may_need.then(|| records(flows)).transpose().map_err(ShardError::Memory)?,
             macs: may_ask.then(|| records(flows)).transpose().map_err(ShardError::Memory)?,
             classes: may_class.then(|| records(flows)).transpose().map_err(ShardError::Memory)?,
+            counts: if may_count { counts(new).map_err(ShardError::Memory)? } else { None },
             renewed,
         }))
     }
 
     fn memory_bytes(&self, shard: &Shard) -> usize {
-        shard.flows.memory_bytes()
+        shard.flows.memory_bytes() + shard.accounting.bytes()
     }
 
     fn regions(&self, shard: &Shard, _: &Tables) -> Vec<(Region, usize)> {
@@ -107,6 +112,18 @@ impl Plan for FlowsPlan {
             self.macs = self.macs.take().and_then(|senders| flows.senders.keep(senders));
         }
         self.classes = self.classes.take().and_then(|classes| shard.flows.classes.keep(classes));
+        match self.renewed.as_deref_mut() {
+            // Taken over with the flows.
+            Some(fresh) if shard.accounting.has_host() => {
+                self.counts = self.counts.take().and_then(|counts| fresh.accounting.keep(counts));
+            }
+            // Flows that begin meanwhile have none.
+            None if !reload.tables.ipfix.has(IpfixRecord::Flow) => self.counts = shard.accounting.forget(),
+            None if shard.accounting.has_host() => {
+                self.counts = self.counts.take().and_then(|counts| shard.accounting.keep(counts));
+            }
+            _ => {}
+        }
         shard.flows.begin_epoch(reload.tables.epoch, self.timeouts);
     }
 
@@ -237,6 +254,7 @@ impl Shard {
             let is_plain = b == a.reversed() && record.handshake == Handshake::Direct;
             flow.set_translated(if is_plain { Translated::No } else { Translated::Yes });
         }
+        self.accounting.begin(id);
         if self.flows.set_handshake(id, record.handshake).is_err() {
             self.end_flow(id, &mut NoTally);
             return Err(Refused::NameGone);
@@ -246,26 +264,43 @@ impl Shard {
         Ok(())
     }
 
+    /// Hands over the counts of a flow that has moved to other memory.
+    fn move_flow_counts(&self, record: &FlowRecord, fresh: &mut Shard, tables: &Tables) {
+        let interface = record.ingress.and_then(|ingress| tables.interface(ingress));
+        if let (Some(key), Some(interface)) = (record.original.to_key(), interface) {
+            self.move_counts(record.id, fresh, &key.in_ct_zone(interface.ct_zone));
+        }
+    }
+
     /// Moves flows, with mappings and counts, into other memory, and takes that memory over.
     fn move_into(&mut self, fresh: &mut Shard, tables: &Tables, now: Nanos) -> Imports {
         if let Some(member) = self.flows.member() {
             fresh.join(member.clone());
         }
         let mut carried = Imports::default();
+        let tick = self.flows.tick(now);
+        let expired = self.flows.iter().filter(|(_, flow)| self.flows.is_expired(flow, tick));
+        let mut left: Vec<_> = expired.map(|(id, _)| (id, Cause::Timeout)).collect();
         let mut cursor = Some(Cursor::default());
         while let Some(from) = cursor {
             cursor = self.export(tables, now, from, u32::MAX, |item| {
                 let outcome = fresh.import(tables, &item, now);
-                if matches!(item, Item::Flow(_)) {
+                if let Item::Flow(record) = &item {
+                    match outcome {
+                        Ok(()) => self.move_flow_counts(record, fresh, tables),
+                        Err(_) => left.push((record.id, Cause::Evicted)),
+                    }
                     carried.count(outcome);
                 }
             });
         }
+        left.into_iter().for_each(|(id, cause)| self.note_left_behind(id, cause));
         fresh.flows.go_on_from(&self.flows);
         fresh.mappings.go_on_from(&mut self.mappings);
         std::mem::swap(&mut self.flows, &mut fresh.flows);
         std::mem::swap(&mut self.mappings, &mut fresh.mappings);
         std::mem::swap(&mut self.limiter, &mut fresh.limiter);
+        self.take_counts(fresh);
         carried
     }
 }

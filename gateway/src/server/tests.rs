@@ -72,6 +72,7 @@ pub(crate) fn desk() -> Sender<Event> {
         events: Box::new(|_| true),
         shared: None,
         log: None,
+        export: None,
         fast_path: None,
     };
     let work = Worker::new(parts).unwrap();
@@ -100,6 +101,7 @@ fn answer(request: Request, worker: &CommandSender, policy: &Arc<policy::Policy>
                 uptime: Duration::ZERO,
                 panics: 0,
                 log: Default::default(),
+                ipfix: Default::default(),
                 guards: Vec::new(),
                 fast_path: None,
                 confinement: Confinement::default(),

@@ -98,6 +98,7 @@ impl Supervisor {
             uptime: self.process.started.elapsed(),
             panics: self.workers.panics(),
             log: self.process.log.counts(),
+            ipfix: self.process.ipfix.counts(),
             confinement: self.process.confinement.clone(),
             notes,
             trial: self.reload.time_on_trial(),

@@ -7,6 +7,7 @@ use policy::model::Gateway;
 use tracing::error;
 
 use super::worker::Workers;
+use crate::ipfix::Exporter;
 use crate::privilege::{Confinement, Held, Places};
 use crate::server::Server;
 use crate::{log, service, xfrm};
@@ -23,6 +24,8 @@ pub(super) struct Process {
     pub(super) watchdog: Option<Watchdog>,
     /// Writes what workers log.
     pub(super) log: log::Writer,
+    /// Sends the flow records and NAT events of workers.
+    pub(super) ipfix: Exporter,
     /// Files that the process is restricted to.
     pub(super) places: Places,
     /// Privileges of the process.

@@ -26,6 +26,7 @@ use crate::clock::Clock;
 use crate::effective::effective;
 use crate::guard::Guards;
 use crate::history::History;
+use crate::ipfix::Exporter;
 use crate::linux::State;
 use crate::privilege::{self, Places, Restriction, directory_of};
 use crate::reload::{Reload, compile, log_classifier};
@@ -112,6 +113,8 @@ impl Supervisor {
         log_classifier(&tables);
         let log = log::Writer::start(&policy.gateway.log, clock)
             .map_err(|error| system("start a thread", error))?;
+        let ipfix =
+            Exporter::start(&policy.gateway.ipfix, clock).map_err(|error| system("start a thread", error))?;
         let (socket, of_words) = (options.socket.clone(), options.explain);
         let explain = Arc::new(move |packet: &str| of_words(&socket, packet));
         // Not before there are guards: a gateway that cannot begin leaves its interfaces closed.
@@ -141,6 +144,7 @@ impl Supervisor {
             tables: &tables,
             state: options.state.as_deref(),
             log: &log,
+            ipfix: &ipfix,
             clock,
             events: &sender,
             fast_path: fast_path.as_ref(),
@@ -165,6 +169,7 @@ impl Supervisor {
                 started,
                 watchdog,
                 log,
+                ipfix,
                 places,
                 confinement,
                 _held: held,

@@ -29,6 +29,7 @@ use super::pool::{BIG_SLOTS, slot_bytes, slots};
 use super::start_error::{StartError, system};
 use crate::clock::Clock;
 use crate::event::Event;
+use crate::ipfix::Exporter;
 use crate::log;
 use crate::worker::handoff::Exchange;
 use crate::worker::{
@@ -72,6 +73,8 @@ pub(super) struct Start<'a> {
     pub(super) state: Option<&'a Path>,
     /// Writer of their log records.
     pub(super) log: &'a log::Writer,
+    /// Exporter of their flow records and NAT events.
+    pub(super) ipfix: &'a Exporter,
     /// Clock of the gateway.
     pub(super) clock: Clock,
     /// Event channel to the supervisor.
@@ -86,7 +89,7 @@ impl Workers {
     /// # Errors
     /// The system refuses memory, a thread or a file descriptor.
     pub(super) fn spawn(start: &Start<'_>) -> Result<Workers, StartError> {
-        let Start { count, tables, state, log, clock, events, fast_path } = *start;
+        let Start { count, tables, state, log, ipfix, clock, events, fast_path } = *start;
         let seed = seed();
         let channels: Vec<_> = (0..count)
             .map(|_| command_channel().map_err(|error| system("make a file descriptor for a worker", error)))
@@ -120,6 +123,7 @@ impl Workers {
                     exchange,
                 }),
                 log: Some(log.feed()),
+                export: Some(ipfix.feed()),
                 fast_path: fast_path.cloned(),
             })
             .map_err(StartError::Shard)?;

@@ -99,6 +99,7 @@ impl Worker {
         if let Some(log) = &mut self.log {
             log.tell_left_out_at_once(&mut self.processing.shard.log, &self.processing.tables);
         }
+        self.send_accounts();
         let Ok(applied) = self.processing.apply(plan, &tables, now) else {
             let message = "tables out of turn".to_owned();
             self.tell(WorkerEvent::Panicked { worker: self.number, message });
@@ -106,9 +107,13 @@ impl Worker {
         };
         // What has ended by it is known to the tables of before.
         self.send_records();
+        self.send_accounts();
         let old = self.processing.follow(tables);
         if let Some(log) = &mut self.log {
             log.follow(&self.processing.tables);
+        }
+        if let Some(export) = &mut self.export {
+            export.begin(&mut self.processing.shard);
         }
         if let Some(steering) = steering {
             self.processing.join(steering);
@@ -167,7 +172,8 @@ impl Worker {
         });
         for (id, original) in &found {
             self.processing.shard.end_flow_of(*id, original);
-            if self.processing.shard.log.is_half_full() {
+            let shard = &self.processing.shard;
+            if shard.log.is_half_full() || shard.accounting.is_half_full() {
                 self.send_records();
             }
         }

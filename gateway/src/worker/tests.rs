@@ -89,8 +89,19 @@ fn worker(
     let pool = Pool::new(FRAMES, 2048).unwrap();
     let events = Box::new(move |event| events.send(event).is_ok());
     let shared = None;
-    let parts =
-        Parts { number, tables, setup, pool, clock, commands, events, shared, log: None, fast_path: None };
+    let parts = Parts {
+        number,
+        tables,
+        setup,
+        pool,
+        clock,
+        commands,
+        events,
+        shared,
+        log: None,
+        export: None,
+        fast_path: None,
+    };
     (Worker::new(parts).unwrap(), sender)
 }
 

@@ -30,6 +30,7 @@ impl Processing {
     /// Switches to the tables of a plan that was applied. Returns those of before.
     pub(super) fn follow(&mut self, tables: Arc<Tables>) -> Arc<Tables> {
         self.shard.log.follow(&tables);
+        self.shard.accounting.follow(&tables);
         replace(&mut self.tables, tables)
     }
 

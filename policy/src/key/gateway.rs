@@ -5,8 +5,8 @@ use config::{Entry, Part, in_order, wrong_type};
 use super::{Keys, Table};
 use crate::model::{Gateway, PortDriver};
 use crate::value::address::SOCKET_ADDRESS;
-use crate::value::time::RATE;
-use crate::value::{Form, LOG_OUTPUT, NUMBER16, PATH, STRING, XFRM, key};
+use crate::value::time::{DURATION, RATE};
+use crate::value::{COLLECTOR, Form, LOG_OUTPUT, NUMBER16, NUMBER32, PATH, STRING, XFRM, key};
 use crate::word;
 
 /// Keys of `[gateway]`.
@@ -28,6 +28,11 @@ pub(super) fn gateway(keys: &mut Keys<'_, '_>, gateway: &mut Gateway) {
     keys.optional_list("log-events", word::LOG_EVENT, &mut gateway.log.events);
     keys.optional("log-rate", RATE, &mut gateway.log.rate);
     keys.optional("log-rate-total", RATE, &mut gateway.log.total);
+    keys.optional("ipfix", COLLECTOR, &mut gateway.ipfix.collector);
+    keys.optional_list("ipfix-records", word::IPFIX_RECORD, &mut gateway.ipfix.records);
+    keys.optional("ipfix-active-timeout", DURATION, &mut gateway.ipfix.active_timeout);
+    keys.optional("ipfix-template-refresh", DURATION, &mut gateway.ipfix.template_refresh);
+    keys.optional("ipfix-domain", NUMBER32, &mut gateway.ipfix.domain);
     keys.optional("drop-record", NUMBER16, &mut gateway.drop_record);
     keys.optional("xfrm", XFRM, &mut gateway.xfrm);
     keys.key("on-exit", word::ON_EXIT, &mut gateway.on_exit);

@@ -14,13 +14,13 @@ use wire::vlan::DropEligible;
 use wire::{BitRate, Bytes, Dscp, Nanos, Pcp};
 
 use super::{
-    Action, AddressItem, AddressRange, Addresses, Atm, Authentication, Channel, Checksum, Class,
+    Action, AddressItem, AddressRange, Addresses, Atm, Authentication, Channel, Checksum, Class, Collector,
     ColourAction, ColourMode, Conditions, Connection, ConnectionEnd, ConnectionLimit, CrossConnect, Driver,
-    Encapsulation, FamilyMatch, FastPath, FragmentLimits, Gateway, Hairpin, IcmpMatch, Interface, Limits,
-    LinkKind, Log, LogEvent, LogOutput, Logging, Mac, MacRange, Macs, Meter, MeterKind, MeterRate,
-    MeterScope, MetricsAccess, Mode, MssClamp, Nat, NatAction, Neighbour, NextHop, NoInstance, Offload,
-    OnExit, Overhead, PageAccess, PcpMap, Pickup, Policy, PortChoice, PortDriver, PortRange, PortUse, Ppp,
-    PppRole, PriorityTag, Protocol, Rate, RejectWith, Route, RouteTarget, Rule, Scope, Search,
+    Encapsulation, FamilyMatch, FastPath, FragmentLimits, Gateway, Hairpin, IcmpMatch, Interface, Ipfix,
+    IpfixRecord, Limits, LinkKind, Log, LogEvent, LogOutput, Logging, Mac, MacRange, Macs, Meter, MeterKind,
+    MeterRate, MeterScope, MetricsAccess, Mode, MssClamp, Nat, NatAction, Neighbour, NextHop, NoInstance,
+    Offload, OnExit, Overhead, PageAccess, PcpMap, Pickup, Policy, PortChoice, PortDriver, PortRange,
+    PortUse, Ppp, PppRole, PriorityTag, Protocol, Rate, RejectWith, Route, RouteTarget, Rule, Scope, Search,
     SearchAlgorithm, Set, SourceCheck, State, SynAnswer, SyslogAddress, TcpFlagsMatch, TcpWindow, Timeouts,
     Vc, WhenFull, Xfrm, ZoneDefault,
 };
@@ -117,11 +117,11 @@ pub(crate) fn gateway() -> impl Strategy<Value = Gateway> {
     let socket = name().prop_filter("a word of its own", |name| name != "linux");
     let xfrm = prop_oneof![Just(Xfrm::Linux), socket.prop_map(PathBuf::from).prop_map(Xfrm::Socket)];
     let carried = (offload, fast_path);
-    let log = (log(), option::of(any::<u16>()), page);
+    let log = (log(), ipfix(), option::of(any::<u16>()), page);
     (option::of(any::<u16>()), driver(), drivers, carried, metrics, access, log, option::of(xfrm), on_exit)
         .prop_map(|(workers, driver, drivers, carried, metrics, metrics_access, log, xfrm, on_exit)| {
             let (offload, fast_path) = carried;
-            let (log, drop_record, (page, page_access)) = log;
+            let (log, ipfix, drop_record, (page, page_access)) = log;
             Gateway {
                 workers,
                 driver,
@@ -133,6 +133,7 @@ pub(crate) fn gateway() -> impl Strategy<Value = Gateway> {
                 page,
                 page_access,
                 log,
+                ipfix,
                 drop_record,
                 xfrm,
                 on_exit,
@@ -163,6 +164,26 @@ fn log() -> impl Strategy<Value = Log> {
     };
     (vec(output, 0..3), option::of(vec(event, 0..3)), option::of(rate()), option::of(rate()))
         .prop_map(|(outputs, events, rate, total)| Log { outputs, events, rate, total })
+}
+
+/// Any export.
+fn ipfix() -> impl Strategy<Value = Ipfix> {
+    let at = (any::<IpAddr>(), 1..=u16::MAX)
+        .prop_filter("a host's", |(ip, _)| !ip.is_unspecified() && !ip.is_multicast())
+        .prop_map(SocketAddr::from);
+    let collector = (at, any::<bool>())
+        .prop_map(|(at, is_udp)| if is_udp { Collector::Udp(at) } else { Collector::Tcp(at) });
+    let record = select(&[IpfixRecord::Flow, IpfixRecord::Nat][..]);
+    let time = || option::of((1..u64::MAX).prop_map(Nanos));
+    (option::of(collector), option::of(vec(record, 0..3)), time(), time(), option::of(any::<u32>())).prop_map(
+        |(collector, records, active_timeout, template_refresh, domain)| Ipfix {
+            collector,
+            records,
+            active_timeout,
+            template_refresh,
+            domain,
+        },
+    )
 }
 
 /// Any interface.

@@ -1,9 +1,11 @@
 //! Settings of the live daemon.
 
+use wire::Nanos;
+
 use super::{In, Validator};
 use crate::diagnostic::Code;
 use crate::lines::Item;
-use crate::model::{Driver, Gateway, MetricsAccess, PageAccess, Scope};
+use crate::model::{Collector, Driver, Gateway, Ipfix, MetricsAccess, PageAccess, Scope};
 
 impl Validator<'_> {
     pub(super) fn gateway(&mut self) {
@@ -20,6 +22,7 @@ impl Validator<'_> {
         }
         self.metrics();
         self.page();
+        self.ipfix();
         for (key, rate) in [("log-rate", gateway.log.rate), ("log-rate-total", gateway.log.total)] {
             if rate.is_some_and(|rate| rate.scope == Scope::Source) {
                 let message = format!("`{key}` has no sources to tell apart");
@@ -48,6 +51,49 @@ impl Validator<'_> {
                 let hint = "packets without an Ethernet header come and go by \"packet\" alone";
                 self.wrong_in(Code::NeedsEthernet, at, message, hint);
             }
+        }
+    }
+
+    fn ipfix(&mut self) {
+        let Ipfix { collector, records, active_timeout, template_refresh, domain } =
+            &self.policy.gateway.ipfix;
+        let Some(collector) = collector else {
+            // One that could not be read has been told of.
+            let is_broken = self.lines.is_broken(Item::Top);
+            for (key, is_there) in [
+                ("ipfix-records", records.is_some()),
+                ("ipfix-active-timeout", active_timeout.is_some()),
+                ("ipfix-template-refresh", template_refresh.is_some()),
+                ("ipfix-domain", domain.is_some()),
+            ] {
+                if is_there && !is_broken {
+                    let message = format!("`{key}` has no meaning without `ipfix`");
+                    let hint = "say where records go: ipfix = \"udp:192.0.2.1:4739\"";
+                    self.wrong(config::Code::MisplacedKey, Item::Top, key, message, hint);
+                }
+            }
+            return;
+        };
+        let second = Nanos::from_secs(1);
+        for (key, time, most) in [
+            ("ipfix-active-timeout", active_timeout, Nanos::from_secs(3_600)),
+            ("ipfix-template-refresh", template_refresh, Nanos::from_secs(86_400)),
+        ] {
+            if time.is_some_and(|time| time < second || time > most) {
+                let message = format!("`{key}` is out of range");
+                let hint = format!("from 1 second to {} hours", most.0 / Nanos::from_secs(3_600).0);
+                self.wrong(Code::BadLimit, Item::Top, key, message, hint);
+            }
+        }
+        if matches!(collector, Collector::Tcp(_)) && template_refresh.is_some() {
+            let message = "`ipfix-template-refresh` has no effect over TCP".to_owned();
+            let hint = "a connection begins with the templates: leave it out";
+            self.wrong(config::Code::MisplacedKey, Item::Top, "ipfix-template-refresh", message, hint);
+        }
+        if self.is_stateless() {
+            let message = "a stateless policy has no flows to export".to_owned();
+            let hint = "leave `ipfix` out, or `mode = \"stateless\"`";
+            self.wrong(Code::NeedsStateful, Item::Top, "ipfix", message, hint);
         }
     }
 

@@ -114,6 +114,7 @@ impl Lookups {
             flow.seen = tick.0;
             shard.fast_path.note(hit.id, hit.direction, &mut flow.progress, frame.meta.ingress);
             carry(frame, hit.id, hit.direction, flow);
+            shard.accounting.count(hit.id, hit.direction, frame);
             return Followed::Simply;
         }
         follow_apart(frame, hit, hash, cx);

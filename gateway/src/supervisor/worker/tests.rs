@@ -113,6 +113,7 @@ impl Crew {
                 events,
                 shared,
                 log: None,
+                export: None,
                 fast_path: None,
             };
             let worker = Worker::new(parts).unwrap();
