@@ -23,6 +23,7 @@ use crate::screen::{count, number};
 use gateway::describe::Description;
 
 mod tunnel;
+mod wan;
 
 /// Tables and texts needed to put names to numbers.
 pub(crate) struct Renderer<'a> {
@@ -337,6 +338,7 @@ impl Renderer<'_> {
                 None => says.push(format!("no route leads to {destination}")),
             }
         }
+        self.wan(visit, says);
         if after.hop == LOCAL_HOP || after.egress == LOCAL {
             says.push("the destination is the gateway itself".to_owned());
         } else if let Some(gateway) = self.tables.gateways.get(after.hop as usize) {
@@ -471,7 +473,8 @@ impl Renderer<'_> {
                 let text = format!("the route to {}{}", route.destination, line(self.lines.route(place)));
                 (route.destination.prefix_len(), text)
             });
-        linked.chain(routed).max_by_key(|(length, _)| *length).map(|(_, text)| text)
+        let shared = (!self.policy.wans.is_empty()).then(|| (0, "the default route of the WANs".to_owned()));
+        linked.chain(routed).chain(shared).max_by_key(|(length, _)| *length).map(|(_, text)| text)
     }
 
     fn interface(&self, id: PortId) -> &str {

@@ -27,6 +27,7 @@ mod route;
 mod selector;
 mod session;
 mod tunnel;
+mod wan;
 
 pub(crate) use tunnel::keyless;
 
@@ -93,6 +94,7 @@ impl Tables {
             classes,
             source_macs,
             nat: nat::compile(policy, &names, &routes)?,
+            wans: wan::compile(policy, &names, &routes)?,
             zones: names.zones,
             exits: routes.targets.iter().map(|target| routes.exit(target)).collect(),
             only_hops: routes.targets.iter().map(|target| routes.only_hop(target)).collect(),

@@ -14,7 +14,9 @@ use crate::opening::Opening;
 use crate::pipeline::Watch;
 use crate::replay::{Replay, Witness};
 use crate::stage::police::{self, Police};
+use crate::stage::route::{self, Route};
 use crate::stage::{Cx, Stage};
+use crate::tables::WanChoice;
 use crate::verdict::{Reason, Verdict};
 
 mod sa;
@@ -51,6 +53,8 @@ pub struct Visit {
     pub meter: Option<MeterState>,
     /// Of `decap` and `encap`: the security association that the packet met.
     pub sa: Option<SaMet>,
+    /// Of `route`: the WAN chosen for a packet whose best route is the WANs'.
+    pub wan: Option<WanChoice>,
     /// Cost of the stage.
     pub cost: Count,
     /// Bytes of the frame; `None` if the stage has not changed them.
@@ -102,12 +106,14 @@ struct Watcher {
     bytes: Vec<u8>,
     meter: Option<MeterState>,
     sa: Option<SaMet>,
+    wan: Option<WanChoice>,
 }
 
 impl Watch<Count> for Watcher {
     fn before(&mut self, stage: &'static str, frame: &Frame, cx: &mut Cx<'_, Count>) {
         self.meter = if stage == Police::ABOUT.name { police::state(frame, cx) } else { None };
         self.sa = sa::met(stage, frame, cx);
+        self.wan = if stage == Route::ABOUT.name { route::wan(frame, cx) } else { None };
         self.meta = frame.meta.clone();
         self.flows = cx.shard.flows.len();
         self.bytes.clear();
@@ -125,6 +131,7 @@ impl Watch<Count> for Watcher {
             flows: [self.flows, cx.shard.flows.len()],
             meter: self.meter.take(),
             sa: self.sa.take(),
+            wan: self.wan.take(),
             cost: mem::take(cx.tally),
             bytes: (frame.bytes() != self.bytes).then(|| frame.bytes().to_vec()),
         });

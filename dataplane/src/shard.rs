@@ -126,6 +126,9 @@ impl Shard {
         if remembers_classes(tables) {
             flows.classes.keep(flow::records(most).map_err(ShardError::Memory)?);
         }
+        if remembers_wans(tables) {
+            flows.wans.keep(flow::records(most).map_err(ShardError::Memory)?);
+        }
         let sessions = Sessions::new(tables, &setup);
         sessions.begin();
         let mut sas = Sas::new(tables, setup.share);
@@ -456,6 +459,11 @@ pub(crate) fn timeouts(tables: &Tables) -> Timeouts {
 /// True if flows have traffic classes.
 pub(crate) fn remembers_classes(tables: &Tables) -> bool {
     tables.mode == Mode::Stateful && !tables.classes.is_empty()
+}
+
+/// True if flows have WANs.
+pub(crate) fn remembers_wans(tables: &Tables) -> bool {
+    tables.mode == Mode::Stateful && !tables.wans.is_empty()
 }
 
 /// Returns the number of flows to allocate memory for; 1 without connection tracking.

@@ -26,6 +26,7 @@ mod selector;
 mod session;
 mod spd;
 mod tunnel;
+mod wan;
 
 pub use class::{ClassEntry, Classes};
 pub(crate) use class::{ClassSearch, Kind};
@@ -48,6 +49,7 @@ pub use selector::{Ends, Fit, Ports, Selector, Selectors};
 pub use session::{Carrier, Session};
 pub use spd::{Protection, Spd};
 pub use tunnel::{SaSpec, Tunnel, Tunnels};
+pub use wan::{Asked, Choice as WanChoice, Grounds, Path, PolicyRoute, SLOTS, Wan, WanId, Wans};
 
 /// The zone of the gateway itself.
 pub const SELF: u8 = 0;
@@ -100,6 +102,8 @@ pub struct Tables {
     pub ways: Vec<u32>,
     /// Routers that routes lead to.
     pub gateways: Vec<Gateway>,
+    /// WANs, which share the default routes, and policy routes to them.
+    pub wans: Wans,
     /// Static neighbours.
     pub neighbours: Vec<Neighbour>,
     /// Rules, classifier and default actions.
@@ -258,6 +262,8 @@ pub enum Target {
         /// Number of routers, 1 at least.
         count: u32,
     },
+    /// By one of the WANs.
+    Wans,
     /// Nowhere, in silence.
     Blackhole,
     /// Nowhere, with an answer.
@@ -483,6 +489,7 @@ impl Tables {
                 let mut gateways = ways.iter().filter_map(|way| self.gateways.get(*way as usize));
                 gateways.any(|gateway| gateway.interface == interface)
             }
+            Target::Wans => self.wans.at(interface).is_some(),
             Target::Local | Target::Blackhole | Target::Unreachable => false,
         }
     }

@@ -41,4 +41,5 @@ mod stages;
 mod syn_proxy;
 mod tick;
 mod transport;
+mod wan;
 mod whole;

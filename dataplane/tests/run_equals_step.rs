@@ -186,7 +186,8 @@ fn scenes_reach_the_corners() {
     // Slots are enough, also for what waits, nothing waits for ever, in small tables flows are full first, tables are not
     // swapped here (`reload.rs`), nobody asks for outside addresses (`tests/cases/nat/on-link.case`), and no rule has the
     // gateway answer SYNs (`syn_proxy.rs`, `tests/cases/syn-proxy`), ports have no trees of queues (`schedule.rs`), and a tunnel has numbers
-    // for years, and a security association of the policy's (`ike.rs`), and no link has cells (`atm.rs`) or PPP sessions (`ppp.rs`).
+    // for years, and a security association of the policy's (`ike.rs`), no link has cells (`atm.rs`) or PPP sessions (`ppp.rs`), and default
+    // routes are routes (`wan.rs`).
     let unmet = [
         Reason::SlotTooSmall,
         Reason::AtmHec,
@@ -219,6 +220,7 @@ fn scenes_reach_the_corners() {
         Reason::NatTableFull,
         Reason::FlowRevoked,
         Reason::FlowTranslation,
+        Reason::WanDown,
         Reason::InterfaceGone,
         Reason::EarlyDrop,
         Reason::EspSequence,

@@ -134,6 +134,7 @@ fn answer(request: Request, worker: &CommandSender, policy: &Arc<Policy>, tables
                 tables: tables.clone(),
                 reports: told.iter().collect(),
                 tunnels: Vec::new(),
+                wans: Vec::new(),
                 ports: Vec::new(),
                 guards: Vec::new(),
                 fast_path: None,

@@ -40,11 +40,11 @@ fuzz_target!(|data: &[u8]| {
     assert!(count <= data.len() / 16 + 1);
     assert_eq!(state.routes.iter().count(), state.routes.len());
     assert!(state.routes.iter().all(|(_, routes)| !routes.is_empty()));
-    let effective = effective(&POLICY, &state);
+    let effective = effective(&POLICY, &state, &Default::default());
     assert_eq!(effective.places.len(), POLICY.interfaces.len());
     // Building tables for each input would take most of the time.
     if data.len() % 16 == 0 {
         assert!(Tables::compile(&effective.policy, 1).is_ok());
     }
-    let _ = Desired::of(&POLICY).plan(&state);
+    let _ = Desired::of(&POLICY, &effective.policy.wans).plan(&state);
 });

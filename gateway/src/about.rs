@@ -114,6 +114,7 @@ mod tests {
             kind: 0,
             ds_field: 0,
             tcp_flags: 0,
+            wan: None,
             mac: None,
             handshake: dataplane::flow::Handshake::Direct,
         }

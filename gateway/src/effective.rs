@@ -1,14 +1,15 @@
 //! Effective policy of the gateway: the policy merged with the state of Linux.
 //!
 //! Interfaces take kind of link, MAC address, MTU and the rate of their device from Linux, and Linux's addresses in addition to the policy's own;
-//! routes are those of Linux's main table, with the policy's routes preferred for the same destination. State of Linux
+//! routes are those of Linux's main table, with the policy's routes preferred for the same destination. WANs without a carrier are down, and
+//! those without a router learn it from Linux's default routes. State of Linux
 //! is never an error: entries that the pipeline cannot carry out are left out with a [`Note`]. Everything else is the
 //! policy's, unchanged.
 //!
 //! Link-local addresses, multicast groups and routes to them are left out without a note: the pipeline has them built
 //! in.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::net::IpAddr;
 
@@ -20,14 +21,19 @@ use wire::pppoe::SESSION_LEN;
 use crate::linux::interface::{Condition, Link, LinkdownKey};
 use crate::linux::route::{Hop, Object, Route, Target};
 use crate::linux::{LinkIndex, OURS, State};
+use crate::wan::Standing;
+
+mod wan;
 
 /// Policy merged with the state of Linux.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Effective {
     /// Policy to compile tables from, with the interfaces of the operator's policy in their order.
     pub policy: Policy,
     /// Place of each interface of the policy, in its order.
     pub places: Vec<Place>,
+    /// Standing of each WAN of the policy, in its order.
+    pub standings: Vec<Standing>,
     /// Entries left out, and oddities.
     pub notes: Vec<Note>,
 }
@@ -146,11 +152,12 @@ impl fmt::Display for Note {
     }
 }
 
-/// Merges a policy with the state of Linux.
-pub fn effective(policy: &Policy, state: &State) -> Effective {
+/// Merges a policy with the state of Linux; `failed` are the names of WANs that have failed their check.
+pub fn effective(policy: &Policy, state: &State, failed: &BTreeSet<String>) -> Effective {
     let by_name: HashMap<&str, (LinkIndex, &Link)> =
         state.links.iter().map(|(index, link)| (link.name.as_str(), (*index, link))).collect();
-    let mut effective = Effective { policy: policy.clone(), places: Vec::new(), notes: Vec::new() };
+    let mut effective =
+        Effective { policy: policy.clone(), places: Vec::new(), standings: Vec::new(), notes: Vec::new() };
     let mut names = HashMap::new();
     for interface in &policy.interfaces {
         let place = match by_name.get(interface.name.as_str()) {
@@ -163,7 +170,7 @@ pub fn effective(policy: &Policy, state: &State) -> Effective {
         };
         effective.places.push(place);
     }
-    let Effective { policy: made, places, notes } = &mut effective;
+    let Effective { policy: made, places, standings, notes } = &mut effective;
     for (interface, place) in made.interfaces.iter_mut().zip(places.iter()) {
         match place {
             Place::Link(index) => {
@@ -183,6 +190,7 @@ pub fn effective(policy: &Policy, state: &State) -> Effective {
     carry(made);
     leave_routes(made, places, state);
     leave_networks(made, places, state);
+    *standings = wan::follow(made, places, state, failed);
     let mut routes = Routing { state, names, left_out: BTreeMap::new() };
     routes.add_to(made);
     let left_out = routes.left_out.into_iter();
@@ -341,7 +349,9 @@ impl Routing<'_> {
         for (destination, routes) in self.state.routes.iter() {
             let routes = || routes.iter().filter(|route| route.protocol != OURS);
             // Routes to the interfaces' own networks need not be written.
-            let known = is_link_local(destination.addr())
+            // Nor those to everywhere, where they are the WANs'.
+            let known = (!made.wans.is_empty() && destination.prefix_len() == 0)
+                || is_link_local(destination.addr())
                 || destination.addr().is_multicast()
                 || networks.contains(destination);
             if known || routes().next().is_none() {

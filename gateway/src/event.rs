@@ -6,6 +6,7 @@ use policy::{Checked, LoadError};
 use crate::linux::News;
 use crate::reload::Built;
 use crate::request::Request;
+use crate::wan::CheckNews;
 use crate::worker::WorkerEvent;
 use crate::xfrm::carried::{Change, TunnelFor};
 
@@ -13,6 +14,8 @@ use crate::xfrm::carried::{Change, TunnelFor};
 pub enum Event {
     /// Change of Linux, or of a neighbour.
     Linux(News),
+    /// Verdict of a WAN's check.
+    Wan(CheckNews),
     /// Endpoints that sockets of the machine listen on.
     Listeners(Vec<Listener>),
     /// Event of a worker.

@@ -34,6 +34,7 @@ mod stream;
 pub mod subscriber;
 pub mod supervisor;
 pub mod view;
+pub mod wan;
 pub mod worker;
 pub mod xfrm;
 

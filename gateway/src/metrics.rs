@@ -16,6 +16,7 @@ use crate::port::{Carrier, Presence};
 use crate::request::Overview;
 use crate::sa::{DirectionStatus, TunnelStatus};
 use crate::view::{Count, LeafView, QueueView};
+use crate::wan::{Standing, WanView};
 
 /// Content type of the metrics.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -74,6 +75,22 @@ impl Family<'_> {
     }
 }
 
+/// Metrics of WANs, by name.
+fn wans(encoder: &mut DescriptorEncoder<'_>, wans: &[WanView]) -> fmt::Result {
+    let family = |name, help| Family { name, help, unit: None, label: "wan" };
+    let names = || wans.iter().map(|wan| wan.name.as_str());
+    let up = wans.iter().map(|wan| i64::from(wan.standing == Standing::Up));
+    family("wan_up", "Whether new flows may go by it.").gauges(encoder, names().zip(up))?;
+    let checked = || wans.iter().filter_map(|wan| Some((wan.name.as_str(), wan.check?)));
+    let rounds = checked().map(|(name, check)| (name, check.rounds));
+    family("wan_check_rounds", "Rounds of echo requests.").counters(encoder, rounds)?;
+    let lost = checked().map(|(name, check)| (name, check.lost));
+    family("wan_check_lost", "Rounds of echo requests without an answer.").counters(encoder, lost)?;
+    let micros = checked().filter_map(|(name, check)| Some((name, (check.round_trip_seconds? * 1e6) as i64)));
+    let help = "Microseconds that the last answer to an echo request took.";
+    family("wan_round_trip_microseconds", help).gauges(encoder, micros)
+}
+
 impl Collector for Collected {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let encoder = &mut encoder;
@@ -113,6 +130,7 @@ impl Collector for Collected {
             let help = "Frames at XDP that the kernel sent on and the device did not take.";
             counter(encoder, "fast_path_unsent_packets", help, fast.unsent)?;
         }
+        wans(encoder, &status.wans)?;
         counter(encoder, "flows_begun", "Flows begun.", status.flows_begun)?;
         counter(encoder, "flows_ended", "Flows ended.", status.flows_ended)?;
         counter(encoder, "worker_failures", "Workers that failed and began anew.", status.worker_failures)?;

@@ -2,7 +2,7 @@
 //! Linux: one after the other.
 
 use std::borrow::Cow;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -40,6 +40,8 @@ pub struct Reload {
     building: bool,
     /// Endpoints that sockets of the machine listen on.
     listeners: Arc<[Listener]>,
+    /// WANs that have failed their check.
+    failed: Arc<BTreeSet<String>>,
     /// Directory that the policy's files of keys are relative to.
     directory: Arc<Path>,
 }
@@ -99,6 +101,7 @@ pub struct Compilation {
     policy: Arc<Policy>,
     linux: Arc<State>,
     listeners: Arc<[Listener]>,
+    failed: Arc<BTreeSet<String>>,
     /// Directory that the policy's files of keys are relative to.
     directory: Arc<Path>,
     /// Effective policy and tables in force.
@@ -135,6 +138,7 @@ impl Reload {
             dirty: false,
             building: false,
             listeners: Arc::new([]),
+            failed: Arc::default(),
             directory: directory.into(),
         }
     }
@@ -143,6 +147,14 @@ impl Reload {
     pub fn sockets_listen(&mut self, listeners: Vec<Listener>) {
         if *self.listeners != *listeners {
             self.listeners = listeners.into();
+            self.dirty = true;
+        }
+    }
+
+    /// Updates the WANs that have failed their check.
+    pub(crate) fn wans_failed(&mut self, failed: Arc<BTreeSet<String>>) {
+        if self.failed != failed {
+            self.failed = failed;
             self.dirty = true;
         }
     }
@@ -269,16 +281,16 @@ impl Reload {
         let policy = asked.as_ref().map_or(&self.policy, |asked| &asked.policy).clone();
         let (linux, listeners) = (linux.clone(), self.listeners.clone());
         let (before, old) = (self.effective.clone(), self.tables.clone());
-        let directory = self.directory.clone();
-        Some(Compilation { asked, policy, linux, listeners, directory, before, old })
+        let (directory, failed) = (self.directory.clone(), self.failed.clone());
+        Some(Compilation { asked, policy, linux, listeners, failed, directory, before, old })
     }
 }
 
 impl Compilation {
     /// Merges the policy with the state of Linux, and compiles the tables.
     pub fn run(self) -> Built {
-        let Compilation { asked, policy, linux, listeners, directory, before, old } = self;
-        let mut effective = effective(&policy, &linux);
+        let Compilation { asked, policy, linux, listeners, failed, directory, before, old } = self;
+        let mut effective = effective(&policy, &linux, &failed);
         // Only translations ask.
         if !effective.policy.nats.is_empty() {
             effective.policy.listeners = listeners.to_vec();

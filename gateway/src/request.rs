@@ -20,6 +20,7 @@ use crate::port::PortState;
 use crate::privilege::Confinement;
 use crate::sa::{ReserveError, TunnelStatus};
 use crate::supervisor::{SaAsked, SaTrouble};
+use crate::wan::WanView;
 use crate::worker::{CommandSender, Known, Reply, Report};
 
 /// Request to the supervisor.
@@ -128,6 +129,8 @@ pub struct Overview {
     pub reports: Vec<Report>,
     /// Tunnels, with all that their security associations have counted, those that are gone too.
     pub tunnels: Vec<TunnelStatus>,
+    /// WANs, in the order of the policy.
+    pub wans: Vec<WanView>,
     /// Ports, in the order of the policy's interfaces.
     pub ports: Vec<PortState>,
     /// Guards of interfaces.

@@ -24,7 +24,7 @@ mod tests;
 pub use stamp::{Occasion, Stamp};
 
 /// Header line, with the version of the block format.
-const HEAD: &[u8] = b"wirerate state 6\n";
+const HEAD: &[u8] = b"wirerate state 7\n";
 
 /// Items of a block, at most. Bounds the memory for decoding: an item is far larger in memory than in a file.
 pub const BLOCK_ITEMS: usize = 1024;

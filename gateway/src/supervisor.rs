@@ -22,6 +22,7 @@ use crate::sa::key_log::KeyLog;
 use crate::sa::reserve::{self, Reserve};
 use crate::sa::total::Totals;
 use crate::service;
+use crate::wan::{self, CheckNews, Checks};
 use crate::worker::WorkerEvent;
 use crate::xfrm::server::News as XfrmNews;
 
@@ -65,6 +66,8 @@ pub struct Supervisor {
     workers: Workers,
     ports: Ports,
     process: Process,
+    /// Checks of WANs.
+    checks: Checks,
     /// Sequence numbers of tunnels.
     reserve: Reserve,
     /// Security associations added at run time.
@@ -84,6 +87,7 @@ impl Supervisor {
         loop {
             match self.events.recv_timeout(self.time_to_deadline()) {
                 Ok(Event::Linux(news)) => self.linux_changed(news),
+                Ok(Event::Wan(news)) => self.wan_checked(&news),
                 Ok(Event::Listeners(listeners)) => self.reload.sockets_listen(listeners),
                 Ok(Event::Worker(event)) => self.worker_reports(event),
                 Ok(Event::Request(request)) => self.answer(request),
@@ -152,6 +156,19 @@ impl Supervisor {
         }
     }
 
+    /// Takes the verdict of a WAN's check: tables follow.
+    fn wan_checked(&mut self, news: &CheckNews) {
+        if self.checks.heard(news) {
+            self.reload.wans_failed(self.checks.failed());
+        }
+    }
+
+    /// Checks the WANs of the policy in force as it is now.
+    fn check_wans(&mut self) {
+        self.checks.follow(&self.reload.effective.policy, &self.sender);
+        self.reload.wans_failed(self.checks.failed());
+    }
+
     fn worker_reports(&mut self, event: WorkerEvent) {
         match event {
             WorkerEvent::Wanted { interface, address } => {
@@ -197,6 +214,11 @@ impl Supervisor {
     fn built(&mut self, built: Built) {
         let Built { asked, effective, tables } = built;
         match tables {
+            Ok(None) if effective.standings != self.reload.effective.standings => {
+                // Down for another reason than before.
+                wan::log_changes(&self.reload.effective, &effective);
+                self.reload.effective = effective;
+            }
             Ok(None) => {}
             Ok(Some(tables)) => {
                 let known = self.neighbours.of(&tables);
@@ -215,7 +237,9 @@ impl Supervisor {
                     Ok(()) => {
                         self.reload.tables = tables;
                         self.added.follow(&self.reload.tables, &self.workers);
+                        wan::log_changes(&self.reload.effective, &effective);
                         self.reload.effective = effective;
+                        self.check_wans();
                         self.bind_anew();
                         self.tell_ike(XfrmNews::Reloaded);
                         self.log_keys();
@@ -244,7 +268,7 @@ impl Supervisor {
     /// Opens and closes ports, changes Linux, and announces addresses as the policy in force and Linux's state have them now.
     fn follow(&mut self) {
         self.ports.attach_all(&self.reload, &self.kernel.state, &self.workers);
-        self.kernel.ensure(&self.reload.policy);
+        self.kernel.ensure(&self.reload.policy, &self.reload.effective.policy.wans);
         self.kernel.size(&self.reload.tables);
         self.announcements.announce(&self.reload.tables, &self.ports, &self.workers);
     }

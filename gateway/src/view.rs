@@ -18,6 +18,7 @@ use crate::port::{Carrier, PortState, Presence};
 use crate::privilege::Confinement;
 use crate::request::Overview;
 use crate::sa::TunnelStatus;
+use crate::wan::WanView;
 use crate::worker::Report;
 
 mod queue;
@@ -87,6 +88,9 @@ pub struct Status {
     /// Tunnels, with their security associations and what these, and those before them, have carried and refused.
     #[serde(default)]
     pub tunnels: Vec<TunnelStatus>,
+    /// WANs.
+    #[serde(default)]
+    pub wans: Vec<WanView>,
     /// PPP sessions.
     #[serde(default)]
     pub sessions: Vec<SessionStatus>,
@@ -330,6 +334,7 @@ impl Overview {
                 .map(|port| port.interface.clone())
                 .collect(),
             tunnels: self.tunnels.clone(),
+            wans: self.wans.clone(),
             sessions: self.reports.iter().flat_map(|report| report.sessions.clone()).collect(),
             guards: self.guards.clone(),
             confinement: self.confinement.clone(),

@@ -77,6 +77,14 @@ pub enum Code {
     DuplicateNeighbour,
     /// Two routes for one prefix.
     DuplicateRoute,
+    /// An unknown WAN.
+    UnknownWan,
+    /// WANs that share an interface, several routers of one IP version, or a tunnel as a WAN.
+    BadWan,
+    /// All WANs out of service.
+    NoWanUp,
+    /// A WAN whose router only a live gateway learns.
+    LearntGateway,
 
     /// Addresses of the wrong IP version.
     FamilyMismatch,
@@ -256,6 +264,10 @@ impl Code {
         (Code::NeighbourOffLink, "neighbour-off-link", Severity::Error),
         (Code::DuplicateNeighbour, "duplicate-neighbour", Severity::Error),
         (Code::DuplicateRoute, "duplicate-route", Severity::Error),
+        (Code::UnknownWan, "unknown-wan", Severity::Error),
+        (Code::BadWan, "bad-wan", Severity::Error),
+        (Code::NoWanUp, "no-wan-up", Severity::Warning),
+        (Code::LearntGateway, "learnt-gateway", Severity::Note),
         (Code::FamilyMismatch, "family-mismatch", Severity::Error),
         (Code::PortsWithoutProtocol, "ports-without-protocol", Severity::Error),
         (Code::IcmpWithoutProtocol, "icmp-without-protocol", Severity::Error),

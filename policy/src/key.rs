@@ -24,6 +24,7 @@ mod route;
 mod rule;
 mod shape;
 mod tunnel;
+mod wan;
 
 pub(crate) use class::{class, meter};
 pub(crate) use limit::times;

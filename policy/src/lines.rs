@@ -10,7 +10,7 @@ use std::sync::Arc;
 use config::{Entry, Place, Source};
 
 /// Kinds of items.
-const KINDS: usize = 15;
+const KINDS: usize = 17;
 
 /// Positions of a policy's items.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +22,8 @@ pub struct Lines {
     rules: HashMap<String, u32>,
     nats: HashMap<String, u32>,
     interfaces: HashMap<String, u32>,
+    wans: HashMap<String, u32>,
+    policy_routes: HashMap<String, u32>,
     sets: HashMap<String, u32>,
 }
 
@@ -34,6 +36,10 @@ pub enum Item {
     Set(usize),
     /// A route.
     Route(usize),
+    /// A WAN.
+    Wan(usize),
+    /// A policy route.
+    PolicyRoute(usize),
     /// A neighbour.
     Neighbour(usize),
     /// A cross-connection.
@@ -74,6 +80,16 @@ impl Lines {
     /// Line of the interface named `name`.
     pub fn interface(&self, name: &str) -> Option<u32> {
         self.interfaces.get(name).copied()
+    }
+
+    /// Line of the WAN named `name`.
+    pub fn wan(&self, name: &str) -> Option<u32> {
+        self.wans.get(name).copied()
+    }
+
+    /// Line of the policy route named `name`.
+    pub fn policy_route(&self, name: &str) -> Option<u32> {
+        self.policy_routes.get(name).copied()
     }
 
     /// Line of the set named `name`.
@@ -151,6 +167,8 @@ impl Lines {
             Item::Rule(_) => Some(&mut self.rules),
             Item::Nat(_) => Some(&mut self.nats),
             Item::Interface(_) => Some(&mut self.interfaces),
+            Item::Wan(_) => Some(&mut self.wans),
+            Item::PolicyRoute(_) => Some(&mut self.policy_routes),
             Item::Set(_) => Some(&mut self.sets),
             _ => None,
         };
@@ -180,6 +198,8 @@ impl Item {
             Item::Timeout => 12,
             Item::Top => 13,
             Item::CrossConnect(_) => 14,
+            Item::Wan(_) => 15,
+            Item::PolicyRoute(_) => 16,
         }
     }
 
@@ -188,6 +208,8 @@ impl Item {
             Item::Interface(index)
             | Item::Set(index)
             | Item::Route(index)
+            | Item::Wan(index)
+            | Item::PolicyRoute(index)
             | Item::Neighbour(index)
             | Item::CrossConnect(index)
             | Item::Default(index)

@@ -25,6 +25,7 @@ mod queue;
 mod rule;
 mod selector;
 mod tunnel;
+mod wan;
 
 pub use class::{
     Class, Colour, ColourAction, ColourMode, Meter, MeterKind, MeterRate, MeterScope, NoInstance, Overhead,
@@ -55,6 +56,7 @@ pub use tunnel::{
     Binding, DfBit, Follow, FragmentWhen, KeyFiles, KeySource, Legacy, Lifetime, Reading, StaticSa, Tunnel,
     TunnelDscp, WindowSize,
 };
+pub use wan::{OnFailure, PolicyRoute, Wan, WanCheck, WanState, WhenDown};
 
 /// Zone of the gateway itself: the destination of traffic to the gateway's own addresses.
 pub const SELF_ZONE: &str = "self";
@@ -77,6 +79,10 @@ pub struct Policy {
     pub sets: Vec<Set>,
     /// Static routes. Routes to the interfaces' own networks are implied.
     pub routes: Vec<Route>,
+    /// WANs, which share the default routes; names and interfaces are unique.
+    pub wans: Vec<Wan>,
+    /// Policy routes: the WANs of chosen traffic. The first that matches a flow decides.
+    pub policy_routes: Vec<PolicyRoute>,
     /// Static neighbours: the link-layer addresses of next hops.
     pub neighbours: Vec<Neighbour>,
     /// Cross-connections of ATM cells; names are unique.
@@ -251,6 +257,11 @@ impl Policy {
     /// Returns the interface named `name`.
     pub fn interface(&self, name: &str) -> Option<&Interface> {
         self.interfaces.iter().find(|interface| interface.name == name)
+    }
+
+    /// Returns the WAN named `name`.
+    pub fn wan(&self, name: &str) -> Option<&Wan> {
+        self.wans.iter().find(|wan| wan.name == name)
     }
 
     /// Returns the set named `name`.

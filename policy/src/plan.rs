@@ -119,6 +119,14 @@ const KINDS: &[(&str, Order, Things)] = &[
             (one.destination.to_string(), Policy { routes: vec![one], ..Policy::default() })
         })
     }),
+    ("wan", Order::IsNothing, |policy| {
+        each(&policy.wans, |one| (one.name.clone(), Policy { wans: vec![one], ..Policy::default() }))
+    }),
+    ("policy-route", Order::Counts, |policy| {
+        each(&policy.policy_routes, |one| {
+            (one.name.clone(), Policy { policy_routes: vec![one], ..Policy::default() })
+        })
+    }),
     ("neighbour", Order::IsNothing, |policy| {
         each(&policy.neighbours, |one| {
             let name = format!("{} on {}", one.address, one.interface);
@@ -330,6 +338,8 @@ mod tests {
         first(&mut policy.meters, |one| one.name.clone());
         first(&mut policy.queues, |one| one.name.clone());
         first(&mut policy.routes, |one| one.destination.to_string());
+        first(&mut policy.wans, |one| one.name.clone());
+        first(&mut policy.policy_routes, |one| one.name.clone());
         first(&mut policy.neighbours, |one| format!("{} {}", one.address, one.interface));
         first(&mut policy.defaults, pair);
         policy

@@ -11,7 +11,7 @@ use crate::validate::{hop_interface, interface_of};
 pub const LEAST_MTU: u16 = 68;
 
 /// Returns the interfaces, by their indices, that the best route to `address` leads by: several of a route with several next
-/// hops, none where no route leads on.
+/// hops and of WANs, none where no route leads on.
 pub fn interfaces_to(policy: &Policy, address: IpAddr) -> Vec<usize> {
     let routes = policy.routes.iter().filter(|route| route.destination.contains(&address));
     let route = routes.max_by_key(|route| route.destination.prefix_len());
@@ -30,7 +30,13 @@ pub fn interfaces_to(policy: &Policy, address: IpAddr) -> Vec<usize> {
             RouteTarget::Via(hops) => hops.iter().filter_map(|hop| hop_interface(policy, hop)).collect(),
             RouteTarget::Blackhole | RouteTarget::Unreachable => Vec::new(),
         },
-        (None, _) => Vec::new(),
+        (None, _) => {
+            let places = policy.wans.iter().filter_map(|wan| {
+                let place = policy.interfaces.iter().position(|own| own.name == wan.interface)?;
+                wan.carries(address, &policy.interfaces[place]).then_some(place)
+            });
+            places.collect()
+        }
     }
 }
 

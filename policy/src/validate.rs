@@ -34,11 +34,13 @@ mod selector;
 mod shape;
 mod space;
 mod tunnel;
+mod wan;
 
 /// Reports errors in `policy`, and parts without effect or unwise. `lines` has the positions of items; `Lines::default()`
 /// for a policy that came from no text.
 pub fn validate(policy: &Policy, lines: &Lines) -> Vec<Diagnostic> {
     let known = !lines.any_broken(Item::Interface(0)) && !lines.any_broken(Item::Route(0));
+    let known = known && !lines.any_broken(Item::Wan(0));
     let own = Arc::new(reach::own_addresses(policy));
     let mut validator = Validator {
         policy,
@@ -55,6 +57,8 @@ pub fn validate(policy: &Policy, lines: &Lines) -> Vec<Diagnostic> {
     validator.cross_connects();
     validator.tunnels();
     validator.routes();
+    validator.wans();
+    validator.policy_routes();
     validator.defaults();
     validator.rules();
     validator.classes();

@@ -6,8 +6,9 @@ use wire::esp::{self, Direction, EcnUse, Udp};
 use crate::model::{
     Action, Authentication, Checksum, ColourMode, DfBit, Driver, Dropper, Encapsulation, Fairness,
     FamilyMatch, FastPath, FragmentWhen, IcmpMatch, IpfixRecord, Isolation, KeySource, LinkKind, LogEvent,
-    MeterKind, Mode, NoInstance, Offload, OnExit, Pickup, PppRole, Protocol, RejectWith, RouteTarget,
-    Scheduler, SearchAlgorithm, SourceCheck, State, SynAnswer, TcpWindow, Template, TreeWorkers, WhenFull,
+    MeterKind, Mode, NoInstance, Offload, OnExit, OnFailure, Pickup, PppRole, Protocol, RejectWith,
+    RouteTarget, Scheduler, SearchAlgorithm, SourceCheck, State, SynAnswer, TcpWindow, Template, TreeWorkers,
+    WanState, WhenDown, WhenFull,
 };
 
 /// Keywords with their values. Of several for one value, the first is printed.
@@ -84,6 +85,12 @@ pub(crate) const SYN: Words<SynAnswer> = &[("forward", SynAnswer::Forward), ("pr
 
 pub(crate) const WHEN_FULL: Words<WhenFull> =
     &[("refuse", WhenFull::Refuse), ("evict-idle", WhenFull::EvictIdle)];
+
+pub(crate) const ON_FAILURE: Words<OnFailure> = &[("kill", OnFailure::Kill), ("keep", OnFailure::Keep)];
+
+pub(crate) const WAN_STATE: Words<WanState> = &[("up", WanState::Up), ("down", WanState::Down)];
+
+pub(crate) const WHEN_DOWN: Words<WhenDown> = &[("fall-back", WhenDown::FallBack), ("drop", WhenDown::Drop)];
 
 pub(crate) const TCP_WINDOW: Words<TcpWindow> = &[("strict", TcpWindow::Strict), ("off", TcpWindow::Off)];
 

@@ -184,6 +184,23 @@ impl Status {
         for port in &status.ports_without_carrier {
             writeln!(out, "  {BAD}{port} has no carrier{BAD:#}: nobody is at the other end of its link")?;
         }
+        for wan in &status.wans {
+            let shares = [("IPv4", wan.share_ipv4), ("IPv6", wan.share_ipv6)].into_iter();
+            let shares: Vec<String> = shares
+                .filter(|(_, share)| *share > 0.0)
+                .map(|(version, share)| format!("{:.0} % of new {version} flows", 100.0 * share))
+                .collect();
+            write!(out, "  wan        {} ({}): ", wan.name, wan.interface)?;
+            match wan.standing.trouble() {
+                Some(trouble) => write!(out, "{BAD}down{BAD:#}, {trouble}")?,
+                None if shares.is_empty() => write!(out, "up, backup of tier {}", wan.tier)?,
+                None => write!(out, "up, {}", shares.join(", "))?,
+            }
+            if let Some(check) = wan.check {
+                write!(out, "; {} of {} echo rounds unanswered", check.lost, check.rounds)?;
+            }
+            writeln!(out)?;
+        }
         for session in &status.sessions {
             let open = [(session.ipv4, " IPv4"), (session.ipv6, " IPv6")];
             let open: String = open.iter().filter(|(is_open, _)| *is_open).map(|(_, name)| *name).collect();

@@ -347,6 +347,13 @@ impl Builder<'_> {
                 let gateway = *self.routes.ways.get(first as usize)?;
                 self.routes.gateways.get(gateway as usize).map(|gateway| gateway.interface)
             }
+            Target::Wans => {
+                let like = address.to_ip();
+                let wan = self.policy.wans.iter().find(|wan| {
+                    self.policy.interface(&wan.interface).is_some_and(|own| wan.carries(like, own))
+                })?;
+                self.names.interface(&wan.interface).ok()
+            }
             Target::Local | Target::Blackhole | Target::Unreachable => None,
         }
     }

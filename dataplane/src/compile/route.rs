@@ -1,9 +1,9 @@
 //! Compilation of a policy's interfaces and routes to longest-prefix-match tables.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use lookup::fib::{Fib4, Fib6, Route4, Route6};
 use policy::Policy;
 use policy::model::{NextHop, RouteTarget};
@@ -11,7 +11,7 @@ use wire::PortId;
 
 use super::names::Names;
 use crate::hop::NO_HOP;
-use crate::tables::{CompileError, Gateway, Target};
+use crate::tables::{CompileError, Gateway, Path, Target};
 
 /// Longest-prefix match, and where routes lead.
 pub(super) struct Routes {
@@ -20,6 +20,8 @@ pub(super) struct Routes {
     pub(super) targets: Vec<Target>,
     pub(super) ways: Vec<u32>,
     pub(super) gateways: Vec<Gateway>,
+    /// Paths of each WAN, of IPv4 and IPv6.
+    pub(super) wan_paths: Vec<[Path; 2]>,
 }
 
 impl Routes {
@@ -34,7 +36,9 @@ impl Routes {
                 let exit = exits.next()??;
                 exits.all(|other| other == Some(exit)).then_some(exit)
             }
-            Target::Local | Target::Broadcast(_) | Target::Blackhole | Target::Unreachable => None,
+            Target::Local | Target::Broadcast(_) | Target::Wans | Target::Blackhole | Target::Unreachable => {
+                None
+            }
         }
     }
 
@@ -59,6 +63,7 @@ pub(super) fn compile(policy: &Policy, names: &Names) -> Result<Routes, CompileE
         };
         builder.add(route.destination, target);
     }
+    let wan_paths = builder.wans(policy, names)?;
     for (place, interface) in policy.interfaces.iter().enumerate() {
         let id = PortId(place as u16);
         for address in &interface.addresses {
@@ -84,7 +89,7 @@ pub(super) fn compile(policy: &Policy, names: &Names) -> Result<Routes, CompileE
             builder.add(address.addr().into(), Target::Local);
         }
     }
-    builder.finish()
+    builder.finish(wan_paths)
 }
 
 #[derive(Default)]
@@ -104,6 +109,7 @@ enum TargetKey {
     Broadcast(PortId),
     Link(PortId),
     Gateways(u32, u32),
+    Wans,
     Blackhole,
     Unreachable,
 }
@@ -115,6 +121,7 @@ impl Builder {
             Target::Broadcast(id) => TargetKey::Broadcast(id),
             Target::Link(id) => TargetKey::Link(id),
             Target::Gateways { first, count } => TargetKey::Gateways(first, count),
+            Target::Wans => TargetKey::Wans,
             Target::Blackhole => TargetKey::Blackhole,
             Target::Unreachable => TargetKey::Unreachable,
         };
@@ -158,12 +165,8 @@ impl Builder {
                     PortId(place as u16)
                 }
             };
-            let gateway = Gateway { interface, address: address.into() };
-            let place = self.gateways.iter().position(|known| *known == gateway).unwrap_or_else(|| {
-                self.gateways.push(gateway);
-                self.gateways.len() - 1
-            });
-            ways.extend(std::iter::repeat_n(place as u32, usize::from(hop.weight.max(1))));
+            let place = self.gateway(Gateway { interface, address: address.into() });
+            ways.extend(std::iter::repeat_n(place, usize::from(hop.weight.max(1))));
         }
         if ways.is_empty() {
             return Err(CompileError::EmptyNextHop);
@@ -177,18 +180,54 @@ impl Builder {
         Ok(Target::Gateways { first: first as u32, count })
     }
 
-    fn finish(self) -> Result<Routes, CompileError> {
+    /// Place of a router, which is new or known.
+    fn gateway(&mut self, gateway: Gateway) -> u32 {
+        let known = self.gateways.iter().position(|known| *known == gateway);
+        known.unwrap_or_else(|| {
+            self.gateways.push(gateway);
+            self.gateways.len() - 1
+        }) as u32
+    }
+
+    /// Adds the default routes of the WANs, and returns their paths. A WAN that is down has paths, too: flows stay with it, and
+    /// packets still come by it.
+    fn wans(&mut self, policy: &Policy, names: &Names) -> Result<Vec<[Path; 2]>, CompileError> {
+        let everywhere: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+        let mut paths = Vec::with_capacity(policy.wans.len());
+        for wan in &policy.wans {
+            let interface = names.interface(&wan.interface)?;
+            let own = policy.interfaces.get(usize::from(interface.0));
+            paths.push(everywhere.map(|like| match wan.gateway(like) {
+                Some(address) => Path::Router(self.gateway(Gateway { interface, address: address.into() })),
+                None if own.is_some_and(|own| wan.carries(like, own)) => Path::Link,
+                None => Path::None,
+            }));
+        }
+        for (family, like) in everywhere.into_iter().enumerate() {
+            if paths.iter().any(|paths| paths[family] != Path::None) {
+                let everywhere = match like {
+                    IpAddr::V4(_) => IpNet::V4(Ipv4Net::default()),
+                    IpAddr::V6(_) => IpNet::V6(Ipv6Net::default()),
+                };
+                self.add(everywhere, Target::Wans);
+            }
+        }
+        Ok(paths)
+    }
+
+    fn finish(self, wan_paths: Vec<[Path; 2]>) -> Result<Routes, CompileError> {
         Ok(Routes {
             fib4: Fib4::new(&self.routes4).map_err(CompileError::Fib)?,
             fib6: Fib6::new(&self.routes6).map_err(CompileError::Fib)?,
             targets: self.targets,
             ways: self.ways,
             gateways: self.gateways,
+            wan_paths,
         })
     }
 }
 
-/// Interfaces that may stand in for one another share a conntrack zone: those that one route's next hops leave by,
+/// Interfaces that may stand in for one another share a conntrack zone: those that one route's next hops leave by, those of WANs,
 /// and those whose source addresses are not checked strictly.
 pub(super) fn ct_zones(policy: &Policy, routes: &Routes) -> Vec<u16> {
     let mut ct_zone: Vec<u16> = (0..policy.interfaces.len() as u16).map(|place| place + 1).collect();
@@ -210,6 +249,15 @@ pub(super) fn ct_zones(policy: &Policy, routes: &Routes) -> Vec<u16> {
                     Some(other) => unite(&mut ct_zone, own, other),
                 }
             }
+        }
+    }
+    let mut shared = None;
+    for wan in &policy.wans {
+        let place = policy.interfaces.iter().position(|interface| interface.name == wan.interface);
+        match (place.and_then(|place| ct_zone.get(place).copied()), shared) {
+            (Some(own), None) => shared = Some(own),
+            (Some(own), Some(other)) => unite(&mut ct_zone, own, other),
+            (None, _) => {}
         }
     }
     for (place, interface) in policy.interfaces.iter().enumerate() {

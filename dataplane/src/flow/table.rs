@@ -34,6 +34,8 @@ pub struct FlowTable {
     pub(crate) senders: Beside<[u8; 6]>,
     /// Traffic classes of flows, where the policy has any.
     pub(crate) classes: Beside<Classified>,
+    /// Interface that the first packet left by, by its number, where the policy has WANs: it says which WAN the flow keeps.
+    pub(crate) wans: Beside<u32>,
     timeouts: Timeouts,
     wheel: Wheel,
     evictable: Queue,
@@ -116,6 +118,7 @@ impl FlowTable {
             numbers: Beside::default(),
             senders: Beside::default(),
             classes: Beside::default(),
+            wans: Beside::default(),
             hasher: Hasher::new(seed),
             index: Index::new(2 * capacity as usize)?,
             flows: Slab::new(capacity as usize)?,
@@ -579,7 +582,7 @@ impl FlowTable {
 
     /// The same by parts: the index, the flows, and what timers need of them.
     pub fn parts_bytes(&self) -> [usize; 3] {
-        let beside = self.numbers.bytes() + self.senders.bytes() + self.classes.bytes();
+        let beside = self.numbers.bytes() + self.senders.bytes() + self.classes.bytes() + self.wans.bytes();
         [self.index.bytes(), self.flows.bytes(), self.cold.bytes() + self.wheel.bytes() + beside]
     }
 

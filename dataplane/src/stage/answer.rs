@@ -139,7 +139,8 @@ fn build<T: Tally>(frame: &mut Frame, reason: Reason, cx: &mut Cx<'_, T>) -> Opt
         let is_by_policy = cx.tables.tunnel_at(ingress).is_some_and(|tunnel| !tunnel.selectors.is_empty());
         Ok(if is_by_policy { Some(Target::Link(ingress)) } else { routed })
     };
-    let hop = back(frame, sender, 0, protected, cx).ok().filter(|hop| *hop != LOCAL_HOP)?;
+    let wan = cx.tables.wans.carrying(ingress, sender.family());
+    let hop = back(frame, sender, 0, wan, protected, cx).ok().filter(|hop| *hop != LOCAL_HOP)?;
     let known = cx.shard.hops.get(hop).filter(|hop| hop.is_known());
     let Some((interface, by)) = known.map(|hop| (hop.interface, hop.tunnel)) else {
         // Nor does an answer wait; but the next one shall find its way.
@@ -248,7 +249,9 @@ fn tell<T: Tally>(frame: &Frame, reason: Reason, cx: &Cx<'_, T>) -> Option<Tell>
             Some(Tell::Icmp { kind, code, mtu })
         }
         // Its connection has ended: no other answer fits what is in the middle of one.
-        Reason::FlowTranslation => (frame.meta.protocol == Protocol::TCP.0).then_some(Tell::Reset),
+        Reason::FlowTranslation | Reason::WanDown => {
+            (frame.meta.protocol == Protocol::TCP.0).then_some(Tell::Reset)
+        }
         // A server that answers something else than the SYN which it was sent still has an older connection: it is told that
         // this is over, as by the client.
         Reason::SynProxied => {

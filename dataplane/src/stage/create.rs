@@ -124,6 +124,9 @@ pub(super) fn flow<T: Tally>(
         cold.source = opening.source_count.map_or(NOTHING, |count| count.0);
     }
     cx.shard.flows.note_sender(id, Some(header::sender(frame)));
+    if let Some(wan) = cx.shard.flows.wans.get_mut(id) {
+        *wan = number(frame.meta.egress);
+    }
     if let Some(classified) = cx.shard.flows.classes.get_mut(id) {
         *classified = Classified::new(number(frame.meta.egress));
         classified.set(Direction::Original, opening.class_kind, opening.class);

@@ -122,6 +122,13 @@ pub(super) fn routed<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Header {
 }
 
 /// Returns the fields that rules match on before the routing decision: the destination's zone is not known yet.
+#[cold]
+pub(super) fn arrived(frame: &Frame, tables: &Tables) -> Header {
+    let (source, destination) = addresses(frame);
+    between(source.bits, destination.bits, frame.meta.family, frame, tables)
+}
+
+/// [`arrived`], on the packet path.
 #[inline(always)]
 pub(super) fn on_arrival<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Header {
     // One family at a time: a header of IPv4 takes an eighth of the words.
@@ -129,7 +136,7 @@ pub(super) fn on_arrival<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Header {
         let network = usize::from(frame.meta.network);
         let header = frame.bytes().get(network..network + ipv4::MIN_HEADER_LEN).and_then(ipv4::Header::of);
         let ends = header.map_or((0, 0), |header| (header.src_bits(), header.dst_bits()));
-        between(ends.0.into(), ends.1.into(), Family::V4, frame, cx)
+        between(ends.0.into(), ends.1.into(), Family::V4, frame, cx.tables)
     } else {
         on_arrival_v6(frame, cx)
     }
@@ -139,18 +146,12 @@ pub(super) fn on_arrival<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Header {
 #[inline(never)]
 fn on_arrival_v6<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Header {
     let (source, destination) = addresses(frame);
-    between(source.bits, destination.bits, frame.meta.family, frame, cx)
+    between(source.bits, destination.bits, frame.meta.family, frame, cx.tables)
 }
 
 /// The fields of a packet between those addresses.
 #[inline(always)]
-fn between<T: Tally>(
-    source: u128,
-    destination: u128,
-    family: Family,
-    frame: &Frame,
-    cx: &Cx<'_, T>,
-) -> Header {
+fn between(source: u128, destination: u128, family: Family, frame: &Frame, tables: &Tables) -> Header {
     let meta = &frame.meta;
     Header {
         source,
@@ -161,11 +162,11 @@ fn between<T: Tally>(
         tcp_flags: meta.tcp_flags,
         dscp: Dscp::of_field(meta.ds_field).value(),
         family,
-        from: cx.tables.zone(meta.ingress),
+        from: tables.zone(meta.ingress),
         to: SELF,
         ingress: meta.ingress.0,
         egress: LOCAL.0,
-        source_mac: source_mac(frame, cx),
+        source_mac: source_mac(frame, tables),
     }
 }
 
@@ -178,8 +179,8 @@ pub(super) fn set_egress<T: Tally>(header: &mut Header, frame: &Frame, cx: &Cx<'
 
 /// The class of the address that the frame came from.
 #[inline]
-fn source_mac<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> u16 {
-    if cx.tables.source_macs.is_none() { NO_MAC } else { class_of_sender(cx.tables, frame) }
+fn source_mac(frame: &Frame, tables: &Tables) -> u16 {
+    if tables.source_macs.is_none() { NO_MAC } else { class_of_sender(tables, frame) }
 }
 
 #[inline(never)]

@@ -26,7 +26,7 @@ use wire::{Dscp, Family, Frame, Meta, PortId};
 use super::header::{class_of, sender as sender_of};
 use super::log::note_hit;
 use super::route::{check_source, ct_zone, is_link_local};
-use super::{Cx, Step, dnat, filter, protect, selector, track};
+use super::{Cx, Step, dnat, filter, protect, selector, track, wan};
 use crate::fast_path::Progress;
 use crate::flag;
 use crate::flow::{Classified, Cold, Direction, Flow, FlowId, Hit, Key, State};
@@ -35,8 +35,8 @@ use crate::log::Cause;
 use crate::nat::{MappingId, PoolConfig, PoolId};
 use crate::shard::NOTHING;
 use crate::tables::{
-    Address, LOCAL, NO_MAC, NO_NUMBER, OWN_ACCORD, PatternRule, SELF, SourceAction, Tables, Target, is_linux,
-    is_within,
+    Address, Asked, LOCAL, NO_MAC, NO_NUMBER, OWN_ACCORD, PatternRule, SELF, SourceAction, Tables, Target,
+    is_linux, is_within,
 };
 use crate::verdict::Reason;
 
@@ -120,8 +120,9 @@ fn revalidate<T: Tally>(
     if hit.direction == Direction::Original && came != ct_zone(ingress, cx) {
         return Outcome::Stranger;
     }
-    let way = match way(flow, ingress, cx) {
+    let way = match way(hit.id, flow, cold, ingress, cx) {
         Ok(way) => way,
+        Err(Step::Drop(Reason::WanDown)) => return lose(hit, frame, cx),
         // Whoever answers is not told of the way there.
         Err(Step::Answer(reason)) if hit.direction == Direction::Reply => {
             return Outcome::Refused(Step::Drop(reason));
@@ -174,8 +175,24 @@ fn revalidate<T: Tally>(
     Outcome::Kept
 }
 
+/// Ends a flow whose WAN is down. Its packet may be the first of another flow, by another WAN; who opened it gets a reset, if the flow is TCP.
+fn lose<T: Tally>(hit: Hit, frame: &Frame, cx: &mut Cx<'_, T>) -> Outcome {
+    match over(hit.id, Reason::WanDown, frame, cx) {
+        Outcome::Refused(Step::Drop(reason)) if hit.direction == Direction::Original => {
+            Outcome::Refused(filter::reject(frame, RejectWith::TcpReset, reason))
+        }
+        outcome => outcome,
+    }
+}
+
 /// Returns the path by current routes, for packets in the original direction.
-fn way<T: Tally>(flow: &Flow, ingress: PortId, cx: &mut Cx<'_, T>) -> Result<Way, Step> {
+fn way<T: Tally>(
+    flow_id: FlowId,
+    flow: &Flow,
+    cold: &Cold,
+    ingress: PortId,
+    cx: &mut Cx<'_, T>,
+) -> Result<Way, Step> {
     let (source, destination) = (flow.original().source().into(), flow.reply().source().into());
     let is_own = is_linux(ingress);
     check_source(ingress, source, cx)?;
@@ -202,6 +219,35 @@ fn way<T: Tally>(flow: &Flow, ingress: PortId, cx: &mut Cx<'_, T>) -> Result<Way
             let hop = cx.tables.way(first, count, (hash >> 32) as u32).ok_or(unknown)?;
             let gateway = cx.tables.gateways.get(hop as usize).ok_or(unknown)?;
             Way { hop, egress: gateway.interface }
+        }
+        Target::Wans => {
+            let kept = wan::of_flow(flow_id, Direction::Original, destination.family(), cx);
+            let id = match kept {
+                Some(id) if wan::is_lost(id, cx) => return Err(Step::Drop(Reason::WanDown)),
+                Some(id) => id,
+                None => {
+                    // One that began before there were WANs may show the address of one.
+                    let tables = cx.tables;
+                    let shown: Address = flow.reply().destination().into();
+                    let own_source =
+                        Some(shown).filter(|shown| is_own || tables.wans.owner(*shown).is_some());
+                    let asked = Asked { family: destination.family(), own_source, hash: (hash >> 32) as u32 };
+                    let nowhere = Way { hop: NO_HOP, egress: LOCAL };
+                    let seen = || header(flow, cold, ingress, nowhere, tables);
+                    let choice = tables.wans.choose(asked, seen, cx.tally);
+                    choice
+                        .map_err(|reason| match reason {
+                            Reason::RouteMissing => Step::Answer(reason),
+                            reason => Step::Drop(reason),
+                        })?
+                        .wan
+                }
+            };
+            if let Some(wan) = cx.shard.flows.wans.get_mut(flow_id) {
+                *wan = cx.tables.wans.get(id).map_or(NO_NUMBER, |wan| cx.tables.number_of(wan.interface));
+            }
+            let exit = wan::exit(id, destination, cx).ok_or(unknown)?;
+            Way { hop: exit.hop, egress: exit.interface }
         }
         Target::Link(egress) => {
             let hop = cx.shard.hops.neighbour(cx.tables, egress, destination).ok_or(unknown)?;
@@ -392,6 +438,10 @@ fn sender<T: Tally>(hit: Hit, flow: &Flow, frame: &Frame, cx: &mut Cx<'_, T>) ->
         Some(Target::Gateways { first, count }) => {
             let hash = cx.shard.flows.hash(flow.reply(), cx.tally);
             cx.tables.way(first, count, (hash >> 32) as u32)
+        }
+        Some(Target::Wans) => {
+            let wan = wan::of_flow(hit.id, Direction::Reply, source.family(), cx);
+            wan.and_then(|wan| wan::exit(wan, source, cx)).map(|exit| exit.hop)
         }
         _ => None,
     };

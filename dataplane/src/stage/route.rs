@@ -9,11 +9,11 @@ use tally::{Branch, Op, Region, Tally};
 use wire::meta::Fields;
 use wire::{BATCH, Family, Frame, PortId, ipv4, ipv6};
 
-use super::{About, Cx, Stage, Step, header, protect, take, underlay};
+use super::{About, Cx, Stage, Step, header, protect, take, underlay, wan};
 use crate::flag;
 use crate::flow::{Direction, FlowId};
 use crate::hop::{Hop, LINK_HOP, LOCAL_HOP, NO_HOP, WAITING, Wanted, leaves, waits};
-use crate::tables::{Address, LOCAL, Tables, Target, is_linux};
+use crate::tables::{Address, LOCAL, Tables, Target, WanChoice, WanId, is_linux};
 use crate::tunnel;
 use crate::verdict::Reason;
 
@@ -78,7 +78,7 @@ impl Stage for Route {
         // Security policies: both looks, 76; an error's quote, 60.
         let policies = if spd.is_empty() { 0 } else { 136 + spd.program() };
         // This stage and the tries of both families, 141; targets and groups, 19.
-        160 + policies
+        160 + policies + tables.wans.program()
     }
 }
 
@@ -340,7 +340,7 @@ fn lead<T: Tally>(
     let hop = if let Target::Gateways { first, count: 1 } = *target {
         cx.tables.way(first, 1, 0)
     } else {
-        match other_way(frame, target, hash, cx)? {
+        match other_way(frame, source, target, hash, cx)? {
             Some(LOCAL_HOP) => return Ok(()),
             hop => hop,
         }
@@ -356,6 +356,7 @@ fn lead<T: Tally>(
 /// such hop.
 fn other_way<T: Tally>(
     frame: &mut Frame,
+    source: Address,
     target: &Target,
     hash: u32,
     cx: &mut Cx<'_, T>,
@@ -364,6 +365,15 @@ fn other_way<T: Tally>(
         Target::Gateways { first, count } => {
             let hash = if hash == 0 { spread(frame) } else { hash };
             Ok(cx.tables.way(first, count, hash))
+        }
+        Target::Wans => {
+            let hash = if hash == 0 { spread(frame) } else { hash };
+            let id = wan::choose(frame, source, hash, cx)?;
+            let destination = destination(frame, cx);
+            Ok(wan::exit(id, destination, cx).map(|exit| {
+                frame.meta.egress = exit.interface;
+                exit.hop
+            }))
         }
         Target::Link(link) => {
             let destination = destination(frame, cx);
@@ -389,6 +399,20 @@ fn other_way<T: Tally>(
     }
 }
 
+/// The WAN that will be chosen for a packet, if its best route is the WANs'.
+pub(crate) fn wan<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Option<WanChoice> {
+    if frame.meta.hop != NO_HOP || frame.meta.flags & flag::TO_GROUP != 0 {
+        return None;
+    }
+    let destination = destination(frame, cx);
+    if cx.tables.route(destination, cx.tally) != Some(&Target::Wans) {
+        return None;
+    }
+    let hash = cx.shard.openings.of(&frame.meta).map_or(0, |opening| (opening.hash >> 32) as u32);
+    let hash = if hash == 0 { spread(frame) } else { hash };
+    wan::choice(frame, header::addresses(frame).0, hash, cx).ok()
+}
+
 /// The destination, after translation where one has been chosen.
 #[inline(always)]
 fn destination<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Address {
@@ -398,12 +422,14 @@ fn destination<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Address {
     }
 }
 
-/// The hop that the packets of a flow which come back leave by: found at the first of them. `protected` gives the target in the place of
+/// The hop that the packets of a flow which come back leave by: found at the first of them. `wan` is the flow's, if it has one;
+/// `protected` gives the target in the place of
 /// the route's where there are security policies.
 pub(super) fn back<T: Tally>(
     frame: &mut Frame,
     destination: Address,
     hash: u64,
+    wan: Option<WanId>,
     protected: impl FnOnce(Option<Target>, &mut Cx<'_, T>) -> Result<Option<Target>, Reason>,
     cx: &mut Cx<'_, T>,
 ) -> Result<u32, Reason> {
@@ -418,6 +444,18 @@ pub(super) fn back<T: Tally>(
         }
         Some(Target::Gateways { first, count }) => {
             cx.tables.way(first, count, (hash >> 32) as u32).ok_or(Reason::RouteMissing)
+        }
+        Some(Target::Wans) => {
+            let id = match wan {
+                Some(id) => id,
+                None => {
+                    let share = cx.tables.wans.share(destination.family(), (hash >> 32) as u32, cx.tally);
+                    share.ok_or(Reason::RouteMissing)?
+                }
+            };
+            let exit = wan::exit(id, destination, cx).ok_or(Reason::RouteMissing)?;
+            frame.meta.egress = exit.interface;
+            Ok(exit.hop)
         }
         Some(Target::Local) => {
             to_self(frame);

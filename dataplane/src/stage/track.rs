@@ -16,7 +16,7 @@ use wire::tcp::Flags;
 use wire::{Family, Frame, Part, icmpv4, ipv4, ipv6, tcp, udp};
 
 use super::route::{back, ct_zone, is_link_local};
-use super::{About, Cx, Packets, Stage, Step, handoff, handshake, header, protect, revalidate};
+use super::{About, Cx, Packets, Stage, Step, handoff, handshake, header, protect, revalidate, wan};
 use crate::client;
 use crate::flag;
 use crate::flow::tcp::{Fault, Midstream, Segment, Settings, WindowCheck};
@@ -346,7 +346,8 @@ fn come_back<T: Tally>(frame: &mut Frame, hit: Hit, hash: u64, cx: &mut Cx<'_, T
     }
     let (flow, direction) = (*flow, hit.direction);
     let protected = |routed, cx: &mut Cx<'_, T>| protect::of_flow(&flow, direction, routed, cx);
-    let hop = match back(frame, destination, hash, protected, cx) {
+    let wan = wan::of_flow(hit.id, direction, frame.meta.family, cx);
+    let hop = match back(frame, destination, hash, wan, protected, cx) {
         Ok(hop) => hop,
         Err(Reason::RouteMissing) => return Step::Answer(Reason::RouteMissing),
         Err(reason) => return Step::Drop(reason),

@@ -1,12 +1,13 @@
 //! The way of a tunnel's outer packets: they are routed again, to the peer.
 
+use lookup::classify::Header;
 use tally::{Op, Tally};
 use wire::PortId;
 
-use super::{Cx, Step};
+use super::{Cx, Step, wan};
 use crate::hop::{Wanted, leaves};
 use crate::sa::Way;
-use crate::tables::Target;
+use crate::tables::{Asked, Target};
 use crate::verdict::Reason;
 
 /// Checks that a packet can leave by the tunnel whose interface is `egress`, before a byte of it is changed. One that no security association
@@ -71,17 +72,26 @@ fn routed<T: Tally>(tunnel: u16, cx: &mut Cx<'_, T>) -> Result<Way, Step> {
         return Err(NOWHERE);
     }
     let (remote, spi) = (out.peer.address, out.spi);
+    let spread = spi.wrapping_mul(0x9e37_79b9);
     let (hop, link) = match tables.route(remote, cx.tally).copied() {
         Some(Target::Link(link)) if tables.tunnel_of(link).is_some() => return Err(turns_back),
         Some(Target::Link(link)) => (cx.shard.hops.neighbour(tables, link, remote), Some(link)),
         // All packets of one security association take one way, so that they stay in order.
         Some(Target::Gateways { first, count }) => {
-            let hop = tables.way(first, count, spi.wrapping_mul(0x9e37_79b9));
+            let hop = tables.way(first, count, spread);
             let leads = |hop: &u32| {
                 let router = tables.gateways.get(*hop as usize);
                 router.is_some_and(|router| tables.tunnel_of(router.interface).is_none())
             };
             (Some(hop.filter(leads).ok_or(turns_back)?), None)
+        }
+        // By the WAN that has the tunnel's own address: the peer would not take its packets from another.
+        Some(Target::Wans) => {
+            let local = tables.tunnels.list.get(usize::from(tunnel)).map(|tunnel| tunnel.local);
+            let asked = Asked { family: remote.family(), own_source: local, hash: spread };
+            let choice = tables.wans.choose(asked, Header::default, cx.tally).map_err(|_| MISSING)?;
+            let exit = wan::exit(choice.wan, remote, cx).ok_or(MISSING)?;
+            (Some(exit.hop), Some(exit.interface))
         }
         _ => return Err(MISSING),
     };

@@ -8,7 +8,7 @@ use policy::model::{IpfixRecord, Mode};
 use tally::{NoTally, Region};
 use wire::ethernet::Mac;
 use wire::header::Protocol;
-use wire::{Meta, Nanos};
+use wire::{Meta, Nanos, PortId};
 
 use super::{Applying, Cursor, FlowRecord, Item, MappingRecord, Part, Plan, Reload, Standing, Through};
 use crate::accounting::{Counts, counts};
@@ -19,7 +19,7 @@ use crate::flow::{
 use crate::import::{Imports, Refused};
 use crate::log::Cause;
 use crate::nat::Endpoint;
-use crate::shard::{Shard, ShardError, most_flows, remembers_classes, timeouts};
+use crate::shard::{Shard, ShardError, most_flows, remembers_classes, remembers_wans, timeouts};
 use crate::tables::{Address, LOCAL, NO_NUMBER, OWN_ACCORD, Tables, Target};
 
 /// Flows, with their handshakes and MAC addresses.
@@ -36,6 +36,8 @@ struct FlowsPlan {
     classes: Option<Slab<Classified>>,
     /// Memory for the counts of flows that are exported, where none have been so far.
     counts: Option<Slab<Counts>>,
+    /// Memory for WANs of flows, where the policy has had none so far.
+    wans: Option<Slab<u32>>,
     /// Memory of all flows, if the bound on flows changes.
     renewed: Option<Box<Shard>>,
 }
@@ -54,6 +56,7 @@ impl Part for Flows {
         let may_ask = renewed.is_some() || old.source_macs.is_none() && new.source_macs.is_some();
         let may_class = renewed.is_none() && !remembers_classes(old) && remembers_classes(new);
         let may_count = renewed.is_some() || old.ipfix != new.ipfix;
+        let may_leave = renewed.is_none() && !remembers_wans(old) && remembers_wans(new);
         let flows = most_flows(new);
         Ok(Box::new(FlowsPlan {
             timeouts: timeouts(new),
@@ -61,6 +64,7 @@ impl Part for Flows {
             macs: may_ask.then(|| records(flows)).transpose().map_err(ShardError::Memory)?,
             classes: may_class.then(|| records(flows)).transpose().map_err(ShardError::Memory)?,
             counts: if may_count { counts(new).map_err(ShardError::Memory)? } else { None },
+            wans: may_leave.then(|| records(flows)).transpose().map_err(ShardError::Memory)?,
             renewed,
         }))
     }
@@ -124,6 +128,7 @@ impl Plan for FlowsPlan {
             }
             _ => {}
         }
+        self.wans = self.wans.take().and_then(|wans| shard.flows.wans.keep(wans));
         shard.flows.begin_epoch(reload.tables.epoch, self.timeouts);
     }
 
@@ -169,9 +174,16 @@ impl Shard {
             kind: cold.kind,
             ds_field: cold.ds_field,
             tcp_flags: cold.tcp_flags,
+            wan: self.flow_wan(tables, id),
             mac: self.flows.sender(id).map(|mac| mac.0),
             handshake: self.flows.handshake(id),
         })
+    }
+
+    /// The interface that a flow left by, if that is a WAN's.
+    fn flow_wan(&self, tables: &Tables, id: FlowId) -> Option<PortId> {
+        let number = *self.flows.wans.get(id)?;
+        tables.interface_numbered(number).filter(|interface| tables.wans.at(*interface).is_some())
     }
 
     /// Ends a flow at once, if it is still the one with these ends.
@@ -247,6 +259,9 @@ impl Shard {
             (cold.limit, cold.source) = (limit, source);
             (cold.ingress, cold.dnat, cold.snat) = (interface.number, dnat, snat);
             (cold.kind, cold.ds_field, cold.tcp_flags) = (record.kind, record.ds_field, record.tcp_flags);
+        }
+        if let Some(wan) = self.flows.wans.get_mut(id) {
+            *wan = record.wan.map_or(NO_NUMBER, |interface| tables.number_of(interface));
         }
         self.flows.note_sender(id, record.mac.map(Mac));
         if let Some(flow) = self.flows.flow_mut(id) {
@@ -352,6 +367,7 @@ fn ct_zone_towards(tables: &Tables, address: Address) -> u16 {
             let way = tables.way(first, 1, 0);
             way.and_then(|way| tables.gateways.get(way as usize)).map_or(LOCAL, |gateway| gateway.interface)
         }
+        Some(Target::Wans) => tables.wans.list.first().map_or(LOCAL, |wan| wan.interface),
         _ => LOCAL,
     };
     tables.interface(out).map_or(0, |interface| interface.ct_zone)

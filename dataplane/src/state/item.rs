@@ -114,6 +114,8 @@ pub struct FlowRecord {
     pub ds_field: u8,
     /// TCP flags of the first packet.
     pub tcp_flags: u8,
+    /// The interface that its first packet left by, if that is a WAN's.
+    pub wan: Option<PortId>,
     /// Source MAC address of the first packet, if rules match MAC addresses.
     pub mac: Option<[u8; 6]>,
     /// Maker of the TCP handshake: the ends with one another, or the gateway (SYN proxy).

@@ -113,6 +113,7 @@ impl Places {
             |id: PortId| if is_linux(id) { Some(id) } else { place(&self.interfaces, id.0).map(PortId) };
         FlowRecord {
             ingress: flow.ingress.and_then(interface),
+            wan: flow.wan.and_then(interface),
             standing: Standing::Waits,
             rule: flow.rule.and_then(|rule| self.rules.get(rule as usize).copied().flatten()),
             destination: through(&self.destinations, flow.destination),

@@ -18,6 +18,9 @@ pub enum CompileError {
     /// A set that does not exist is named.
     #[error("there is no set `{0}`")]
     UnknownSet(String),
+    /// A policy route names a WAN that does not exist.
+    #[error("there is no WAN `{0}`")]
+    UnknownWan(String),
     /// A class names a meter that does not exist.
     #[error("there is no meter `{0}`")]
     UnknownMeter(String),

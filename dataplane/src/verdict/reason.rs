@@ -101,6 +101,8 @@ pub enum Reason {
     FlowRevoked,
     /// The translation of the flow, or the address that it gave, is gone from the policy, which has ended the flow.
     FlowTranslation,
+    /// The WAN of the flow, or that of its policy route, is down.
+    WanDown,
     /// The interface that the flow or the frame came in by, or waits to leave by, is gone from the policy.
     InterfaceGone,
     /// No route leads to the destination.
@@ -247,7 +249,7 @@ pub struct Entry {
 
 impl Reason {
     /// Every reason with its name, cause and remedy, in the order of the enum.
-    pub const ALL: [Entry; 111] = [
+    pub const ALL: [Entry; 112] = [
         Entry {
             reason: Reason::LinkTruncated,
             name: "link-truncated",
@@ -529,6 +531,12 @@ impl Reason {
             name: "flow-translation",
             cause: "The translation of the flow, or the address that it gave, is gone from the policy, which has ended the flow.",
             remedy: "None needed: the next connection is translated by the policy that now holds. To keep connections, keep name and addresses of the translation.",
+        },
+        Entry {
+            reason: Reason::WanDown,
+            name: "wan-down",
+            cause: "The WAN that the flow left by is down, which has ended the flow; or a policy route has its flows dropped while its WAN is down.",
+            remedy: "None needed: the next connection goes by a WAN that is up. `on-failure = \"keep\"` has flows stay with their WAN until it is back, `when-down = \"fall-back\"` has those of a policy route go by the others.",
         },
         Entry {
             reason: Reason::InterfaceGone,

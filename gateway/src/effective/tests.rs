@@ -10,6 +10,8 @@ use crate::linux::interface::Linkdown;
 use crate::linux::route::{Member, Placing};
 use crate::linux::state::{Address, AddressKey, Event};
 
+mod wan;
+
 /// Interfaces of the test machine; the policy names all but `mgmt`, and a nonexistent `gone`.
 const LAN: LinkIndex = LinkIndex(2);
 const WAN: LinkIndex = LinkIndex(3);
@@ -125,7 +127,7 @@ impl Scene {
     }
 
     fn effective(&self) -> Effective {
-        effective(&policy(), &self.0)
+        effective(&policy(), &self.0, &BTreeSet::new())
     }
 
     /// Returns the target of the effective policy's route, of which there is one at most.
@@ -160,7 +162,7 @@ fn via(hops: &[(&str, Option<&str>, u8)]) -> Option<RouteTarget> {
 fn interfaces_are_as_linux_has_them() {
     let mut scene = Scene::new();
     scene.tell(Event::Link(LAN, link("lan", 9000, Condition::Running)));
-    let Effective { policy, places, notes } = scene.effective();
+    let Effective { policy, places, notes, .. } = scene.effective();
     assert_eq!(places, [Place::Link(LAN), Place::Link(WAN), Place::Soft, Place::Absent]);
     assert_eq!(policy.interfaces[0].mtu, 9000);
     assert_eq!(policy.interfaces[0].mac, Some(Mac([2, 0, 0, 0, 0, 9000_u16 as u8])));
@@ -375,7 +377,7 @@ fn device(index: LinkIndex, name: &str) -> Device {
 
 #[test]
 fn what_linux_lacks_of_the_policy_is_added_and_nothing_else() {
-    let desired = Desired::of(&policy());
+    let desired = Desired::of(&policy(), &[]);
     let mut scene = Scene::new();
     let add = |at, name, text| Step::AddAddress(device(at, name), net(text));
     let default = route(1, OURS, Target::One(hop(WAN, Some("192.0.2.1"))));
@@ -509,7 +511,7 @@ fn a_device_has_a_rate_where_the_policy_gives_none() {
 
 #[test]
 fn what_waits_for_an_interface_is_not_asked_for() {
-    let desired = Desired::of(&policy());
+    let desired = Desired::of(&policy(), &[]);
     let mut scene = Scene::new();
     scene.tell(Event::Link(WAN, link("wan", 1500, Condition::Down)));
     let steps = desired.plan(&scene.0);
@@ -526,6 +528,7 @@ fn what_waits_for_an_interface_is_not_asked_for() {
 #[test]
 fn a_route_of_the_policy_that_leads_elsewhere_now_is_replaced() {
     let desired = Desired {
+        defaults: Vec::new(),
         addresses: Vec::new(),
         routes: vec![model::Route {
             destination: net("10.1.0.0/16"),

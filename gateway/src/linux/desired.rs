@@ -5,9 +5,9 @@
 
 use std::collections::HashSet;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use policy::Policy;
-use policy::model::{NextHop, RouteTarget};
+use policy::model::{NextHop, RouteTarget, Wan, WanState};
 
 use super::interface::{Condition, LinkIndex};
 use super::route::{Hop, Route, Target};
@@ -26,6 +26,8 @@ pub struct Desired {
     pub addresses: Vec<DesiredAddress>,
     /// Routes; each next hop with its interface.
     pub routes: Vec<policy::model::Route>,
+    /// Default routes by the WANs, the preferred first.
+    pub defaults: Vec<policy::model::Route>,
 }
 
 /// Desired address of an interface.
@@ -60,8 +62,9 @@ pub struct Device {
 }
 
 impl Desired {
-    /// Desired state by a policy: its interfaces' addresses and its routes.
-    pub fn of(policy: &Policy) -> Desired {
+    /// Desired state by a policy: its interfaces' addresses, its routes, and a default route by each of `wans`, which are its WANs as they
+    /// are now.
+    pub fn of(policy: &Policy, wans: &[Wan]) -> Desired {
         let addresses = policy.interfaces.iter().flat_map(|interface| {
             interface
                 .addresses
@@ -78,17 +81,25 @@ impl Desired {
                 }
             }
         }
-        Desired { addresses: addresses.collect(), routes }
+        Desired { addresses: addresses.collect(), routes, defaults: defaults(policy, wans) }
     }
 
     /// Plans the steps after which Linux has this state and no other entries of the gateway: removals first, then
     /// addresses, then routes, which depend on addresses. Entries on an interface that is absent or switched off are
     /// deferred.
     pub fn plan(&self, state: &State) -> Vec<Step> {
-        let routes: Vec<(IpNet, Route)> =
-            self.routes.iter().filter_map(|route| Some((route.destination, wanted(route, state)?))).collect();
+        let routes: Vec<(IpNet, Route)> = self
+            .routes
+            .iter()
+            .filter_map(|route| Some((route.destination, wanted(route, METRIC, state)?)))
+            .collect();
+        let numbered = (METRIC..).zip(&self.defaults);
+        let defaults: Vec<(IpNet, Route)> = numbered
+            .filter_map(|(metric, route)| Some((route.destination, wanted(route, metric, state)?)))
+            .collect();
         let mut steps = Vec::new();
-        let still: HashSet<(IpNet, &Route)> = routes.iter().map(|(to, route)| (*to, route)).collect();
+        let still: HashSet<(IpNet, &Route)> =
+            routes.iter().chain(&defaults).map(|(to, route)| (*to, route)).collect();
         for (destination, known) in state.routes.iter() {
             let ours = known.iter().filter(|known| known.protocol == OURS);
             let gone = ours.filter(|known| !still.contains(&(*destination, *known)));
@@ -119,6 +130,12 @@ impl Desired {
                 steps.push(Step::AddRoute(destination, route));
             }
         }
+        // An equal route of others has another metric, perhaps a worse one than that of a WAN that is down.
+        for (destination, route) in defaults {
+            if !state.routes.get(&destination).contains(&route) {
+                steps.push(Step::AddRoute(destination, route));
+            }
+        }
         steps
     }
 }
@@ -131,8 +148,30 @@ fn interface_of(policy: &Policy, hop: &NextHop) -> Option<String> {
     policy.interfaces.iter().find(on_link).map(|interface| interface.name.clone())
 }
 
+/// Default routes by WANs: those that are up first, by tier. What the gateway itself sends has the address of the first as source, unless a
+/// program is bound to another.
+fn defaults(policy: &Policy, wans: &[Wan]) -> Vec<policy::model::Route> {
+    let mut ordered: Vec<&Wan> = wans.iter().collect();
+    ordered.sort_by_key(|wan| (wan.state == WanState::Down, wan.tier));
+    let everywhere = [IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())];
+    let by = |wan: &Wan| {
+        let interface = policy.interface(&wan.interface);
+        let carried =
+            everywhere.into_iter().filter(|net| interface.is_some_and(|own| wan.carries(net.addr(), own)));
+        let hop = |net: &IpNet| NextHop {
+            via: wan.gateway(net.addr()),
+            interface: Some(wan.interface.clone()),
+            weight: 1,
+        };
+        let route =
+            |net| policy::model::Route { destination: net, target: RouteTarget::Via(vec![hop(&net)]) };
+        carried.map(route).collect::<Vec<_>>()
+    };
+    ordered.into_iter().flat_map(by).collect()
+}
+
 /// Converts a route of the policy to Linux's form; `None` while no interface of its next hops is switched on.
-fn wanted(route: &policy::model::Route, state: &State) -> Option<Route> {
+fn wanted(route: &policy::model::Route, metric: u32, state: &State) -> Option<Route> {
     let target = match &route.target {
         RouteTarget::Blackhole => Target::Blackhole,
         RouteTarget::Unreachable => Target::Unreachable,
@@ -150,7 +189,7 @@ fn wanted(route: &policy::model::Route, state: &State) -> Option<Route> {
             Target::of(hops.iter().filter_map(hop).collect())?
         }
     };
-    Some(Route { metric: METRIC, tos: 0, protocol: OURS, target })
+    Some(Route { metric, tos: 0, protocol: OURS, target })
 }
 
 /// True if two targets have the same next hops.

@@ -97,6 +97,7 @@ fn answer(request: Request, worker: &CommandSender, policy: &Arc<policy::Policy>
                 tunnels: Vec::new(),
                 tables: tables.clone(),
                 reports: told.iter().collect(),
+                wans: Vec::new(),
                 ports: Vec::new(),
                 uptime: Duration::ZERO,
                 panics: 0,

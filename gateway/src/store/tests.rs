@@ -63,6 +63,7 @@ fn flow(number: u16) -> Item {
         kind: 0,
         ds_field: 0,
         tcp_flags: 0,
+        wan: None,
         mac: None,
         handshake: dataplane::flow::Handshake::Direct,
     })

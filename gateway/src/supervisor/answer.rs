@@ -92,6 +92,7 @@ impl Supervisor {
             tables: self.reload.tables.clone(),
             tunnels: Vec::new(),
             reports: self.workers.reports(),
+            wans: self.checks.views(&self.reload.effective, &self.reload.tables),
             ports: self.ports.states(&self.reload, &self.kernel),
             guards: self.ports.guards.states(),
             fast_path: self.workers.fast_path(),

@@ -8,6 +8,7 @@ use std::thread;
 
 use dataplane::Tables;
 use policy::Policy;
+use policy::model::Wan;
 use tracing::{debug, warn};
 
 use super::start_error::{StartError, system};
@@ -52,10 +53,10 @@ impl Kernel {
         }
     }
 
-    /// Configures the policy's addresses and routes in Linux. Those that Linux refuses, since others are missing or their
+    /// Configures the policy's addresses and routes in Linux, with default routes by `wans`, which are the policy's as they are now. Those that Linux refuses, since others are missing or their
     /// interface is down, are retried on every change of Linux.
-    pub(super) fn ensure(&mut self, policy: &Policy) {
-        let desired = Desired::of(policy);
+    pub(super) fn ensure(&mut self, policy: &Policy, wans: &[Wan]) {
+        let desired = Desired::of(policy, wans);
         for error in self.writer.ensure(&desired, &self.state) {
             debug!("{error}");
         }

@@ -1,6 +1,7 @@
 //! The start of a gateway: the process is confined, interfaces are guarded, Linux is followed, tables are compiled, workers are
 //! spawned, ports are opened, in this order.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -23,7 +24,7 @@ use super::start_error::{StartError, system};
 use super::worker::{Start, Workers, seed};
 use crate::api::Trouble;
 use crate::clock::Clock;
-use crate::effective::effective;
+use crate::effective::{Effective, effective};
 use crate::guard::Guards;
 use crate::history::History;
 use crate::ipfix::Exporter;
@@ -34,6 +35,7 @@ use crate::sa::key_log::KeyLog;
 use crate::sa::reserve::Reserve;
 use crate::sa::total::Totals;
 use crate::server::{Public, Server};
+use crate::wan::{self, Checks};
 use crate::xfrm::carried::Carried;
 use crate::xfrm::linux::Source;
 use crate::xfrm::state::Limits;
@@ -102,7 +104,7 @@ impl Supervisor {
         let clock = Clock::start();
         let (sender, events) = channel();
         let kernel = Kernel::follow(sender.clone())?;
-        let first = Arc::new(effective(&policy, &kernel.state));
+        let first = Arc::new(effective(&policy, &kernel.state, &BTreeSet::new()));
         let directory = directory_of(&options.file);
         let (mut reserve, sequences) = Reserve::open(options.state.as_deref(), clock)
             .map_err(|error| StartError::Compile(error.into()))?;
@@ -156,6 +158,7 @@ impl Supervisor {
             neighbours,
             announcements: Announcements::default(),
             reload: Reload::new(policy, first, tables, history, directory),
+            checks: Checks::default(),
             reserve,
             added: Associations::default(),
             daemons: Daemons::default(),
@@ -189,8 +192,10 @@ impl Supervisor {
             supervisor.stop();
             return Err(StartError::NoPort { names, taken });
         }
-        supervisor.kernel.ensure(&supervisor.reload.policy);
+        supervisor.kernel.ensure(&supervisor.reload.policy, &supervisor.reload.effective.policy.wans);
         supervisor.kernel.notes(&supervisor.reload);
+        wan::log_changes(&Effective::default(), &supervisor.reload.effective);
+        supervisor.check_wans();
         supervisor.reload.begun();
         supervisor.announcements.announce(&supervisor.reload.tables, &supervisor.ports, &supervisor.workers);
         Ok(supervisor)

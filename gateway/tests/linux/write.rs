@@ -49,7 +49,8 @@ interface = "west"
 
 fn desired(text: &str) -> Desired {
     let parsed = policy::parse(text, "scene.toml");
-    Desired::of(&parsed.policy.unwrap_or_else(|| panic!("{:?}", parsed.diagnostics)))
+    let policy = parsed.policy.unwrap_or_else(|| panic!("{:?}", parsed.diagnostics));
+    Desired::of(&policy, &policy.wans)
 }
 
 /// Reconciles Linux with the desired state, after which the plan must be empty.

@@ -16,10 +16,11 @@ use super::queue::queue;
 use super::route::{NEW_NEIGHBOUR, neighbour, new_route, route};
 use super::rule::rule;
 use super::shape::shapes;
+use super::wan::{policy_route, wans};
 use super::{Keys, Table, texts};
 use crate::diagnostic::Code;
 use crate::lines::{Item, Lines};
-use crate::model::{Class, CrossConnect, Meter, Policy, Queue, Rule, Search, Set, ZoneDefault};
+use crate::model::{Class, CrossConnect, Meter, Policy, PolicyRoute, Queue, Rule, Search, Set, ZoneDefault};
 use crate::value::address::RANGE;
 use crate::value::{Complaint, Form, MEBIBYTES, key, quoted};
 use crate::word;
@@ -35,6 +36,12 @@ pub(crate) fn policy(keys: &mut Keys<'_, '_>, policy: &mut Policy, lines: &mut L
     lines.extend(Item::Default(0), defaults(keys, &mut policy.defaults), repeat(""));
     let entries = keys.tables("route", "a route", &mut policy.routes, &new_route(), route);
     lines.extend(Item::Route(0), entries, repeat(""));
+    let entries = wans(keys, &mut policy.wans);
+    lines.extend(Item::Wan(0), entries, policy.wans.iter().map(|wan| &*wan.name));
+    let new = PolicyRoute::default();
+    let entries =
+        keys.tables("policy-route", "a policy route", &mut policy.policy_routes, &new, policy_route);
+    lines.extend(Item::PolicyRoute(0), entries, policy.policy_routes.iter().map(|route| &*route.name));
     let entries = keys.tables("neighbour", "a neighbour", &mut policy.neighbours, &NEW_NEIGHBOUR, neighbour);
     lines.extend(Item::Neighbour(0), entries, repeat(""));
     let entries = keys.tables(

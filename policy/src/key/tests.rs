@@ -9,11 +9,12 @@ use super::route::{NEW_NEIGHBOUR, neighbour, new_route, next_hop, route};
 use super::rule::rule;
 use super::shape::shape;
 use super::tunnel::{new_sa, new_tunnel, sa, tunnel};
+use super::wan::{check, policy_route, wan};
 use super::{names, policy};
 use crate::lines::Lines;
 use crate::model::{
-    Class, CrossConnect, FragmentLimits, Gateway, Interface, Limits, Meter, NextHop, Policy, Queue, Rule,
-    Search, Shape, Timeouts,
+    Class, CrossConnect, FragmentLimits, Gateway, Interface, Limits, Meter, NextHop, Policy, PolicyRoute,
+    Queue, Rule, Search, Shape, Timeouts, Wan, WanCheck,
 };
 use crate::parse::tests::WHOLE;
 use crate::word;
@@ -31,6 +32,13 @@ fn all() -> Vec<&'static str> {
         route(keys, &mut new_route());
     }));
     all.extend(names(|keys| next_hop(keys, &mut NextHop { via: None, interface: None, weight: 1 })));
+    all.extend(names(|keys| {
+        wan(keys, &mut Wan::new("", ""));
+    }));
+    all.extend(names(|keys| check(keys, &mut WanCheck::default())));
+    all.extend(names(|keys| {
+        policy_route(keys, &mut PolicyRoute::default());
+    }));
     all.extend(names(|keys| {
         neighbour(keys, &mut NEW_NEIGHBOUR.clone());
     }));
@@ -91,6 +99,9 @@ fn the_manual_has_every_key_and_word() {
         words(word::ACTION),
         words(word::SYN),
         words(word::WHEN_FULL),
+        words(word::ON_FAILURE),
+        words(word::WAN_STATE),
+        words(word::WHEN_DOWN),
         words(word::TCP_WINDOW),
         words(word::PICKUP),
         words(word::CHECKSUM),

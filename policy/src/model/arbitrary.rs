@@ -27,6 +27,9 @@ use super::{
 
 mod queue;
 mod tunnel;
+mod wan;
+
+use wan::wans;
 
 /// Any policy.
 pub(crate) fn policy() -> impl Strategy<Value = Policy> {
@@ -44,7 +47,7 @@ pub(crate) fn policy() -> impl Strategy<Value = Policy> {
         vec(prop_oneof![4 => interface(), 1 => tunnel::interface()], 0..4)
             .prop_map(|all| unique(all, |interface| &interface.name)),
         vec(set(), 0..3).prop_map(|all| unique(all, |set| &set.name)),
-        vec(route(), 0..4),
+        (vec(route(), 0..4), wans()),
         (vec(neighbour(), 0..3), vec(cross_connect(), 0..3)),
         defaults,
         vec(rule(), 0..5),
@@ -57,7 +60,7 @@ pub(crate) fn policy() -> impl Strategy<Value = Policy> {
                 mode,
                 interfaces,
                 sets,
-                routes,
+                (routes, (wans, policy_routes)),
                 (neighbours, cross_connects),
                 defaults,
                 rules,
@@ -70,6 +73,8 @@ pub(crate) fn policy() -> impl Strategy<Value = Policy> {
                 interfaces,
                 sets,
                 routes,
+                wans,
+                policy_routes,
                 neighbours,
                 cross_connects,
                 defaults,

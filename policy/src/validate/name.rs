@@ -8,16 +8,18 @@ use config::{Place, did_you_mean, nearest};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::expand::written;
 use crate::lines::Item;
-use crate::model::{ANY_ZONE, AddressItem, Addresses, OTHER_ZONE, SELF_ZONE};
+use crate::model::{ANY_ZONE, AddressItem, Addresses, OTHER_ZONE, SELF_ZONE, Wan};
 
 /// Longest name, in characters.
 const LONGEST: usize = 64;
 
 /// Most items of each kind in a policy.
-const MOST: [(&str, usize); 9] = [
+const MOST: [(&str, usize); 11] = [
     ("interfaces", 4_096),
     ("sets", 65_536),
     ("routes", 4_194_304),
+    ("WANs", Wan::MOST),
+    ("policy routes", 65_000),
     ("cross-connections", 65_536),
     ("rules", 1_000_000),
     ("translations", 65_536),
@@ -33,6 +35,8 @@ impl<'a> Validator<'a> {
             policy.interfaces.len(),
             policy.sets.len(),
             policy.routes.len(),
+            policy.wans.len(),
+            policy.policy_routes.len(),
             policy.cross_connects.len(),
             policy.rules.len(),
             policy.nats.len(),
@@ -55,6 +59,9 @@ impl<'a> Validator<'a> {
         let interfaces = policy.interfaces.iter().map(|interface| interface.name.as_str()).collect();
         self.unique("interface", &named(Item::Interface, interfaces));
         self.unique("set", &named(Item::Set, policy.sets.iter().map(|set| set.name.as_str()).collect()));
+        self.unique("WAN", &named(Item::Wan, policy.wans.iter().map(|wan| wan.name.as_str()).collect()));
+        let routes = policy.policy_routes.iter().map(|route| route.name.as_str()).collect();
+        self.unique("policy route", &named(Item::PolicyRoute, routes));
         let crosses = policy.cross_connects.iter().map(|cross| cross.name.as_str()).collect();
         self.unique("cross-connection", &named(Item::CrossConnect, crosses));
         self.unique("rule", &named(Item::Rule, policy.rules.iter().map(|rule| rule.name.as_str()).collect()));

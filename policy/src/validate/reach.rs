@@ -1,13 +1,19 @@
 //! Reachability of addresses: the interfaces that the best routes lead to.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::space::{Family, Interval, Space, interval};
 use crate::model::{AddressRange, NextHop, Policy, RouteTarget, SELF_ZONE, SourceCheck};
+
+/// Prefixes of the default routes.
+pub(super) const EVERYWHERE: [IpNet; 2] = [
+    IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 0)),
+    IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::UNSPECIFIED, 0)),
+];
 
 /// Reachable addresses, by zone.
 pub(super) struct Reach<'a> {
@@ -73,6 +79,18 @@ fn routed(policy: &Policy) -> HashMap<&str, Space> {
             RouteTarget::Blackhole | RouteTarget::Unreachable => Vec::new(),
         };
         entries.push(Entry::of(route.destination, leaves_by));
+    }
+    for everywhere in EVERYWHERE {
+        let leaves_by = policy.wans.iter().filter_map(|wan| {
+            let place = policy.interfaces.iter().position(|interface| interface.name == wan.interface)?;
+            // Where the routers are not written they are learnt from Linux.
+            let may_carry = wan.gateways.is_empty() || wan.gateway(everywhere.addr()).is_some();
+            may_carry.then_some(place)
+        });
+        let leaves_by: Vec<usize> = leaves_by.collect();
+        if !leaves_by.is_empty() {
+            entries.push(Entry::of(everywhere, leaves_by));
+        }
     }
     let mut zones: HashMap<&str, Space> = HashMap::new();
     for family in Family::BOTH {

@@ -73,7 +73,7 @@ impl Validator<'_> {
         }
     }
 
-    fn hop(&mut self, at: In<'_>, destination: IpNet, via: IpAddr, named: Option<&str>) {
+    pub(super) fn hop(&mut self, at: In<'_>, destination: IpNet, via: IpAddr, named: Option<&str>) {
         if via.is_ipv4() != destination.addr().is_ipv4() {
             let message = format!("{destination} cannot be reached through {via}, of the other IP version");
             self.wrong_in(Code::FamilyMismatch, at, message, "give a next hop of the destination's version");

@@ -268,7 +268,9 @@ fn routed_by(policy: &Policy, place: usize) -> Option<Ipv4Net> {
         (IpNet::V4(network), RouteTarget::Via(hops)) if hops.iter().any(is_by) => Some(network),
         _ => None,
     });
-    networks.filter(|network| network.prefix_len() <= 24).min_by_key(Ipv4Net::prefix_len)
+    let is_wan = policy.wans.iter().any(|wan| wan.interface == interface.name);
+    let shared = is_wan.then(Ipv4Net::default);
+    networks.chain(shared).filter(|network| network.prefix_len() <= 24).min_by_key(Ipv4Net::prefix_len)
 }
 
 /// The last interface with an IPv4 address that a route leads by.

@@ -1,0 +1,92 @@
+//! The WAN of a packet where the default routes are the WANs': chosen for a flow's first packet, and kept by the flow.
+//!
+//! Packets that go as the first one did leave by the WAN that the first one left by; those that come back leave by the WAN that the
+//! first one came in by. A flow so keeps its WAN, and the address that it shows there, whatever tables follow.
+
+use policy::model::{OnFailure, WanState};
+use tally::Tally;
+use wire::{Family, Frame, PortId};
+
+use super::{Cx, Step, header};
+use crate::flag;
+use crate::flow::{Direction, FlowId};
+use crate::tables::{Address, Asked, Path, WanChoice, WanId};
+use crate::verdict::Reason;
+
+/// Chooses the WAN of a packet without a flow that has one. `hash` is the flow's.
+///
+/// # Errors
+/// Step for the packet: no WAN is up, or not the one that a policy route names.
+pub(super) fn choose<T: Tally>(
+    frame: &Frame,
+    source: Address,
+    hash: u32,
+    cx: &mut Cx<'_, T>,
+) -> Result<WanId, Step> {
+    match choice(frame, source, hash, cx) {
+        Ok(choice) => Ok(choice.wan),
+        Err(Reason::RouteMissing) => Err(Step::Answer(Reason::RouteMissing)),
+        Err(reason) => Err(Step::Drop(reason)),
+    }
+}
+
+/// The choice of [`choose`], with its grounds.
+///
+/// # Errors
+/// [`Reason::RouteMissing`] or [`Reason::WanDown`].
+pub(super) fn choice<T: Tally>(
+    frame: &Frame,
+    source: Address,
+    hash: u32,
+    cx: &mut Cx<'_, T>,
+) -> Result<WanChoice, Reason> {
+    let is_own = frame.meta.flags & flag::OWN != 0;
+    let asked = Asked { family: frame.meta.family, own_source: is_own.then_some(source), hash };
+    let (tables, shard) = (cx.tables, &*cx.shard);
+    let seen = || match shard.openings.of(&frame.meta) {
+        Some(opening) => opening.seen,
+        None => header::arrived(frame, tables),
+    };
+    tables.wans.choose(asked, seen, cx.tally)
+}
+
+/// Exit of packets: next hop, and interface.
+#[derive(Clone, Copy)]
+pub(super) struct Exit {
+    pub(super) hop: u32,
+    pub(super) interface: PortId,
+}
+
+/// Exit of packets to `destination` that leave by a WAN; `None` where there is no such hop.
+pub(super) fn exit<T: Tally>(id: WanId, destination: Address, cx: &mut Cx<'_, T>) -> Option<Exit> {
+    let wan = cx.tables.wans.get(id)?;
+    let hop = match wan.path(destination.family()) {
+        Path::None => return None,
+        Path::Router(hop) => hop,
+        Path::Link => cx.shard.hops.neighbour(cx.tables, wan.interface, destination)?,
+    };
+    Some(Exit { hop, interface: wan.interface })
+}
+
+/// The WAN that packets of a flow leave by in a direction, if the flow has one, and packets of the IP version can leave by it.
+pub(super) fn of_flow<T: Tally>(
+    id: FlowId,
+    direction: Direction,
+    family: Family,
+    cx: &Cx<'_, T>,
+) -> Option<WanId> {
+    if cx.tables.wans.is_empty() {
+        return None;
+    }
+    let number = match direction {
+        Direction::Original => *cx.shard.flows.wans.get(id)?,
+        Direction::Reply => cx.shard.flows.cold(id)?.ingress,
+    };
+    cx.tables.wans.carrying(cx.tables.interface_numbered(number)?, family)
+}
+
+/// True if the flows that left by a WAN are to end.
+pub(super) fn is_lost<T>(id: WanId, cx: &Cx<'_, T>) -> bool {
+    let wan = cx.tables.wans.get(id);
+    wan.is_some_and(|wan| wan.state == WanState::Down && wan.on_failure == OnFailure::Kill)
+}

@@ -1,0 +1,221 @@
+//! WANs of a live gateway: their standing, and the checks by echo requests that have a WAN taken as down or up.
+//!
+//! Each WAN with a check has a thread, which sends echo requests out of the WAN's interface and of no other, and says when
+//! the WAN has failed and when it is back. The gateway lets such requests out by a WAN that is down.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+
+use dataplane::Tables;
+use policy::Policy;
+use policy::model::WanState;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tracing::{info, warn};
+use wire::Family;
+
+use crate::effective::Effective;
+use crate::event::Event;
+
+mod echo;
+mod probe;
+
+use probe::{Counts, Plan};
+
+/// Standing of a WAN, with the reason where it is down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Standing {
+    /// New flows may go by it.
+    Up,
+    /// The policy has it out of service.
+    OutOfService,
+    /// Linux has no interface of that name, or it is switched off.
+    NoInterface,
+    /// Its interface has no carrier.
+    NoCarrier,
+    /// No router is known, of either IP version.
+    NoGateway,
+    /// Echo requests are not answered.
+    Unanswered,
+}
+
+impl Standing {
+    /// The reason that a WAN is down, in words; `None` where it is up.
+    pub const fn trouble(self) -> Option<&'static str> {
+        match self {
+            Standing::Up => None,
+            Standing::OutOfService => Some("out of service by the policy"),
+            Standing::NoInterface => Some("its interface is absent or switched off"),
+            Standing::NoCarrier => Some("its interface has no carrier"),
+            Standing::NoGateway => Some("no router is known"),
+            Standing::Unanswered => Some("echo requests are not answered"),
+        }
+    }
+}
+
+/// View of a WAN for operators.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WanView {
+    /// Name.
+    pub name: String,
+    /// Interface.
+    pub interface: String,
+    /// Standing: `up`, or the reason that it is down.
+    pub standing: Standing,
+    /// Routers, learnt ones too.
+    pub gateways: Vec<IpAddr>,
+    /// Tier.
+    pub tier: u8,
+    /// Weight.
+    pub weight: u8,
+    /// Share of new IPv4 flows, 0 to 1.
+    pub share_ipv4: f64,
+    /// Share of new IPv6 flows, 0 to 1.
+    pub share_ipv6: f64,
+    /// Check by echo requests; none where the policy has none.
+    pub check: Option<CheckView>,
+}
+
+/// View of a WAN's check.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CheckView {
+    /// Rounds of echo requests.
+    pub rounds: u64,
+    /// Rounds without an answer.
+    pub lost: u64,
+    /// Round-trip time of the last answer, in seconds; none before the first.
+    pub round_trip_seconds: Option<f64>,
+}
+
+/// Verdict of a check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckNews {
+    /// WAN.
+    pub wan: String,
+    /// Number of the check: another check of that name has another.
+    pub number: u64,
+    /// Verdict.
+    pub state: WanState,
+}
+
+/// Checks of all WANs.
+#[derive(Default)]
+pub(crate) struct Checks {
+    running: BTreeMap<String, Running>,
+    /// Names of WANs that have failed their check.
+    failed: Arc<BTreeSet<String>>,
+    /// Number of the next check.
+    next: u64,
+}
+
+/// A check: it ends when this is dropped.
+struct Running {
+    plan: Plan,
+    number: u64,
+    counts: Arc<Counts>,
+    _until: Sender<()>,
+}
+
+impl Checks {
+    /// Starts the checks of these WANs, ends those of others, and restarts those that have changed.
+    pub(crate) fn follow(&mut self, effective: &Policy, events: &Sender<Event>) {
+        let plans: BTreeMap<&str, Plan> =
+            effective.wans.iter().filter_map(|wan| Some((wan.name.as_str(), Plan::of(wan)?))).collect();
+        self.running.retain(|name, running| plans.get(name.as_str()) == Some(&running.plan));
+        if self.failed.iter().any(|name| !plans.contains_key(name.as_str())) {
+            let failed = self.failed.iter().filter(|name| plans.contains_key(name.as_str()));
+            self.failed = Arc::new(failed.cloned().collect());
+        }
+        for (name, plan) in plans {
+            if self.running.contains_key(name) {
+                continue;
+            }
+            let (number, counts) = (self.next, Arc::new(Counts::default()));
+            self.next += 1;
+            let state = if self.failed.contains(name) { WanState::Down } else { WanState::Up };
+            let (until, ended) = channel();
+            let told = {
+                let (wan, events) = (name.to_owned(), events.clone());
+                move |state| {
+                    // The supervisor has gone: so has the need.
+                    let _ = events.send(Event::Wan(CheckNews { wan: wan.clone(), number, state }));
+                }
+            };
+            match probe::start(plan.clone(), state, Arc::clone(&counts), ended, told) {
+                Ok(()) => {
+                    self.running.insert(name.to_owned(), Running { plan, number, counts, _until: until });
+                }
+                Err(error) => warn!(wan = name, "WAN not checked, taken as up: no thread: {error}"),
+            }
+        }
+    }
+
+    /// Takes a verdict. True if it changes which WANs have failed.
+    pub(crate) fn heard(&mut self, news: &CheckNews) -> bool {
+        let is_current = self.running.get(&news.wan).is_some_and(|running| running.number == news.number);
+        let has_failed = news.state == WanState::Down;
+        if !is_current || self.failed.contains(&news.wan) == has_failed {
+            return false;
+        }
+        let mut failed = BTreeSet::clone(&self.failed);
+        if has_failed {
+            failed.insert(news.wan.clone());
+        } else {
+            failed.remove(&news.wan);
+        }
+        self.failed = Arc::new(failed);
+        true
+    }
+
+    /// Names of WANs that have failed their check.
+    pub(crate) fn failed(&self) -> Arc<BTreeSet<String>> {
+        Arc::clone(&self.failed)
+    }
+
+    /// Views of the WANs.
+    pub(crate) fn views(&self, effective: &Effective, tables: &Tables) -> Vec<WanView> {
+        let shares = [Family::V4, Family::V6].map(|family| tables.wans.shares(family));
+        let share = |shares: &[usize], place: usize| {
+            let all: usize = shares.iter().sum();
+            shares.get(place).map_or(0.0, |own| *own as f64 / all.max(1) as f64)
+        };
+        let wans = effective.policy.wans.iter().zip(&effective.standings).enumerate();
+        wans.map(|(place, (wan, standing))| WanView {
+            name: wan.name.clone(),
+            interface: wan.interface.clone(),
+            standing: *standing,
+            gateways: wan.gateways.clone(),
+            tier: wan.tier,
+            weight: wan.weight,
+            share_ipv4: share(&shares[0], place),
+            share_ipv6: share(&shares[1], place),
+            check: self.running.get(&wan.name).map(|running| running.counts.view()),
+        })
+        .collect()
+    }
+}
+
+/// Logs the WANs whose standing has changed.
+pub(crate) fn log_changes(before: &Effective, now: &Effective) {
+    let any_up = now.standings.contains(&Standing::Up);
+    for (wan, standing) in now.policy.wans.iter().zip(&now.standings) {
+        let was = before.policy.wans.iter().position(|old| old.name == wan.name);
+        let was = was.and_then(|place| before.standings.get(place));
+        if was == Some(standing) || was.is_none() && *standing == Standing::Up {
+            continue;
+        }
+        let (name, interface) = (wan.name.as_str(), wan.interface.as_str());
+        match standing.trouble() {
+            None => info!(wan = name, interface, "WAN up; new flows go by it, by tier and weight"),
+            Some(trouble) if any_up => {
+                warn!(wan = name, interface, "WAN down: {trouble}; new flows go by other WANs");
+            }
+            Some(trouble) => {
+                warn!(wan = name, interface, "WAN down: {trouble}; no WAN is up, new flows are refused")
+            }
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Echo requests and replies (RFC 792; RFC 4443, section 4) by raw sockets bound to one interface.
+//!
+//! A raw socket needs CAP_NET_RAW, which the process keeps; it sends by its interface whatever the routes of Linux say, and hears
+//! what comes in by it.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{self, ErrorKind, Read};
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, Socket, Type};
+use wire::checksum;
+
+/// Bytes of an echo message: its header, a token, and no more.
+const LEN: usize = 16;
+
+/// Longest packet that is read: what is longer is no answer of ours.
+const LONGEST: usize = 256;
+
+/// Packets read at most before time is asked for again.
+const AT_ONCE: usize = 64;
+
+/// Echo of a round: identifier, sequence number, and a token that nobody can know who has not seen the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Echo {
+    id: u16,
+    seq: u16,
+    token: u64,
+}
+
+/// Answer to an echo request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Answer {
+    /// Echo as answered.
+    pub(super) echo: Echo,
+    /// Sender.
+    pub(super) from: IpAddr,
+}
+
+/// Types of messages of an IP version.
+#[derive(Clone, Copy)]
+struct Types {
+    request: u8,
+    reply: u8,
+}
+
+const V4: Types = Types { request: 8, reply: 0 };
+const V6: Types = Types { request: 128, reply: 129 };
+
+impl Echo {
+    /// The first of a check.
+    pub(super) fn new() -> Echo {
+        let random = random();
+        Echo { id: random as u16, seq: 1, token: random.rotate_left(32) }
+    }
+
+    /// The next one, with a token of its own.
+    pub(super) fn next(self) -> Echo {
+        Echo { seq: self.seq.wrapping_add(1), token: random(), ..self }
+    }
+
+    fn message(self, kind: u8) -> [u8; LEN] {
+        let mut message = [0; LEN];
+        message[0] = kind;
+        message[4..6].copy_from_slice(&self.id.to_be_bytes());
+        message[6..8].copy_from_slice(&self.seq.to_be_bytes());
+        message[8..].copy_from_slice(&self.token.to_be_bytes());
+        message
+    }
+
+    /// The echo of a message of that kind; `None` of other messages.
+    fn of(message: &[u8], kind: u8) -> Option<Echo> {
+        let message: &[u8; LEN] = message.get(..LEN)?.try_into().ok()?;
+        let word = |at: usize| u16::from_be_bytes([message[at], message[at + 1]]);
+        let token = u64::from_be_bytes(message[8..].try_into().ok()?);
+        (message[0] == kind && message[1] == 0).then_some(Echo { id: word(4), seq: word(6), token })
+    }
+}
+
+/// A number that others do not know.
+fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+/// Socket for the echo messages of one IP version on one interface.
+pub(super) struct EchoSocket {
+    socket: Socket,
+    types: Types,
+}
+
+impl EchoSocket {
+    /// Opens a socket for hosts of the IP version of `like`, by an interface alone.
+    ///
+    /// # Errors
+    /// Refusal by the system: no such interface.
+    pub(super) fn open(interface: &str, like: IpAddr) -> io::Result<EchoSocket> {
+        let (domain, protocol, types) = match like {
+            IpAddr::V4(_) => (Domain::IPV4, Protocol::ICMPV4, V4),
+            IpAddr::V6(_) => (Domain::IPV6, Protocol::ICMPV6, V6),
+        };
+        let socket = Socket::new(domain, Type::RAW, Some(protocol))?;
+        socket.bind_device(Some(interface.as_bytes()))?;
+        Ok(EchoSocket { socket, types })
+    }
+
+    /// Sends an echo request.
+    ///
+    /// # Errors
+    /// Refusal by the system.
+    pub(super) fn ask(&self, echo: Echo, host: IpAddr) -> io::Result<()> {
+        let mut message = echo.message(self.types.request);
+        if host.is_ipv4() {
+            // Of IPv6 the kernel computes it, with the source address that it chooses.
+            let sum = checksum::of(&message);
+            message[2..4].copy_from_slice(&sum.to_be_bytes());
+        }
+        self.socket.send_to(&message, &SocketAddr::new(host, 0).into()).map(|_| ())
+    }
+
+    /// Waits for an echo reply; `None` if none has come in that time.
+    ///
+    /// # Errors
+    /// Refusal by the system.
+    pub(super) fn hear(&mut self, patience: Duration) -> io::Result<Option<Answer>> {
+        self.socket.set_read_timeout(Some(patience.max(Duration::from_millis(1))))?;
+        for _ in 0..AT_ONCE {
+            let mut packet = [0; LONGEST];
+            let from = match self.socket.peek_sender() {
+                Ok(from) => from.as_socket().map(|from| from.ip()),
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                    return Ok(None);
+                }
+                Err(error) => return Err(error),
+            };
+            let length = (&self.socket).read(&mut packet)?;
+            let answer = from.and_then(|from| {
+                let echo = Echo::of(payload(packet.get(..length)?, from)?, self.types.reply)?;
+                Some(Answer { echo, from })
+            });
+            if answer.is_some() {
+                return Ok(answer);
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The ICMP message of a packet as a raw socket gives it: of IPv4 behind the IP header, of IPv6 alone.
+fn payload(packet: &[u8], from: IpAddr) -> Option<&[u8]> {
+    match from {
+        IpAddr::V4(_) => packet.get(usize::from(packet.first()? & 15) * 4..),
+        IpAddr::V6(_) => Some(packet),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_reads_as_what_it_was_and_nothing_else_does() {
+        let echo = Echo { id: 0x1234, seq: 7, token: 0x0102_0304_0506_0708 };
+        let message = echo.message(V4.request);
+        assert_eq!(message, [8, 0, 0, 0, 0x12, 0x34, 0, 7, 1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(Echo::of(&message, V4.request), Some(echo));
+        assert_eq!(Echo::of(&message, V4.reply), None);
+        assert_eq!(Echo::of(&message[..15], V4.request), None);
+        assert_ne!(Echo::of(&echo.next().message(V6.reply), V6.reply), Some(echo));
+        let packet = [&[0x46_u8][..], &[0; 23], &message].concat();
+        assert_eq!(payload(&packet, IpAddr::from([192, 0, 2, 1])), Some(&message[..]));
+        assert_eq!(payload(&[], IpAddr::from([192, 0, 2, 1])), None);
+        assert_eq!(payload(&[0x4f], IpAddr::from([192, 0, 2, 1])), None);
+    }
+}
