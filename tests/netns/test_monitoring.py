@@ -10,7 +10,7 @@ import pytest
 import wait
 from gateway import ROOT
 from host import stop
-from topology import OUTSIDE, REMOTE
+from topology import OUTSIDE, REMOTE, SERVER
 
 MONITORING = ROOT / "packaging" / "monitoring"
 METRICS = "127.0.0.1:9478"
@@ -41,7 +41,7 @@ def prometheus(net, tools):
 
     def with_metrics(*variants):
         before(*variants)
-        text = office.policy.read_text().replace("[gateway]\n", f'[gateway]\nmetrics = "{METRICS}"\n', 1)
+        text = office.policy.read_text().replace("[gateway]\n", f'[gateway]\nmetrics = "{METRICS}"\nipfix = "udp:{SERVER}:4739"\n', 1)
         office.policy.write_text(text)
 
     office.write = with_metrics
@@ -130,7 +130,7 @@ def test_every_metric_that_they_name_is_one_of_the_gateway(net, prometheus):
 
 
 def test_every_query_of_the_dashboard_has_an_answer(net, prometheus):
-    """No tunnel is here, and nothing is lost: of those the query alone is tried."""
+    """No tunnel and no WAN is here, and nothing is lost: of those the query alone is tried."""
     instance = asked(net, 'wirerate_uptime_seconds{job="wirerate"}')[0]["metric"]["instance"]
 
     def seen():
@@ -144,6 +144,7 @@ def test_every_query_of_the_dashboard_has_an_answer(net, prometheus):
 
     wait.until(seen, "packets are counted", 30)
     without = {"Security associations", "Tunnels", "Refused", "Lost at interfaces", "Dropped and marked by queues", "Policy applied"}
+    without |= {"WANs", "Round trips", "Echo requests without an answer"}
     for title, query in queries():
         query = query.replace("$__rate_interval", "10s").replace("$instance", instance)
         told = fetched(net, "/api/v1/query?" + urllib.parse.urlencode({"query": query}))
