@@ -73,6 +73,19 @@ impl Family<'_> {
         }
         Ok(())
     }
+
+    fn gauges_of_time<'v>(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        values: impl Iterator<Item = (&'v str, f64)>,
+    ) -> fmt::Result {
+        let kind = ConstGauge::new(0f64).metric_type();
+        let mut family = encoder.encode_descriptor(self.name, self.help, self.unit.as_ref(), kind)?;
+        for (value, seconds) in values {
+            ConstGauge::new(seconds).encode(family.encode_family(&[(self.label, value)])?)?;
+        }
+        Ok(())
+    }
 }
 
 /// Metrics of WANs, by name.
@@ -86,9 +99,10 @@ fn wans(encoder: &mut DescriptorEncoder<'_>, wans: &[WanView]) -> fmt::Result {
     family("wan_check_rounds", "Rounds of echo requests.").counters(encoder, rounds)?;
     let lost = checked().map(|(name, check)| (name, check.lost));
     family("wan_check_lost", "Rounds of echo requests without an answer.").counters(encoder, lost)?;
-    let micros = checked().filter_map(|(name, check)| Some((name, (check.round_trip_seconds? * 1e6) as i64)));
-    let help = "Microseconds that the last answer to an echo request took.";
-    family("wan_round_trip_microseconds", help).gauges(encoder, micros)
+    let round_trips = checked().filter_map(|(name, check)| Some((name, check.round_trip_seconds?)));
+    let help = "Time that the last answer to an echo request took.";
+    let unit = Some(Unit::Seconds);
+    Family { name: "wan_round_trip", help, unit, label: "wan" }.gauges_of_time(encoder, round_trips)
 }
 
 impl Collector for Collected {

@@ -2,6 +2,7 @@
 
 import collections
 import json
+import re
 import shutil
 import socket
 
@@ -199,10 +200,19 @@ def test_lost_echoes_have_to_be_several_in_a_row_and_answers_too(branch):
         branch.becomes("fibre", "unanswered")
     before = check(branch)
     wait.until(lambda: answered(check(branch)) >= answered(before) + 5, "rounds are answered")
+    told = metrics(branch)
+    assert 0 < float(told["wirerate_wan_round_trip_seconds"]) < 1, told
+    assert int(told["wirerate_wan_check_rounds_total"]) > int(told["wirerate_wan_check_lost_total"]) >= 2, told
     assert branch.standing("fibre") == "unanswered"
     # Another check begins where the last one ended.
     branch.office.apply_wans(wan("fibre", QUICK.format(lost=2, back=1)), wan("cable"))
     branch.becomes("fibre", "up")
+
+
+def metrics(branch):
+    """Metrics of the WAN that is checked, by their names."""
+    words = ["curl", "-s", "-m", "5", "--unix-socket", branch.office.socket, "http://gateway/metrics"]
+    return dict(re.findall(r'^(wirerate_wan_\w+)\{wan="fibre"\} (\S+)$', branch.office.host.run(*words).stdout, re.MULTILINE))
 
 
 def check(branch):
