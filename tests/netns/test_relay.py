@@ -1,5 +1,6 @@
-"""A DHCP relay, Linux' own, on the gateway: hosts of one network get their addresses from a server in another."""
+"""DHCP relays and servers, Linux' own, on the gateway: hosts of one network get their addresses from a server in another, or from the gateway."""
 
+import json
 import re
 import shutil
 
@@ -37,7 +38,8 @@ case $reason in BOUND6 | RENEW6 | REBIND6) ip addr replace $new_ip6_address/128 
 @pytest.fixture
 def relayed(net):
     """The policy with the rule, a server in the office, and a guest without addresses; then as it was."""
-    lacking = [program for program in ["dhcrelay", "dnsmasq", "udhcpc", "dhclient"] if not shutil.which(program)]
+    programs = ["dhcrelay", "dnsmasq", "udhcpc", "dhclient", "kea-dhcp4"]
+    lacking = [program for program in programs if not shutil.which(program)]
     if lacking:
         pytest.skip(f"SKIPPED: not installed: {' '.join(lacking)} (./setup test)")
     net.office.write()
@@ -103,3 +105,24 @@ def test_guests_get_addresses_of_ipv6(net, relayed):
     files = ["-lf", net.logs / "dhclient6.leases", "-pf", net.logs / "dhclient6.pid", "-cf", "/dev/null"]
     relayed(net.guest, "dhclient", "-6", "-d", "-v", *files, "-sf", script(net, DHCLIENT), "eth0")
     wait.until(lambda: re.search(r"inet6 2001:db8:20::1[0-9a-f]{2}/128", addresses(net.guest)), "a lease", 30)
+
+
+def test_guests_get_addresses_of_a_server_on_the_gateway(net, relayed):
+    """Kea writes the frames of its answers itself, to hosts that could not answer an ARP request yet."""
+    for directory in ["run", "locks"]:
+        (net.logs / f"kea-{directory}").mkdir(exist_ok=True)
+    server = {
+        "interfaces-config": {"interfaces": ["guest"], "dhcp-socket-type": "raw"},
+        "lease-database": {"type": "memfile", "persist": False},
+        "subnet4": [{"id": 1, "subnet": "192.168.20.0/24", "pools": [{"pool": "192.168.20.130 - 192.168.20.139"}],
+                     "option-data": [{"name": "routers", "data": GUEST_GATEWAY}]}],
+        "loggers": [{"name": "kea-dhcp4", "severity": "INFO", "output_options": [{"output": "stdout", "flush": True}]}],
+    }
+    configuration = net.logs / "kea-dhcp4.json"
+    configuration.write_text(json.dumps({"Dhcp4": server}))
+    places = [f"KEA_PIDFILE_DIR={net.logs}/kea-run", f"KEA_LOCKFILE_DIR={net.logs}/kea-locks"]
+    kea = relayed(net.gateway, "env", *places, "kea-dhcp4", "-c", configuration)
+    wait.until(lambda: "DHCP4_STARTED" in kea.log.read_text(), "the server runs")
+    relayed(net.guest, "udhcpc", "-f", "-i", "eth0", "-s", script(net, UDHCPC), "-t", 10, "-T", 1)
+    wait.until(lambda: re.search(r"inet 192\.168\.20\.13\d/24", addresses(net.guest)), "a lease", 20)
+    net.guest.reaches(GUEST_GATEWAY)
