@@ -6,7 +6,7 @@ use std::fmt;
 
 use policy::model::Colour;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeMetric, text};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
@@ -64,25 +64,12 @@ impl Family<'_> {
     fn gauges<'v>(
         &self,
         encoder: &mut DescriptorEncoder<'_>,
-        values: impl Iterator<Item = (&'v str, i64)>,
+        values: impl Iterator<Item = (&'v str, impl EncodeGaugeValue)>,
     ) -> fmt::Result {
         let kind = ConstGauge::new(0i64).metric_type();
         let mut family = encoder.encode_descriptor(self.name, self.help, self.unit.as_ref(), kind)?;
-        for (value, count) in values {
-            ConstGauge::new(count).encode(family.encode_family(&[(self.label, value)])?)?;
-        }
-        Ok(())
-    }
-
-    fn gauges_of_time<'v>(
-        &self,
-        encoder: &mut DescriptorEncoder<'_>,
-        values: impl Iterator<Item = (&'v str, f64)>,
-    ) -> fmt::Result {
-        let kind = ConstGauge::new(0f64).metric_type();
-        let mut family = encoder.encode_descriptor(self.name, self.help, self.unit.as_ref(), kind)?;
-        for (value, seconds) in values {
-            ConstGauge::new(seconds).encode(family.encode_family(&[(self.label, value)])?)?;
+        for (value, gauge) in values {
+            ConstGauge::new(gauge).encode(family.encode_family(&[(self.label, value)])?)?;
         }
         Ok(())
     }
@@ -102,7 +89,7 @@ fn wans(encoder: &mut DescriptorEncoder<'_>, wans: &[WanView]) -> fmt::Result {
     let round_trips = checked().filter_map(|(name, check)| Some((name, check.round_trip_seconds?)));
     let help = "Time that the last answer to an echo request took.";
     let unit = Some(Unit::Seconds);
-    Family { name: "wan_round_trip", help, unit, label: "wan" }.gauges_of_time(encoder, round_trips)
+    Family { name: "wan_round_trip", help, unit, label: "wan" }.gauges(encoder, round_trips)
 }
 
 impl Collector for Collected {

@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
-use wire::checksum;
+use wire::{checksum, icmpv4, icmpv6};
 
 /// Bytes of an echo message: its header, a token, and no more.
 const LEN: usize = 16;
@@ -44,8 +44,8 @@ struct Types {
     reply: u8,
 }
 
-const V4: Types = Types { request: 8, reply: 0 };
-const V6: Types = Types { request: 128, reply: 129 };
+const V4: Types = Types { request: icmpv4::Type::ECHO_REQUEST.0, reply: icmpv4::Type::ECHO_REPLY.0 };
+const V6: Types = Types { request: icmpv6::Type::ECHO_REQUEST.0, reply: icmpv6::Type::ECHO_REPLY.0 };
 
 impl Echo {
     /// The first of a check.
