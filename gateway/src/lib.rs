@@ -29,6 +29,7 @@ pub mod sa;
 pub mod server;
 mod service;
 pub mod signal;
+mod stamp;
 pub mod store;
 mod stream;
 pub mod subscriber;

@@ -4,9 +4,8 @@
 //! file holds no secret, and is read again when it changes: a removed user is out at once.
 
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
@@ -17,6 +16,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 use tracing::error;
+
+use crate::stamp::Stamp;
 
 /// Rights of a user; each includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -250,12 +251,9 @@ struct Known {
     file: UserFile,
 }
 
-/// Identity of a file's content: device, inode, length, and the times of its last changes.
-type Stamp = [i64; 6];
-
 impl Users {
     pub(super) fn open(path: PathBuf) -> Result<Users, UserFileError> {
-        let stamp = stamp(&path);
+        let stamp = Stamp::of(&path);
         let file = UserFile::read(&path)?;
         Ok(Users { path, known: Mutex::new(Known { stamp, file }) })
     }
@@ -263,7 +261,7 @@ impl Users {
     /// Returns the user with a token of that hash. All are compared, each in constant time.
     pub(super) fn with(&self, hash: &Hash) -> Option<User> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let stamp = stamp(&self.path);
+        let stamp = Stamp::of(&self.path);
         if stamp != known.stamp {
             // A file that cannot be read lets nobody in: it may have been changed to keep somebody out.
             known.file = UserFile::read(&self.path).unwrap_or_else(|error| {
@@ -281,20 +279,10 @@ impl Users {
     }
 }
 
-fn stamp(path: &Path) -> Option<Stamp> {
-    let found = fs::metadata(path).ok()?;
-    Some([
-        found.dev() as i64,
-        found.ino() as i64,
-        found.len() as i64,
-        found.mtime(),
-        found.mtime_nsec(),
-        found.ctime_nsec() ^ found.ctime(),
-    ])
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

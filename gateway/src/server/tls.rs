@@ -1,6 +1,5 @@
 //! TLS for metrics and the page, which other machines ask for. A certificate that is renewed is taken up while connections go on.
 
-use std::fs;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -22,6 +21,7 @@ use tokio_rustls::{Accept, TlsAcceptor};
 use tracing::{info, warn};
 
 use super::{Endpoint, ServerError, expiry};
+use crate::stamp::Stamp;
 
 /// Acceptor of TLS connections, by files that are read again when they change.
 pub(super) struct Acceptor {
@@ -33,8 +33,8 @@ pub(super) struct Acceptor {
     end: Option<SystemTime>,
     /// Time of the last word on it.
     named: Instant,
-    /// Times of the files that the acceptor is of.
-    stamp: [Option<SystemTime>; 2],
+    /// Stamps of the files that the acceptor is of.
+    stamp: [Option<Stamp>; 2],
     checked: Instant,
 }
 
@@ -50,7 +50,7 @@ impl Acceptor {
     /// # Errors
     /// Unreadable file or not PEM; key that does not match the certificate.
     pub(super) fn open(certificate: &Path, key: &Path, endpoint: Endpoint) -> Result<Acceptor, ServerError> {
-        let stamp = stamp(certificate, key);
+        let stamp = stamps(certificate, key);
         let (acceptor, end) = acceptor(certificate, key, endpoint)?;
         let (certificate, key, now) = (certificate.to_owned(), key.to_owned(), Instant::now());
         let mut opened =
@@ -73,7 +73,7 @@ impl Acceptor {
     fn current(&mut self, now: Instant) -> &TlsAcceptor {
         if now.duration_since(self.checked) >= INTERVAL {
             self.checked = now;
-            let stamp = stamp(&self.certificate, &self.key);
+            let stamp = stamps(&self.certificate, &self.key);
             if stamp != self.stamp {
                 self.stamp = stamp;
                 match acceptor(&self.certificate, &self.key, self.endpoint) {
@@ -97,9 +97,9 @@ impl Acceptor {
     }
 }
 
-/// Times of the last changes of both files.
-fn stamp(certificate: &Path, key: &Path) -> [Option<SystemTime>; 2] {
-    [certificate, key].map(|path| fs::metadata(path).and_then(|found| found.modified()).ok())
+/// Identity of both files' contents.
+fn stamps(certificate: &Path, key: &Path) -> [Option<Stamp>; 2] {
+    [certificate, key].map(Stamp::of)
 }
 
 /// Reads both files; returns the last moment of the certificate's validity, too.
