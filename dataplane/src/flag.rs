@@ -1,5 +1,7 @@
 //! Bits of [`Meta::flags`](wire::Meta::flags): what stages note about a frame under way.
 
+use crate::flow::Direction;
+
 /// The packet goes against the direction of its flow's first one.
 pub const REPLY: u16 = 1;
 /// The frame was sent to a link-layer group.
@@ -31,3 +33,9 @@ pub const OWN: u16 = 1 << 12;
 pub const WAITED: u16 = 1 << 13;
 /// Number of handoffs of the packet to another worker, in two bits (0 to 3).
 pub const HANDED: u16 = 3 << 14;
+
+/// Direction of a packet of a flow, by its flags.
+#[inline(always)]
+pub(crate) fn direction(flags: u16) -> Direction {
+    if flags & REPLY == 0 { Direction::Original } else { Direction::Reply }
+}

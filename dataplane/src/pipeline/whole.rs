@@ -16,7 +16,7 @@ use wire::{Family, Frame, Part, PortId, ipv4, ipv6};
 use super::{Pipeline, Stages, Watch, end, keep_alive};
 use crate::flag;
 use crate::flow::tcp::{Segment, exceeds_window, track};
-use crate::flow::{Direction, Flow, FlowId, Hit};
+use crate::flow::{Flow, FlowId, Hit};
 use crate::hop::{Hop, LOCAL_HOP, NO_HOP, leaves};
 use crate::stage::parse::Parse;
 use crate::stage::route::Route;
@@ -61,12 +61,11 @@ impl Pipeline {
             Stages::at(*place).take_watched(&mut frame, cx, watch);
         }
         let further = segments.count - 1;
-        cx.shard.counters.count_further_decisions(further, plan.headers() - plan.network(), &frame);
-        let more = further * (plan.headers() - plan.network()) as u64;
+        let headers = plan.headers() - plan.network();
+        cx.shard.counters.count_further_decisions(further, headers, &frame);
         if frame.meta.flags & flag::HIT != 0 {
-            let direction =
-                if frame.meta.flags & flag::REPLY == 0 { Direction::Original } else { Direction::Reply };
-            cx.shard.accounting.count_further(FlowId(frame.meta.flow), direction, further, more);
+            let (id, direction) = (FlowId(frame.meta.flow), flag::direction(frame.meta.flags));
+            cx.shard.accounting.count_further(id, direction, further, further * headers as u64);
         }
         let (many, port) = (ended.len(), root(frame.meta.egress, cx));
         for place in &stages.leaving {

@@ -16,7 +16,7 @@ use wire::{BATCH, Dscp, Frame};
 use super::revalidate;
 use super::{About, Cx, Packets, Stage, Step, header, take};
 use crate::flag;
-use crate::flow::{Direction, FlowId};
+use crate::flow::FlowId;
 use crate::tables::{ClassSearch, Kind, Tables};
 
 /// The stage.
@@ -153,7 +153,7 @@ pub(crate) fn foresee<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> u16 {
     let kind = kind(frame, cx.tables);
     let mut first = None;
     if frame.meta.flags & flag::HIT != 0 {
-        let (id, direction) = (FlowId(frame.meta.flow), direction(frame));
+        let (id, direction) = (FlowId(frame.meta.flow), flag::direction(frame.meta.flags));
         if let Some(class) = cx.shard.flows.classes.get(id).and_then(|flow| flow.class(direction, kind)) {
             return class;
         }
@@ -164,16 +164,10 @@ pub(crate) fn foresee<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> u16 {
     cx.tables.classes.find(&seen, kind, cx.tally)
 }
 
-/// The direction of a packet of a decided flow.
-#[inline(always)]
-fn direction(frame: &Frame) -> Direction {
-    if frame.meta.flags & flag::REPLY != 0 { Direction::Reply } else { Direction::Original }
-}
-
 /// The class of a packet of a decided flow.
 #[inline]
 fn of_flow<T: Tally>(frame: &Frame, dscp: Dscp, kind: Kind, cx: &mut Cx<'_, T>) -> u16 {
-    let (id, direction) = (FlowId(frame.meta.flow), direction(frame));
+    let (id, direction) = (FlowId(frame.meta.flow), flag::direction(frame.meta.flags));
     // The flow by place and bound, 4; its direction, 2; the kind that it was classified by, 4.
     cx.tally.instructions(10);
     cx.tally.execute(Op::Branch, 3);

@@ -234,13 +234,7 @@ fn way<T: Tally>(
                     let asked = Asked { family: destination.family(), own_source, hash: (hash >> 32) as u32 };
                     let nowhere = Way { hop: NO_HOP, egress: LOCAL };
                     let seen = || header(flow, cold, ingress, nowhere, tables);
-                    let choice = tables.wans.choose(asked, seen, cx.tally);
-                    choice
-                        .map_err(|reason| match reason {
-                            Reason::RouteMissing => Step::Answer(reason),
-                            reason => Step::Drop(reason),
-                        })?
-                        .wan
+                    tables.wans.choose(asked, seen, cx.tally).map_err(wan::refusal)?.wan
                 }
             };
             if let Some(wan) = cx.shard.flows.wans.get_mut(flow_id) {

@@ -12,8 +12,9 @@ use wire::tcp::Flags;
 use wire::{Family, Frame, Part, ipv4, ipv6, tcp};
 
 use super::{About, Cx, Stage, Step, handshake, header, link, option, route, underlay};
+use crate::client;
 use crate::flag;
-use crate::flow::{Direction, FlowId, Key};
+use crate::flow::{FlowId, Key};
 use crate::hop::{Hop, LINK_HOP, leaves, waits};
 use crate::nat::Endpoint;
 use crate::nat::rewrite::{self as nat, EndsV4, EndsV6, Transport};
@@ -110,12 +111,10 @@ fn general<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
 #[cold]
 #[inline(never)]
 fn wait<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
-    const SERVER: u16 = 67;
-    const CLIENT: u16 = 68;
     let meta = &frame.meta;
     let is_answer = meta.ingress == LOCAL
-        && meta.protocol == Protocol::UDP.0
-        && (meta.sport, meta.dport, meta.part) == (SERVER, CLIENT, Part::Whole)
+        && client::is_answer(Family::V4, meta.protocol, meta.sport, meta.dport)
+        && meta.part == Part::Whole
         && meta.flags & flag::TRANSLATED == 0
         && meta.tunnel & tunnel::OUT == 0;
     // Not by a router, whose address can be asked for.
@@ -150,7 +149,7 @@ fn translate<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) {
     cx.tally.branch(Branch::Always);
     cx.tally.read(Region::FlowTable, frame.meta.flow as usize * 128, 80);
     let Some(flow) = cx.shard.flows.flow(FlowId(frame.meta.flow)) else { return };
-    let direction = if frame.meta.flags & flag::REPLY == 0 { Direction::Original } else { Direction::Reply };
+    let direction = flag::direction(frame.meta.flags);
     let (arrives, other) = (flow.key(direction), flow.key(direction.turned()));
     let transport = Transport {
         offset: usize::from(frame.meta.transport - frame.meta.network),

@@ -11,7 +11,7 @@ use wire::{BATCH, Family, Frame, PortId, ipv4, ipv6};
 
 use super::{About, Cx, Stage, Step, header, protect, take, underlay, wan};
 use crate::flag;
-use crate::flow::{Direction, FlowId};
+use crate::flow::FlowId;
 use crate::hop::{Hop, LINK_HOP, LOCAL_HOP, NO_HOP, WAITING, Wanted, leaves, waits};
 use crate::tables::{Address, LOCAL, Tables, Target, WanChoice, WanId, is_linux};
 use crate::tunnel;
@@ -477,8 +477,7 @@ pub(crate) fn awaited<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Wanted {
     }
     let address = match cx.shard.flows.flow(FlowId(frame.meta.flow)) {
         Some(flow) => {
-            let is_reply = frame.meta.flags & flag::REPLY != 0;
-            let direction = if is_reply { Direction::Reply } else { Direction::Original };
+            let direction = flag::direction(frame.meta.flags);
             flow.key(direction.turned()).source().into()
         }
         None => header::addresses(frame).1,

@@ -23,10 +23,14 @@ pub(super) fn choose<T: Tally>(
     hash: u32,
     cx: &mut Cx<'_, T>,
 ) -> Result<WanId, Step> {
-    match choice(frame, source, hash, cx) {
-        Ok(choice) => Ok(choice.wan),
-        Err(Reason::RouteMissing) => Err(Step::Answer(Reason::RouteMissing)),
-        Err(reason) => Err(Step::Drop(reason)),
+    choice(frame, source, hash, cx).map(|choice| choice.wan).map_err(refusal)
+}
+
+/// Step for a packet for which no WAN is chosen, for that reason.
+pub(super) fn refusal(reason: Reason) -> Step {
+    match reason {
+        Reason::RouteMissing => Step::Answer(reason),
+        reason => Step::Drop(reason),
     }
 }
 
