@@ -15,7 +15,7 @@ const PLAIN: &str = "[interface.lan]\nzone = \"lan\"\naddresses = [\"192.168.1.1
     [default]\n\"lan > wan\" = \"accept\"\n";
 
 /// The adapter that is shipped, with its tunnel.
-const ADAPTER: &str = include_str!("../../../policies/rena-adapter.toml");
+const ADAPTER: &str = include_str!("../../policies/rena-adapter.toml");
 
 /// Frames of a run, each way, and those of them that fill the chip.
 const FRAMES: u64 = 10_000;

@@ -12,7 +12,7 @@ use crate::failure::{Exit, Failure, Fault, GatewayError, InputError, OutputError
 use crate::{file, screen, with_exit_codes};
 
 /// Policy file of the Debian package, as it comes: nothing of anybody's is lost with it.
-const OF_THE_PACKAGE: &str = include_str!("../../../packaging/policy.toml");
+const OF_THE_PACKAGE: &str = include_str!("../../policy.toml");
 
 /// Port of SSH (RFC 4251), unless the session that the command is typed in came by another.
 const SSH_PORT: u16 = 22;
