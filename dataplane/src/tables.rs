@@ -36,8 +36,8 @@ use lookup::fib::{Fib4, Fib6};
 pub use mac::{NO_MAC, SourceMacs};
 pub(crate) use nat::is_within;
 pub use nat::{
-    DestinationAction, Home, NatRule, NatTables, OWN_ACCORD, Outgoing, OwnAddress, PoolOwner, PortShift,
-    Returning, SourceAction,
+    Destination, DestinationAction, FirstAddresses, Home, NatRule, NatTables, NewDestination, OWN_ACCORD,
+    OtherPorts, Outgoing, OwnAddress, PoolOwner, PortShift, Returning, SourceAction,
 };
 pub(crate) use number::OTHER_NUMBER;
 pub use number::{NO_NUMBER, Numbers};

@@ -64,9 +64,10 @@ fn outside_of(action: &NatAction) -> Vec<AddressRange> {
         NatAction::OneToOne { outside, .. } => {
             vec![AddressRange { first: outside.network(), last: outside.broadcast() }]
         }
-        NatAction::Masquerade { .. } | NatAction::Exempt | NatAction::Forward { outside: None, .. } => {
-            Vec::new()
-        }
+        NatAction::Masquerade { .. }
+        | NatAction::Exempt
+        | NatAction::Forward { outside: None, .. }
+        | NatAction::Redirect { .. } => Vec::new(),
     }
 }
 

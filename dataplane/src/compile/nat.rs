@@ -7,7 +7,9 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use lookup::classify::{AddressSpan, Admit, Linear, Pattern};
 use policy::Policy;
-use policy::model::{Action, FamilyMatch, Hairpin, Nat, NatAction, PortUse, Protocol, Rule, SELF_ZONE};
+use policy::model::{
+    Action, FamilyMatch, Hairpin, Interface, Nat, NatAction, PortUse, Protocol, Rule, SELF_ZONE,
+};
 use tally::NoTally;
 use wire::PortId;
 use wire::esp::NAT_PORT;
@@ -17,8 +19,9 @@ use super::pattern::{self, met};
 use super::route::Routes;
 use crate::nat::{AddressRange, Block, Hold, PoolConfig, PortRange, Reserved};
 use crate::tables::{
-    Address, CompileError, DestinationAction, Home, LOCAL, NO_NUMBER, NatRule, NatTables, OWN_ACCORD,
-    Outgoing, OwnAddress, PoolOwner, PortShift, Returning, SourceAction, Target, is_within,
+    Address, CompileError, DestinationAction, FirstAddresses, Home, LOCAL, NO_NUMBER, NatRule, NatTables,
+    NewDestination, OWN_ACCORD, OtherPorts, Outgoing, OwnAddress, PoolOwner, PortShift, Returning,
+    SourceAction, Target, is_within,
 };
 
 /// The most ports of one range that are taken for those of a service: what is wider lets in whatever there is.
@@ -107,6 +110,7 @@ impl Builder<'_> {
                 };
                 self.forward(nat, base, &forward);
             }
+            NatAction::Redirect { ports, to_port } => self.redirect(nat, base, ports, *to_port),
             NatAction::OneToOne { outside, inside, hairpin } => {
                 self.one_to_one(nat, base, *outside, *inside, *hairpin);
             }
@@ -163,14 +167,13 @@ impl Builder<'_> {
                 homes: homes.clone(),
             });
             if let Some(inside) = next {
-                shifts.push(PortShift { outside, inside });
+                shifts.push(PortShift { outside, inside, others: OtherPorts::Follow });
                 next = Some(last.saturating_add(1));
             }
         }
         let action = DestinationAction {
             addresses: all.clone(),
-            target: forward.target,
-            first: None,
+            to: NewDestination::One(forward.target),
             ports: shifts,
             homes,
         };
@@ -196,6 +199,35 @@ impl Builder<'_> {
         self.destinations.push(NatRule { name: nat.name.clone(), number: NO_NUMBER, action });
     }
 
+    fn redirect(
+        &mut self,
+        nat: &Nat,
+        base: Pattern,
+        ports: &[policy::model::PortRange],
+        to_port: Option<u16>,
+    ) {
+        let first = |interface: &Interface| {
+            let mut own = interface.addresses.iter().map(|net| Address::from(net.addr()));
+            FirstAddresses { v4: own.clone().find(|own| !own.v6), v6: own.find(|own| own.v6) }
+        };
+        let all = PortRange { first: 0, last: u16::MAX };
+        let shift = |inside| PortShift { outside: all, inside, others: OtherPorts::Same };
+        let action = DestinationAction {
+            addresses: EVERYWHERE.into(),
+            to: NewDestination::Gateway(self.policy.interfaces.iter().map(first).collect()),
+            ports: to_port.map(shift).into_iter().collect(),
+            homes: Vec::new(),
+        };
+        self.destination_of.push(self.destinations.len() as u16);
+        self.destination_patterns.push(Pattern {
+            from: base.from & ABROAD,
+            to: u64::MAX,
+            dports: pattern::ports(ports),
+            ..base
+        });
+        self.destinations.push(NatRule { name: nat.name.clone(), number: NO_NUMBER, action });
+    }
+
     /// Without zones of origin, outside is the zone on whose network the outside addresses are; where they are on none, and
     /// routed here, every zone but that of the inside.
     fn one_to_one(&mut self, nat: &Nat, base: Pattern, outside: IpNet, inside: IpNet, hairpin: Hairpin) {
@@ -212,8 +244,7 @@ impl Builder<'_> {
         };
         let action = DestinationAction {
             addresses: vec![span_of(outside)],
-            target: inside.network().into(),
-            first: Some(outside_first.bits),
+            to: NewDestination::InOrder { first: outside_first.bits, target: inside.network().into() },
             ports: Vec::new(),
             homes: vec![Home { addresses: span_of(outside), interface: home, zones: to }],
         };
@@ -483,6 +514,12 @@ impl Builder<'_> {
 
 /// Every zone but the gateway's own, [`SELF`](crate::tables::SELF).
 const ABROAD: u64 = !1;
+
+/// All addresses.
+const EVERYWHERE: [AddressSpan; 2] = [
+    AddressSpan { v6: false, first: 0, last: u32::MAX as u128 },
+    AddressSpan { v6: true, first: 0, last: u128::MAX },
+];
 
 fn admit(admitted: bool) -> Admit {
     if admitted { Admit::Yes } else { Admit::No }

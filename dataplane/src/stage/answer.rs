@@ -133,6 +133,8 @@ fn build<T: Tally>(frame: &mut Frame, reason: Reason, cx: &mut Cx<'_, T>) -> Opt
         return None;
     }
     cx.shard.recorder.note_answered(frame);
+    let opening = cx.shard.openings.of(&frame.meta);
+    let is_redirected = frame.meta.hop == LOCAL_HOP && opening.is_some_and(|opening| opening.dnat != 0);
     // What has come out of a tunnel by its selectors is answered through the tunnel.
     let ingress = frame.meta.ingress;
     let protected = |routed, cx: &mut Cx<'_, T>| {
@@ -153,7 +155,7 @@ fn build<T: Tally>(frame: &mut Frame, reason: Reason, cx: &mut Cx<'_, T>) -> Opt
         Tell::Cookie => handshake::answer(frame, cx)?,
         Tell::Reset => reset(frame, sender, meant)?,
         Tell::Icmp { kind, code, mtu } => {
-            let own = own_address(interface, sender, meant, cx)?;
+            let own = if is_redirected { meant } else { own_address(interface, sender, meant, cx)? };
             let id = cx.shard.next_id;
             cx.shard.next_id = id.wrapping_add(1);
             icmp(frame, own, sender, [kind, code], mtu, id)?;
@@ -297,7 +299,7 @@ fn reject_with<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> RejectWith {
 }
 
 /// The address of the gateway that the answer comes from: the one that the packet was sent to (RFC 4443, section 2.2 a; RFC
-/// 1122, section 3.2.1.3). Else one of the interface that the answer leaves by (RFC 1812, section 4.3.2.4), on the network
+/// 1122, section 3.2.1.3), as for a redirected packet. Else one of the interface that the answer leaves by (RFC 1812, section 4.3.2.4), on the network
 /// of the receiver if there is one; else any.
 fn own_address<T: Tally>(
     out: wire::PortId,

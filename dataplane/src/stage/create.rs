@@ -226,7 +226,9 @@ fn settle_otherwise<T: Tally>(
     let is_own = frame.meta.flags & flag::OWN != 0;
     let own = cx.tables.nat.accord_of(opening.source).filter(|_| is_own);
     let own = own.map(|pool| (nat::PoolId(pool), opening.sport));
-    let (pool, port) = opening.pool.or(own)?;
+    let Some((pool, port)) = opening.pool.or(own) else {
+        return settle_by_port(id, frame, opening, cx);
+    };
     let inside = opening.inside(port);
     // What has been tried is held meanwhile, or it would be chosen again.
     let mut tried: ArrayVec<nat::MappingId, { MOST_TRIES + 1 }> = ArrayVec::new();
@@ -244,6 +246,33 @@ fn settle_otherwise<T: Tally>(
         cx.shard.mappings.release(mapping, cx.tally);
     }
     settled
+}
+
+/// Enters the key of a reply with another source port and no other address, as netfilter does: a destination translation may
+/// lead two connections of one client to one endpoint, and the client may use one port for both.
+fn settle_by_port<T: Tally>(
+    id: FlowId,
+    frame: &Frame,
+    opening: &mut Opening,
+    cx: &mut Cx<'_, T>,
+) -> Option<Key> {
+    let own = opening.sport;
+    // On the same side of 1024 and of 512, as in netfilter.
+    let (first, count) = match own {
+        0..512 => (1, 511),
+        512..1024 => (600, 424),
+        1024.. => (1024, u16::MAX - 1023),
+    };
+    for number in 0..MOST_TRIES as u32 {
+        opening.sport = first + opening.hash.rotate_left(number * 8) as u16 % count;
+        let reply = reply_key(frame, opening, cx);
+        let hash = cx.shard.flows.hash(&reply, cx.tally);
+        if set_reply(id, &reply, hash, frame, cx).is_ok() {
+            return Some(reply);
+        }
+    }
+    opening.sport = own;
+    None
 }
 
 /// Returns the key of reply packets.

@@ -15,7 +15,8 @@ use super::{About, Cx, Packets, Stage, Step};
 use crate::flag;
 use crate::nat::Endpoint;
 use crate::opening::Opening;
-use crate::tables::{Address, Tables};
+use crate::tables::{Address, Destination, Tables};
+use crate::verdict::Reason;
 
 /// The stage.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,7 +26,7 @@ impl Stage for Dnat {
     const ABOUT: About = About {
         name: "dnat",
         asks: "Where is it really going?",
-        reads: Fields::SEEN.and(Fields::OPENING),
+        reads: Fields::SEEN.and(Fields::OPENING).and(Fields::INGRESS),
         writes: Fields::OPENING,
     };
 
@@ -55,8 +56,11 @@ impl Stage for Dnat {
         cx.tally.execute(Op::Branch, 20);
         if let Some((place, rule)) = tables.nat.destination(&seen, cx.tally) {
             cx.tally.read(Region::RuleTable, usize::from(place) * 32, 32);
-            let (inside, dport) = rule.action.inside(outside, opening.dport);
-            set_destination(opening, inside, dport, frame);
+            let arrived = Destination { address: outside, port: opening.dport };
+            let Some(to) = rule.action.translate(arrived, frame.meta.ingress) else {
+                return Step::Drop(Reason::NatNoAddress);
+            };
+            set_destination(opening, to.address, to.port, frame);
             opening.dnat = place;
             opening.turned = rule.action.turned(outside, seen.from);
             return Step::Next;

@@ -35,8 +35,8 @@ use crate::log::Cause;
 use crate::nat::{MappingId, PoolConfig, PoolId};
 use crate::shard::NOTHING;
 use crate::tables::{
-    Address, Asked, LOCAL, NO_MAC, NO_NUMBER, OWN_ACCORD, PatternRule, SELF, SourceAction, Tables, Target,
-    is_linux, is_within,
+    Address, Asked, Destination, LOCAL, NO_MAC, NO_NUMBER, NewDestination, OWN_ACCORD, PatternRule, SELF,
+    SourceAction, Tables, Target, is_linux, is_within,
 };
 use crate::verdict::Reason;
 
@@ -276,6 +276,10 @@ fn translations<T: Tally>(
         if !is_within(&action.addresses, outside) {
             return None;
         }
+        // Its address is the gateway's no longer.
+        if matches!(action.to, NewDestination::Gateway(_)) && way.hop != LOCAL_HOP {
+            return None;
+        }
         pair[0] = place + 1;
         turned = action.turned(outside, cx.tables.zone(ingress));
     }
@@ -356,7 +360,9 @@ fn is_translated_otherwise<T: Tally>(
     }
     let mut turned = None;
     if let Some((_, rule)) = destination {
-        if rule.action.inside(outside, flow.original().dport()) != (inside, flow.reply().sport()) {
+        let arrived = Destination { address: outside, port: flow.original().dport() };
+        let kept = Destination { address: inside, port: flow.reply().sport() };
+        if rule.action.translate(arrived, ingress) != Some(kept) {
             return true;
         }
         turned = rule.action.turned(outside, seen.from);

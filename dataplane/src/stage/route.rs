@@ -564,7 +564,7 @@ fn is_ours(group: Address) -> bool {
 
 /// 169.254.0.0/16 (RFC 3927) or fe80::/10 (RFC 4291).
 #[inline(always)]
-pub(super) fn is_link_local(address: Address) -> bool {
+pub(crate) fn is_link_local(address: Address) -> bool {
     if address.v6 {
         (address.bits >> 112) as u16 & 0xffc0 == LINK_LOCAL6
     } else {

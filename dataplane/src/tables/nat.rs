@@ -11,6 +11,7 @@ use crate::nat::{PoolConfig, PortRange};
 
 mod source;
 
+use crate::stage::route::is_link_local;
 use lookup::classify::{self, AddressSpan, Classifier, Header, Position};
 pub use source::{Outgoing, OwnAddress};
 
@@ -94,23 +95,66 @@ pub struct NatRule<Action> {
 pub struct DestinationAction {
     /// The outside addresses: disjoint, ascending.
     pub addresses: Vec<AddressSpan>,
-    /// The lowest address of the new destinations.
-    pub target: Address,
-    /// The address that becomes `target`; higher ones follow in order. `None`: all become `target`.
-    pub first: Option<u128>,
+    /// The new destinations.
+    pub to: NewDestination,
     /// Outside ports that become others; where there is none, ports stay.
     pub ports: Vec<PortShift>,
     /// Interfaces and zones of the outside addresses.
     pub homes: Vec<Home>,
 }
 
-/// Ports translated in order.
+/// New destination of packets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NewDestination {
+    /// One address.
+    One(Address),
+    /// Addresses in order.
+    InOrder {
+        /// The lowest outside address.
+        first: u128,
+        /// Its new destination; those of higher ones follow.
+        target: Address,
+    },
+    /// The gateway itself: the first address of the interface that a packet came in by.
+    Gateway(Vec<FirstAddresses>),
+}
+
+/// First addresses of an interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FirstAddresses {
+    /// Of IPv4.
+    pub v4: Option<Address>,
+    /// Of IPv6.
+    pub v6: Option<Address>,
+}
+
+/// Destination of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Destination {
+    /// Address.
+    pub address: Address,
+    /// Port; for an ICMP query, the second value of [`Key::query_ports`](crate::flow::Key::query_ports).
+    pub port: u16,
+}
+
+/// Ports translated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortShift {
     /// Outside ports.
     pub outside: PortRange,
-    /// Inside port of the lowest outside port; higher ones follow in order.
+    /// Inside port of the lowest outside port.
     pub inside: u16,
+    /// Inside ports of the others.
+    pub others: OtherPorts,
+}
+
+/// Inside ports of the outside ports of a range but its lowest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OtherPorts {
+    /// They follow in order.
+    Follow,
+    /// All become the same.
+    Same,
 }
 
 impl DestinationAction {
@@ -121,12 +165,29 @@ impl DestinationAction {
         (home.zones & (1 << from) == 0 && home.interface != super::LOCAL).then_some(home.interface)
     }
 
-    /// Translates an outside address and port to inside ones; `port` stays where no ports are translated.
-    pub fn inside(&self, outside: Address, port: u16) -> (Address, u16) {
-        let offset = self.first.map_or(0, |first| outside.bits.wrapping_sub(first));
-        let address = Address { bits: self.target.bits.wrapping_add(offset), v6: self.target.v6 };
+    /// Translates a destination; the port stays where no ports are translated. `None` where the gateway has no address to
+    /// redirect to.
+    pub fn translate(&self, arrived: Destination, ingress: PortId) -> Option<Destination> {
+        let Destination { address: outside, port } = arrived;
+        let address = match &self.to {
+            NewDestination::One(target) => *target,
+            NewDestination::InOrder { first, target } => {
+                let offset = outside.bits.wrapping_sub(*first);
+                Address { bits: target.bits.wrapping_add(offset), v6: target.v6 }
+            }
+            // No other host of the link has it: it is the gateway's there.
+            NewDestination::Gateway(_) if outside.v6 && is_link_local(outside) => outside,
+            NewDestination::Gateway(first) => {
+                let first = first.get(usize::from(ingress.0))?;
+                if outside.v6 { first.v6? } else { first.v4? }
+            }
+        };
         let shift = self.ports.iter().find(|shift| shift.outside.has(port));
-        (address, shift.map_or(port, |shift| shift.inside.wrapping_add(port - shift.outside.first)))
+        let port = shift.map_or(port, |shift| match shift.others {
+            OtherPorts::Follow => shift.inside.wrapping_add(port - shift.outside.first),
+            OtherPorts::Same => shift.inside,
+        });
+        Some(Destination { address, port })
     }
 }
 

@@ -95,7 +95,7 @@ pub enum Reason {
     NatTableFull,
     /// The translated packet could not be told from another connection's.
     NatClash,
-    /// The interface that the packet would leave by has no address to masquerade it with.
+    /// The interface that the packet would leave by has no address to masquerade it with, or that which it came in by none to redirect it to.
     NatNoAddress,
     /// The policy that now holds does not let in the flow that an earlier one did, and has ended it.
     FlowRevoked,
@@ -517,7 +517,7 @@ impl Reason {
         Entry {
             reason: Reason::NatNoAddress,
             name: "nat-no-address",
-            cause: "The interface that the packet would leave by has no address to masquerade it with.",
+            cause: "The interface that the packet would leave by has no address to masquerade it with, or that which it came in by none to redirect it to.",
             remedy: "Give the interface an address of that IP version, or see to it that Linux gets one (DHCP, PPP): `wirerate ports` shows those that there are.",
         },
         Entry {

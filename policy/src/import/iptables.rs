@@ -18,7 +18,7 @@ mod rule;
 mod target;
 
 pub(super) use rule::flag_ways;
-pub(super) use target::{forward, reject};
+pub(super) use target::{forward, redirect, reject};
 
 /// `iptables-save` and `ip6tables-save`.
 pub(super) const IMPORTER: Importer =

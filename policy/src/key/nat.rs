@@ -11,7 +11,7 @@ use super::rule::addresses;
 use super::{Keys, Table, names};
 use crate::model::{Addresses, Hairpin, Nat, NatAction, PortChoice, PortUse};
 use crate::value::address::{ADDRESS, PREFIX, RANGE, TARGET};
-use crate::value::packet::{PORTS, PROTOCOL};
+use crate::value::packet::{PORT, PORTS, PROTOCOL};
 use crate::value::{Flag, Form, NUMBER16, NUMBER32, Read, STRING, quoted};
 
 /// Keys of a `[[nat]]`.
@@ -27,7 +27,7 @@ pub(super) fn nat(keys: &mut Keys<'_, '_>, nat: &mut Nat) -> bool {
 }
 
 fn conditions(keys: &mut Keys<'_, '_>, nat: &mut Nat) {
-    let of_source = !matches!(nat.action, NatAction::Forward { .. } | NatAction::OneToOne { .. });
+    let of_source = nat.action.is_of_source();
     keys.list("from", STRING, &mut nat.from);
     if of_source {
         keys.list("to", STRING, &mut nat.to);
@@ -62,6 +62,11 @@ fn action(keys: &mut Keys<'_, '_>, action: &mut NatAction) -> bool {
             (*target, *target_port) = socket;
             keys.key("hairpin", HAIRPIN, hairpin);
             has_target
+        }
+        NatAction::Redirect { ports, to_port } => {
+            keys.list("port", PORTS, ports);
+            keys.optional("to-port", PORT, to_port);
+            true
         }
         NatAction::OneToOne { outside, inside, hairpin } => {
             let has_outside = keys.required("outside", "\"203.0.113.9\"", PREFIX, outside);
@@ -98,7 +103,7 @@ pub(super) fn new_nat() -> Nat {
 }
 
 /// Kinds of translations: the words for them, and their actions before their keys are read.
-pub(super) fn kinds() -> [(&'static str, NatAction); 5] {
+pub(super) fn kinds() -> [(&'static str, NatAction); 6] {
     let (ports, hairpin) = (PortUse::default(), Hairpin::default());
     let (target, prefix) = (IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpNet::default());
     [
@@ -109,6 +114,7 @@ pub(super) fn kinds() -> [(&'static str, NatAction); 5] {
             "forward",
             NatAction::Forward { outside: None, ports: Vec::new(), target, target_port: None, hairpin },
         ),
+        ("redirect", NatAction::Redirect { ports: Vec::new(), to_port: None }),
         ("one-to-one", NatAction::OneToOne { outside: prefix, inside: prefix, hairpin }),
     ]
 }

@@ -467,14 +467,14 @@ pub(crate) fn nat() -> impl Strategy<Value = Nat> {
         (vec(range(), 1..3), port_use()).prop_map(|(pool, ports)| NatAction::Source { pool, ports }),
         Just(NatAction::Exempt),
         forward,
+        (vec(ports(), 0..3), option::of(1..=u16::MAX))
+            .prop_map(|(ports, to_port)| NatAction::Redirect { ports, to_port }),
         one_to_one.prop_map(|(outside, inside, hairpin)| NatAction::OneToOne { outside, inside, hairpin }),
     ];
     let who = (name(), names(), names(), addresses(), addresses(), protocols());
     let ends = (vec(ports(), 0..3), vec(ports(), 0..3));
     (who, ends, kind).prop_map(|((name, from, to, source, destination, protocols), ends, action)| {
-        let source_side =
-            matches!(action, NatAction::Masquerade { .. } | NatAction::Source { .. } | NatAction::Exempt);
-        let (to, (sports, dports)) = if source_side { (to, ends) } else { Default::default() };
+        let (to, (sports, dports)) = if action.is_of_source() { (to, ends) } else { Default::default() };
         Nat { name, from, to, source, destination, protocols, sports, dports, action }
     })
 }

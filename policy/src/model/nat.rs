@@ -17,7 +17,7 @@ pub struct Nat {
     pub to: Vec<String>,
     /// Source address, before translation.
     pub source: Addresses,
-    /// Destination address: before destination translation for a forward, after it for a source translation.
+    /// Destination address: before destination translation for a forward or redirect, after it for a source translation.
     pub destination: Addresses,
     /// Transport protocols.
     pub protocols: Vec<Protocol>,
@@ -59,6 +59,14 @@ pub enum NatAction {
         /// Hairpin: inside hosts reach the service by its outside address, too.
         hairpin: Hairpin,
     },
+    /// The destination becomes the gateway itself: the first address of the interface that the packet came in by, of its IP
+    /// version.
+    Redirect {
+        /// Destination ports; all where empty.
+        ports: Vec<PortRange>,
+        /// Port of the gateway for all of them; unchanged where absent.
+        to_port: Option<u16>,
+    },
     /// Inside and outside addresses translated to one another, one by one; prefixes of equal length.
     OneToOne {
         /// Outside addresses.
@@ -68,6 +76,13 @@ pub enum NatAction {
         /// Hairpin: inside hosts reach one another by their outside addresses, too.
         hairpin: Hairpin,
     },
+}
+
+impl NatAction {
+    /// True for source translations: masquerade, source and exempt.
+    pub fn is_of_source(&self) -> bool {
+        matches!(self, NatAction::Masquerade { .. } | NatAction::Source { .. } | NatAction::Exempt)
+    }
 }
 
 /// Hairpinning: return of packets from inside to an outside address back inside (RFC 4787, section 6).

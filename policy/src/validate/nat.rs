@@ -53,6 +53,14 @@ impl<'a> Validator<'a> {
                 }
                 NatAction::Exempt => {}
                 NatAction::Forward { .. } => self.forward(item, nat),
+                NatAction::Redirect { ports, to_port } => {
+                    for (key, is_given) in [("port", !ports.is_empty()), ("to-port", to_port.is_some())] {
+                        if is_given {
+                            self.ports_have_protocol(item, key, &nat.protocols);
+                        }
+                    }
+                    self.redirect(item, nat);
+                }
                 NatAction::OneToOne { outside, inside, .. } => {
                     if outside.addr().is_ipv4() != inside.addr().is_ipv4() {
                         let message = "inside and outside are of different IP versions".to_owned();
@@ -140,6 +148,36 @@ impl<'a> Validator<'a> {
         let key = if nat.source.items.is_empty() { "name" } else { "source" };
         let hint = "packets are dropped until Linux gives the interface one: add it to `addresses`, or see to it that Linux does";
         self.wrong(Code::NoOutsideAddress, item, key, message, hint);
+    }
+
+    /// Reports a redirect from interfaces without an address that packets could be redirected to.
+    fn redirect(&mut self, item: Item, nat: &Nat) {
+        if self.lines.any_broken(Item::Interface(0)) || !nat.from.iter().all(|zone| self.is_zone(zone)) {
+            return;
+        }
+        let comes_by = |zone: &String| nat.from.is_empty() || nat.from.contains(zone);
+        let interfaces = || self.policy.interfaces.iter().filter(|interface| comes_by(&interface.zone));
+        if interfaces().any(|interface| interface.addresses.is_empty()) {
+            return;
+        }
+        let addresses = interfaces().flat_map(|interface| &interface.addresses).map(|net| net.addr());
+        let own = Space::of_ranges(addresses.map(crate::model::AddressRange::single));
+        let sides = [self.spaces.of_addresses(&nat.source), self.spaces.of_addresses(&nat.destination)];
+        let is_asked = |family: &Family| sides.iter().all(|side| side.has(*family));
+        let Some(family) = own
+            .families()
+            .all(|family| !is_asked(&family))
+            .then(|| [Family::V4, Family::V6].into_iter().find(is_asked))
+        else {
+            return;
+        };
+        let Some(family) = family.map(Family::name) else { return };
+        let message = format!(
+            "\"{}\" has nowhere to redirect to as yet: the interfaces that packets come in by have no address of {family}",
+            nat.name
+        );
+        let hint = "packets are dropped until Linux gives the interface one: add it to `addresses`, or see to it that Linux does";
+        self.wrong(Code::NoOutsideAddress, item, "name", message, hint);
     }
 
     /// Reports sources of a family without an outside address.
@@ -269,6 +307,7 @@ impl<'a> Validator<'a> {
                     outside.map_or_else(|| Arc::clone(&self.own), |outside| Arc::new(Space::of(outside)));
                 (Arc::new(destination.intersection(&outside)), ports)
             }
+            NatAction::Redirect { ports, .. } if side == Side::Destination => (destination, ports),
             NatAction::OneToOne { outside, .. } if side == Side::Destination => {
                 (Arc::new(destination.intersection(&Space::of_net(*outside))), &[])
             }

@@ -33,7 +33,10 @@ impl Validator<'_> {
                     self.blocks(item, nat, ports, &space, "the pool");
                     self.overlaps(index, pool, ports);
                 }
-                NatAction::Exempt | NatAction::Forward { .. } | NatAction::OneToOne { .. } => {}
+                NatAction::Exempt
+                | NatAction::Forward { .. }
+                | NatAction::Redirect { .. }
+                | NatAction::OneToOne { .. } => {}
             }
         }
     }

@@ -16,6 +16,10 @@ use crate::word::{self, Words, dscp_name, dscp_named, word_for};
 /// A port, or `first-last`.
 pub(crate) const PORTS: Value<PortRange> = Value { read: ports, print: ports_text };
 
+/// One port, not zero.
+pub(crate) const PORT: Value<u16> =
+    Value { read: |value| number(value, 1, u16::MAX.into()).map(|port| port as u16), print: u16::to_string };
+
 /// A protocol by name or number.
 pub(crate) const PROTOCOL: Value<Protocol> = Value {
     read: protocol,

@@ -110,7 +110,7 @@ def canonical(interface, packet, original):
     elif packet.fragment:
         # Linux puts datagrams together and takes them apart again, under another identification.
         data[packet.at - 4 : packet.at] = bytes(4)
-    translated = original is not None and packet.source != original.source
+    translated = original is not None and ends(packet) != ends(original)
     if packet.protocol in (TCP, UDP) and packet.first:
         if translated:
             # The port is the translation's to choose.
@@ -127,6 +127,12 @@ def canonical(interface, packet, original):
             data[at + 8 + packet.quoted.at :] = b""
             data[at + 8 + 10 : at + 8 + 12] = bytes(2)
     return interface, bytes(data), note
+
+
+def ends(packet):
+    """Where a packet says that it comes from; of an error, also where the packet that it quotes went."""
+    quoted = packet.quoted if packet.is_error else None
+    return packet.source, packet.sport, quoted and quoted.dport
 
 
 def answer(interface, packet):

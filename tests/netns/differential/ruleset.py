@@ -196,8 +196,11 @@ class Maker:
         dnat = f"dnat {ip} to" if self.family == "inet" else "dnat to"
         where = f'iifname "wan" {ip} daddr {own("wan", version)}'
         bracketed = f"[{to}]" if version == 6 else to
+        redirect = f'iifname "lan" {ip} daddr != {self.one(NETS[version])}'
         return self.one(
             [
+                f"{redirect} tcp dport {{ 80, 443 }} redirect to :22",
+                f"{redirect} udp dport 53 redirect",
                 f"{where} tcp dport 8080 {dnat} {bracketed}:80",
                 f"{where} udp dport 53 {dnat} {to}",
                 f"{where} tcp dport {{ 2222, 443 }} {dnat} {to}",

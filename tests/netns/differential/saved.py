@@ -140,8 +140,11 @@ class Maker:
         to = self.one(HOSTS["dmz"][self.version])
         where = f"-d {own('wan', self.version)} -i wan"
         bracketed = f"[{to}]" if self.version == 6 else to
+        redirect = f"-i lan ! -d {self.one(NETS[self.version])}"
         return self.one(
             [
+                f"{redirect} -p tcp -m multiport --dports 80,443 -j REDIRECT --to-ports 22",
+                f"{redirect} -p udp -m udp --dport 53 -j REDIRECT",
                 f"{where} -p tcp -m tcp --dport 8080 -j DNAT --to-destination {bracketed}:80",
                 f"{where} -p udp -m udp --dport 53 -j DNAT --to-destination {to}",
                 f"{where} -p tcp -m multiport --dports 2222,443 -j DNAT --to-destination {to}",

@@ -48,9 +48,9 @@ impl Emit {
             What::Do(_) => return Err(Why::Feature("drop in a nat chain".to_owned())),
         };
         sound(&entry.cond)?;
-        let NatAction::Forward { target, target_port, ports: ref inside, .. } = *action else {
+        if !matches!(action, NatAction::Forward { .. } | NatAction::Redirect { .. }) {
             return Err(Why::Hook("prerouting".to_owned()));
-        };
+        }
         if entry.limit.is_some() {
             return Err(Why::Limit);
         }
@@ -67,6 +67,12 @@ impl Emit {
         if (Cond { inward: None, states: STATES, ..cond.clone() }) != plain {
             return Err(Why::NatCondition);
         }
+        if let NatAction::Redirect { to_port, .. } = *action {
+            return self.redirect(entry, to_port);
+        }
+        let NatAction::Forward { target, target_port, ports: ref inside, .. } = *action else {
+            return Err(Why::NatTarget);
+        };
         let to = cond.destination.ranges();
         let single = match to.as_slice() {
             [one] if one.first == one.last => Some(one.first),
@@ -107,6 +113,19 @@ impl Emit {
         Ok(())
     }
 
+    fn redirect(&mut self, entry: &Entry, to_port: Option<u16>) -> Result<(), Why> {
+        let cond = &entry.cond;
+        // Of a destination that is the gateway's own nothing else says which addresses those are.
+        if cond.to_gateway {
+            return Err(Why::NatDestination);
+        }
+        let (v4, v6) = cond.families();
+        let destination = self.addresses(&cond.destination, v4, v6);
+        let action = NatAction::Redirect { ports: port_ranges(&cond.dports), to_port };
+        self.nat(entry, action, destination);
+        Ok(())
+    }
+
     fn is_exception(&mut self, entries: &[Entry], index: usize) -> bool {
         let cond = &entries[index].cond;
         entries[index + 1..].iter().any(|later| {
@@ -122,7 +141,7 @@ impl Emit {
             What::Hole(why) => return Err(why.clone()),
             What::Do(Verdict::Accept) if !self.is_exception(entries, index) => return Ok(()),
             What::Do(Verdict::Accept) => NatAction::Exempt,
-            What::Do(Verdict::Translate(NatAction::Forward { .. })) => {
+            What::Do(Verdict::Translate(NatAction::Forward { .. } | NatAction::Redirect { .. })) => {
                 return Err(Why::Hook("postrouting".to_owned()));
             }
             What::Do(Verdict::Translate(action)) => action.clone(),

@@ -79,7 +79,7 @@ impl Target {
             }
             "SNAT" => self.source()?,
             "DNAT" => self.destination(v6)?,
-            "REDIRECT" => return Err(Why::NatTarget),
+            "REDIRECT" => Verdict::Translate(redirect(self.ports.as_deref().map(port_range).transpose()?)?),
             _ => match self.chain {
                 Some(chain) if self.goto => Verdict::Goto(chain),
                 Some(chain) => Verdict::Jump(chain),
@@ -128,6 +128,15 @@ pub(in crate::import) fn forward(target: IpAddr, range: Option<PortRange>) -> Na
         target_port: range.map(|range| range.first),
         hairpin: Hairpin::On,
     }
+}
+
+/// Returns a redirect, before the conditions of its rule are known.
+pub(in crate::import) fn redirect(range: Option<PortRange>) -> Result<NatAction, Why> {
+    // The source picks any port of a range.
+    if range.is_some_and(|range| range.first != range.last) {
+        return Err(Why::NatTarget);
+    }
+    Ok(NatAction::Redirect { ports: Vec::new(), to_port: range.map(|range| range.first) })
 }
 
 /// Parses the kind of a reject, by iptables' name.

@@ -13,7 +13,7 @@ use crate::import::cond::{
     Cond, ESTABLISHED, INVALID, MAC_MAX, NEW, Named, Place, RELATED, STATES, macs, ports,
 };
 use crate::import::interface::Names;
-use crate::import::iptables::{flag_ways, forward, reject};
+use crate::import::iptables::{flag_ways, forward, redirect, reject};
 use crate::import::name;
 use crate::import::note::{Note, NoteKind, Origin, Why};
 use crate::import::range::{ByteSet, Ranges};
@@ -165,7 +165,10 @@ impl Context<'_> {
                 let target = target.filter(|_| body.get("type_flags").is_none()).ok_or(Why::NatTarget)?;
                 Verdict::Translate(forward(target, port_range(body)?))
             }
-            "redirect" => return Err(Why::NatTarget),
+            "redirect" => {
+                self.flags(body);
+                Verdict::Translate(redirect(port_range(body)?)?)
+            }
             _ => return Err(Why::Feature(kind.to_owned())),
         })
     }
