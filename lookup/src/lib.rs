@@ -5,7 +5,10 @@
 //! contains this address? [`Fib4`](fib::Fib4) and [`Fib6`](fib::Fib6) answer with the prefix's value. Actions on the answer
 //! are the caller's: this crate knows of no actions, next hops or policy.
 //!
-//! Properties of both:
+//! A third is asked by firewalls: in which sets is this address, while prefixes come and go? [`SetTable`](set::SetTable) answers
+//! with a bit for each set.
+//!
+//! Properties of all:
 //!
 //! - The answer is that of a linear scan, for every header and every address. Tests hold each structure to that.
 //! - A search allocates nothing, takes no lock and never fails. Structures are built beforehand; they can be shared by threads.
@@ -83,3 +86,4 @@
 pub mod classify;
 pub mod fib;
 pub mod memory;
+pub mod set;

@@ -210,11 +210,13 @@ pub enum Region {
     CipherTable,
     /// Expanded keys of ciphers, read in order.
     CipherKey,
+    /// Elements of dynamic sets, by their prefixes.
+    SetTable,
 }
 
 impl Region {
     /// Every region, in the order of the enum.
-    pub const ALL: [Region; 15] = [
+    pub const ALL: [Region; 16] = [
         Region::Frame,
         Region::Meta,
         Region::FlowIndex,
@@ -230,6 +232,7 @@ impl Region {
         Region::Queue,
         Region::CipherTable,
         Region::CipherKey,
+        Region::SetTable,
     ];
 
     /// The name that mappings and reports use, in kebab case.
@@ -250,6 +253,7 @@ impl Region {
             Region::Queue => "queue",
             Region::CipherTable => "cipher-table",
             Region::CipherKey => "cipher-key",
+            Region::SetTable => "set-table",
         }
     }
 }
