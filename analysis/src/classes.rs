@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dataplane::tables::{CompileError, SourceMacs};
+use dataplane::tables::{CompileError, SetUses, SourceMacs};
 use policy::Policy;
 use policy::model::{Action, Interface, LinkKind, Mode, Rate, Rule, SELF_ZONE, Scope};
 use wire::Nanos;
@@ -99,6 +99,8 @@ pub struct ClassComparison {
     pub names: Vec<String>,
     /// Classes of source MAC addresses, by which regions name them; `None` where no class asks for any.
     pub macs: Option<SourceMacs>,
+    /// Dynamic sets that classes ask for, by which regions name them.
+    pub sets: SetUses,
     /// Differences, disjoint.
     pub differences: Vec<ClassDifference>,
     /// Completeness: there may be more differences.
@@ -123,12 +125,14 @@ pub fn compare_classes(old: &Policy, new: &Policy, effort: Effort) -> Result<Cla
     let mut result = ClassComparison {
         names: Vec::new(),
         macs: None,
+        sets: SetUses::default(),
         differences: Vec::new(),
         outcome: Outcome::Complete,
     };
     for ([before, after], priorities) in sets {
         let rules = [as_rules(old, &before, &numbers), as_rules(new, &after, &numbers)];
-        let Comparison { interfaces, macs, differences, outcome } = compare(&rules[0], &rules[1], share)?;
+        let Comparison { interfaces, macs, sets, differences, outcome } =
+            compare(&rules[0], &rules[1], share)?;
         let place = |set: &[usize], by: Decider| match by {
             Decider::Rule(rule) => set.get(rule as usize).copied(),
             Decider::Default => None,
@@ -139,7 +143,7 @@ pub fn compare_classes(old: &Policy, new: &Policy, effort: Effort) -> Result<Cla
             region: one.region,
             priorities: priorities.clone(),
         }));
-        (result.names, result.macs) = (interfaces, macs);
+        (result.names, result.macs, result.sets) = (interfaces, macs, sets);
         if outcome == Outcome::Stopped {
             result.outcome = outcome;
         }
@@ -170,7 +174,10 @@ fn as_rules(policy: &Policy, classes: &[usize], numbers: &BTreeMap<&str, u64>) -
         mode: Mode::Stateless,
         interfaces: policy.interfaces.iter().cloned().chain([itself]).collect(),
         sets: policy.sets.clone(),
+        dynamic_sets: policy.dynamic_sets.clone(),
         rules: rules.collect(),
+        // By which the bits of dynamic sets are the same, whatever classes are asked about.
+        classes: policy.classes.clone(),
         ..Policy::default()
     }
 }

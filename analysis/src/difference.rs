@@ -8,7 +8,7 @@
 use std::collections::{HashMap, HashSet};
 
 use biodivine_lib_bdd::Bdd;
-use dataplane::tables::{CompileError, LOCAL, SourceMacs};
+use dataplane::tables::{CompileError, LOCAL, SetUses, SourceMacs};
 use lookup::classify::bdd::field::{Field, Version};
 use lookup::classify::bdd::product::{Product, Span, merged};
 use lookup::classify::bdd::set::bdd;
@@ -27,6 +27,8 @@ pub struct Comparison {
     pub interfaces: Vec<String>,
     /// Classes of source MAC addresses, by which regions name them; `None` where no rule asks for any.
     pub macs: Option<SourceMacs>,
+    /// Dynamic sets that rules ask for, by which regions name them.
+    pub sets: SetUses,
     /// Differences, disjoint; those of one pair of deciding rules together, in the order of the old policy's rules.
     pub differences: Vec<Difference>,
     /// Completeness: there may be more differences.
@@ -90,8 +92,8 @@ pub fn compare(old: &Policy, new: &Policy, effort: Effort) -> Result<Comparison,
     }
     let differences = search.differences();
     let outcome = search.outcome;
-    let Space { names, macs, .. } = space;
-    Ok(Comparison { interfaces: names, macs, differences, outcome })
+    let Space { names, macs, sets, .. } = space;
+    Ok(Comparison { interfaces: names, macs, sets, differences, outcome })
 }
 
 /// Places of judges that are in one list only, or at another place among the common ones.

@@ -136,6 +136,9 @@ fn by(product: &Product, version: Version, places: &Places, ingress: u16, egress
         ingress,
         egress,
         source_mac: first(Field::SourceMac, &[sender.into()]).unwrap_or(0) as u16,
+        sets: (0..4).fold(0, |sets, number| {
+            sets | (first(Field::Sets(number), &[0]).unwrap_or(0) as u32) << (8 * u32::from(number))
+        }),
         ..Header::default()
     };
     let mut found = Vec::new();

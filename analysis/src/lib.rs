@@ -3,7 +3,7 @@
 //!
 //! Exact, by the algebra of sets of headers ([`lookup::classify::bdd`]). The headers are those that `filter` can see: an
 //! interface of origin with its zone, and one of destination or the gateway itself; ports and flags only where the protocol
-//! has them. Routes, translations and source checks are not considered: packets that these would keep from the rules count,
+//! has them. Memberships in dynamic sets are free: answers hold whatever is in the sets. Routes, translations and source checks are not considered: packets that these would keep from the rules count,
 //! too.
 //!
 //! The work is bounded, and counted, not timed: the same policy gets the same answer on every machine. Questions past the
@@ -50,6 +50,8 @@ pub struct Fate {
     pub timeout: Option<wire::Nanos>,
     /// Responder to SYNs: the server or the gateway.
     pub syn: SynAnswer,
+    /// Number of the addition of the source to a dynamic set, where the rule makes one.
+    pub adds: Option<u32>,
 }
 
 /// Decider on a packet: a rule or the default.
@@ -74,18 +76,18 @@ impl Fate {
     /// Returns the fate by a rule.
     fn by_rule(rule: &Rule) -> Fate {
         let Rule { action, log, rate, connections, timeout, syn, .. } = *rule;
-        Fate { action, log, rate, connections, timeout, syn }
+        Fate { action, log, rate, connections, timeout, syn, adds: None }
     }
 
     /// The default action, which logs and counts nothing.
     fn by_default(action: Action) -> Fate {
         let syn = SynAnswer::Forward;
-        Fate { action, log: Logging::Off, rate: None, connections: None, timeout: None, syn }
+        Fate { action, log: Logging::Off, rate: None, connections: None, timeout: None, syn, adds: None }
     }
 
-    /// True if it depends on packets before.
+    /// True if it depends on packets before, or others depend on it.
     fn counts(&self) -> bool {
-        self.rate.is_some() || self.connections.is_some()
+        self.rate.is_some() || self.connections.is_some() || self.adds.is_some()
     }
 }
 
@@ -110,6 +112,9 @@ impl fmt::Display for Fate {
         }
         if self.syn == SynAnswer::Proxy {
             f.write_str(", by SYN proxy")?;
+        }
+        if self.adds.is_some() {
+            f.write_str(", with its source added to a set")?;
         }
         Ok(())
     }

@@ -96,6 +96,11 @@ impl Region {
         self.values(Field::Flags)
     }
 
+    /// Memberships in dynamic sets: for each byte of [`Header::sets`] the values that it may have; all where `None`.
+    pub fn sets(&self) -> [Option<Vec<u8>>; 4] {
+        [0, 1, 2, 3].map(|number| self.values(Field::Sets(number)))
+    }
+
     /// Code points.
     pub fn dscp(&self) -> Option<Vec<u8>> {
         self.values(Field::Dscp)

@@ -3,8 +3,10 @@
 //! Most rules are soon known to matter, by a packet that only they let in: a few headers are tried with each. Rules that
 //! these do not settle are settled by sets.
 
+use std::collections::BTreeMap;
+
 use biodivine_lib_bdd::Bdd;
-use dataplane::tables::{CompileError, SourceMacs};
+use dataplane::tables::{CompileError, SetUses, SourceMacs};
 use lookup::classify::bdd::field::{Field, ORDER, Version};
 use lookup::classify::bdd::product::{Product, Span, both};
 use lookup::classify::bdd::set::bdd;
@@ -77,6 +79,8 @@ pub struct Findings {
     pub more_overlaps: bool,
     /// Classes of source MAC addresses, by which regions have them; `None` where no rule asks for any.
     pub macs: Option<SourceMacs>,
+    /// Dynamic sets that rules ask for, by which regions have them.
+    pub sets: SetUses,
 }
 
 /// The most conflicts that are reported.
@@ -108,7 +112,13 @@ pub fn findings(policy: &Policy, look: Look, effort: Effort) -> Result<Findings,
         gone: vec![Gone::No; ruling.judges.len()],
         algebra: Algebra::new(effort),
         share: effort.0 / SHARE,
-        found: Findings { list: Vec::new(), open: Vec::new(), more_overlaps: false, macs: None },
+        found: Findings {
+            list: Vec::new(),
+            open: Vec::new(),
+            more_overlaps: false,
+            macs: None,
+            sets: SetUses::default(),
+        },
         random: Random::new(1),
     };
     for at in 0..search.judges.len() {
@@ -128,6 +138,7 @@ pub fn findings(policy: &Policy, look: Look, effort: Effort) -> Result<Findings,
         }
     }
     let mut found = search.found;
+    found.list = whole(found.list, &ruling.judges);
     // What rules do with what Linux forwards is not looked at, so none that also decides on that is without effect.
     let is_looked_at =
         |place: Position| policy.rules.get(place as usize).is_none_or(|rule| !rule.conditions.names_other());
@@ -135,8 +146,73 @@ pub fn findings(policy: &Policy, look: Look, effort: Effort) -> Result<Findings,
     found.list.sort_by_key(Finding::rule);
     found.open.sort_unstable();
     found.open.dedup();
-    found.macs = space.macs;
+    (found.macs, found.sets) = (space.macs, space.sets);
     Ok(found)
+}
+
+/// Findings about rules, from those about their parts: a rule has no effect if none of its parts has.
+fn whole(parts: Vec<Finding>, judges: &[Judge]) -> Vec<Finding> {
+    let count = |rule: Position| judges.iter().filter(|judge| judge.place == rule).count();
+    let (overlaps, effects): (Vec<Finding>, Vec<Finding>) =
+        parts.into_iter().partition(|finding| matches!(finding, Finding::Overlap { .. }));
+    let mut list: Vec<Finding> = Vec::new();
+    for overlap in overlaps {
+        let Finding::Overlap { first, second, .. } = &overlap else { continue };
+        let is_same = |known: &Finding| matches!(known, Finding::Overlap { first: one, second: other, .. } if one == first && other == second);
+        if !list.iter().any(is_same) {
+            list.push(overlap);
+        }
+    }
+    let mut rules: BTreeMap<Position, Vec<Finding>> = BTreeMap::new();
+    for finding in effects {
+        rules.entry(finding.rule()).or_default().push(finding);
+    }
+    list.extend(
+        rules
+            .into_iter()
+            .filter(|(rule, parts)| count(*rule) == parts.len())
+            .filter_map(|(_, parts)| joined(parts)),
+    );
+    list
+}
+
+/// Finding about a rule from those about all its parts.
+fn joined(parts: Vec<Finding>) -> Option<Finding> {
+    let mut parts = parts.into_iter();
+    let mut whole = parts.next()?;
+    for part in parts {
+        whole = match (whole, part) {
+            (Finding::Impossible { .. }, other) | (other, Finding::Impossible { .. }) => other,
+            (Finding::Hidden { rule, mut by, packets }, Finding::Hidden { by: more, .. }) => {
+                by.extend(more);
+                Finding::Hidden { rule, by, packets }
+            }
+            (Finding::Redundant { rule, mut instead, packets }, Finding::Redundant { instead: more, .. }) => {
+                instead.extend(more);
+                Finding::Redundant { rule, instead, packets }
+            }
+            (Finding::Redundant { rule, mut instead, packets }, Finding::Hidden { by, .. })
+            | (Finding::Hidden { by, .. }, Finding::Redundant { rule, mut instead, packets }) => {
+                instead.extend(by.into_iter().map(Decider::Rule));
+                Finding::Redundant { rule, instead, packets }
+            }
+            (whole, _) => whole,
+        };
+    }
+    match &mut whole {
+        Finding::Hidden { rule, by, .. } => {
+            by.retain(|one| one != rule);
+            by.sort_unstable();
+            by.dedup();
+        }
+        Finding::Redundant { rule, instead, .. } => {
+            instead.retain(|one| *one != Decider::Rule(*rule));
+            instead.sort_unstable();
+            instead.dedup();
+        }
+        Finding::Impossible { .. } | Finding::Overlap { .. } => {}
+    }
+    Some(whole)
 }
 
 impl Finding {

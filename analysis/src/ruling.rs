@@ -3,16 +3,16 @@
 use std::ops::Range;
 
 use biodivine_lib_bdd::Bdd;
-use dataplane::compile::{met, patterns_by};
-use dataplane::tables::{CompileError, LOCAL, NO_MAC, SourceMacs};
+use dataplane::compile::{RulePattern, patterns_by};
+use dataplane::tables::{CompileError, LOCAL, NO_MAC, SetUses, SourceMacs};
 use lookup::classify::bdd::field::{Field, Version};
 use lookup::classify::bdd::product::{Product, Span};
 use lookup::classify::bdd::set::bdd;
 use lookup::classify::{Pattern, Position};
 use policy::Policy;
-use policy::model::{OTHER_ZONE, SELF_ZONE};
-use wire::LinkKind;
+use policy::model::{OTHER_ZONE, Rule, SELF_ZONE};
 use wire::header::Protocol;
+use wire::{LinkKind, Nanos};
 
 use super::algebra::{Algebra, PAIRS_PER_NODE, Spent};
 use super::outline::Outline;
@@ -27,6 +27,10 @@ pub(super) struct Space {
     links: Vec<LinkKind>,
     /// Classes of source MAC addresses; `None` where no rule asks for any.
     pub(super) macs: Option<SourceMacs>,
+    /// Dynamic sets that rules ask for, a bit of headers each. Whatever they have in them is considered.
+    pub(super) sets: SetUses,
+    /// Different additions of rules to sets: the set, and the lifetime of the element.
+    additions: Vec<(String, Option<Nanos>)>,
 }
 
 impl Space {
@@ -41,7 +45,18 @@ impl Space {
                 .map_or(LinkKind::Ethernet, |of| of.link)
         };
         let links = names.iter().map(link).collect();
-        Ok(Space { names, links, macs: SourceMacs::of(policies.iter().copied())? })
+        let mut additions = Vec::new();
+        for rule in policies.iter().flat_map(|policy| &policy.rules) {
+            additions.extend(addition(rule).filter(|addition| !additions.contains(addition)));
+        }
+        let macs = SourceMacs::of(policies.iter().copied())?;
+        Ok(Space { names, links, macs, sets: SetUses::of(policies.iter().copied())?, additions })
+    }
+
+    /// The fate by a rule.
+    fn fate(&self, rule: &Rule) -> Fate {
+        let number = addition(rule).and_then(|own| self.additions.iter().position(|one| *one == own));
+        Fate { adds: number.map(|number| number as u32), ..Fate::by_rule(rule) }
     }
 
     /// The classes that packets by an interface can have; every one where no rule asks.
@@ -54,6 +69,11 @@ impl Space {
     }
 }
 
+/// Addition of a rule to a dynamic set.
+fn addition(rule: &Rule) -> Option<(String, Option<Nanos>)> {
+    rule.add_source.clone().map(|set| (set, rule.add_for))
+}
+
 /// The rules that can meet a packet, in order.
 pub(super) struct Ruling {
     pub(super) judges: Vec<Judge>,
@@ -64,7 +84,7 @@ pub(super) struct Ruling {
     defaults: Vec<Vec<Fate>>,
 }
 
-/// A rule.
+/// A rule, or a part of one: a rule that asks for one of several dynamic sets has a part for each, all in a row.
 pub(super) struct Judge {
     pub(super) place: Position,
     pub(super) fate: Fate,
@@ -84,7 +104,7 @@ impl Judge {
 impl Ruling {
     /// The rules of `policy` for packets by the interfaces of a space; it has all of them.
     pub(super) fn of(policy: &Policy, space: &Space) -> Result<Ruling, CompileError> {
-        let Space { names, macs, .. } = space;
+        let Space { names, macs, sets, .. } = space;
         let zones: Vec<&str> = names
             .iter()
             .map(|name| policy.interface(name).map_or(SELF_ZONE, |interface| interface.zone.as_str()))
@@ -99,8 +119,9 @@ impl Ruling {
             })
             .collect();
         let mut judges = Vec::new();
-        for ((place, rule), pattern) in met(policy).zip(patterns_by(policy, macs.as_ref())?) {
-            let fate = Fate::by_rule(rule);
+        for RulePattern { rule: place, pattern } in patterns_by(policy, macs.as_ref(), sets)? {
+            let Some(rule) = policy.rules.get(place as usize) else { continue };
+            let fate = space.fate(rule);
             let admits = |zones: &[String], interfaces: &[String], name: &str, zone: &str| {
                 (zones.is_empty() || zones.iter().any(|one| one == zone))
                     && (interfaces.is_empty() || interfaces.iter().any(|one| one == name))

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use dataplane::tables::{LOCAL, NO_MAC, PatternRule, SELF, SourceMacs, Tables};
+use dataplane::tables::{LOCAL, NO_MAC, PatternRule, SELF, SetUses, SourceMacs, Tables};
 use lookup::classify::Header;
 use policy::Policy;
 use policy::model::{
-    AddressItem, Addresses, Conditions, Interface, LinkKind, Mac, MacRange, Macs, Mode, PortRange, Protocol,
-    Rule, SourceCheck, TcpFlagsMatch, ZoneDefault,
+    AddressItem, Addresses, Conditions, DynamicSet, Interface, LinkKind, Mac, MacRange, Macs, Mode,
+    PortRange, Protocol, Rule, SourceCheck, TcpFlagsMatch, ZoneDefault,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -33,10 +33,14 @@ fn addresses() -> impl Strategy<Value = Addresses> {
         range("2001:db8::", "2001:db8::ffff"),
         range("2001:db8::7", "2001:db8::7"),
     ];
-    let except = proptest::bool::weighted(0.1);
+    // Seldom any, so that most policies are tried with few headers.
+    let set = |name: &str| AddressItem::Set(name.to_owned());
+    let sets = vec![set("a"), set("b"), range("10.1.0.0", "10.1.255.255")];
+    let except = || proptest::bool::weighted(0.1);
     prop_oneof![
-        2 => Just(Addresses::default()),
-        3 => (subsequence(some, 1..3), except).prop_map(|(items, except)| Addresses { items, except }),
+        8 => Just(Addresses::default()),
+        12 => (subsequence(some, 1..3), except()).prop_map(|(items, except)| Addresses { items, except }),
+        1 => (subsequence(sets, 1..=3), except()).prop_map(|(items, except)| Addresses { items, except }),
     ]
 }
 
@@ -53,6 +57,13 @@ fn macs() -> impl Strategy<Value = Macs> {
         6 => Just(Macs::default()),
         1 => (subsequence(some, 1..3), except).prop_map(|(items, except)| Macs { items, except }),
     ]
+}
+
+/// Meaning of numbers in headers.
+#[derive(Clone, Copy)]
+struct By<'a> {
+    macs: Option<&'a SourceMacs>,
+    sets: &'a SetUses,
 }
 
 fn zones(names: &[&str]) -> impl Strategy<Value = Vec<String>> + use<> {
@@ -123,7 +134,8 @@ fn policy() -> impl Strategy<Value = Policy> {
         if fourth {
             interfaces.insert(0, interface("eth3", "lan"));
         }
-        Policy { mode: Mode::Stateless, interfaces, rules, defaults, ..Policy::default() }
+        let dynamic_sets = vec![DynamicSet::new("a"), DynamicSet::new("b")];
+        Policy { mode: Mode::Stateless, interfaces, dynamic_sets, rules, defaults, ..Policy::default() }
     })
 }
 
@@ -154,8 +166,8 @@ fn pair() -> impl Strategy<Value = (Policy, Policy)> {
 
 /// One header of each kind that rules with these values can tell apart, between interfaces of these names, which are as
 /// `policy` has them.
-fn kinds(names: &[String], macs: Option<&SourceMacs>, policy: &Policy) -> Vec<Header> {
-    let classes = |ingress: usize| match (macs, policy.interface(&names[ingress]).unwrap().link) {
+fn kinds(names: &[String], numbering: By<'_>, policy: &Policy) -> Vec<Header> {
+    let classes = |ingress: usize| match (numbering.macs, policy.interface(&names[ingress]).unwrap().link) {
         (Some(macs), LinkKind::Ethernet) => 1..=macs.highest(),
         _ => NO_MAC..=NO_MAC,
     };
@@ -200,14 +212,30 @@ fn kinds(names: &[String], macs: Option<&SourceMacs>, policy: &Policy) -> Vec<He
             }
         }
     }
-    headers
+    with_sets(headers, numbering)
+}
+
+/// The headers with all memberships in sets that are asked for.
+fn with_sets(headers: Vec<Header>, numbering: By<'_>) -> Vec<Header> {
+    let many = numbering.sets.list.len();
+    headers.iter().flat_map(|header| (0..1 << many).map(|sets| Header { sets, ..*header })).collect()
 }
 
 /// The header as a policy's tables have it: zones, and interfaces and MAC addresses by its own numbers.
-fn seen(header: &Header, names: &[String], macs: Option<&SourceMacs>, tables: &Tables) -> Header {
-    let range = macs.and_then(|macs| macs.range(header.source_mac));
+fn seen(header: &Header, names: &[String], numbering: By<'_>, tables: &Tables) -> Header {
+    let range = numbering.macs.and_then(|macs| macs.range(header.source_mac));
     let class = |range: MacRange| Some(tables.source_macs.as_ref()?.class(range.first.to_bits()));
     let source_mac = range.and_then(class).unwrap_or(NO_MAC);
+    let mut sets = 0;
+    for (number, one) in (0..).zip(&numbering.sets.list).filter(|(number, _)| header.sets >> number & 1 != 0)
+    {
+        let _: u32 = number;
+        sets |= tables
+            .sets
+            .iter()
+            .position(|set| set.name == one.set)
+            .map_or(0, |set| tables.set_questions.bit(set as u16, one.side));
+    }
     let own = |number: u16| {
         names.get(usize::from(number)).and_then(|name| tables.interface_named(name)).unwrap_or(LOCAL)
     };
@@ -219,13 +247,14 @@ fn seen(header: &Header, names: &[String], macs: Option<&SourceMacs>, tables: &T
         from: zone(ingress),
         to: zone(egress),
         source_mac,
+        sets,
         ..*header
     }
 }
 
 /// Returns the decision of the tables on a header.
-fn judged(header: &Header, names: &[String], macs: Option<&SourceMacs>, tables: &Tables) -> Judgement {
-    let header = seen(header, names, macs, tables);
+fn judged(header: &Header, names: &[String], numbering: By<'_>, tables: &Tables) -> Judgement {
+    let header = seen(header, names, numbering, tables);
     match tables.filter.find(&header, &mut tally::NoTally).map(PatternRule::place) {
         Some(place) => {
             let rule = &tables.filter.rules[place as usize];
@@ -236,6 +265,7 @@ fn judged(header: &Header, names: &[String], macs: Option<&SourceMacs>, tables: 
                 connections: rule.connections,
                 timeout: rule.timeout,
                 syn: rule.syn,
+                adds: None,
             };
             Judgement { by: Decider::Rule(place), fate }
         }
@@ -247,8 +277,8 @@ fn judged(header: &Header, names: &[String], macs: Option<&SourceMacs>, tables: 
 }
 
 /// An address that every Ethernet interface may hear.
-fn places(names: &[String], macs: Option<&SourceMacs>, policy: &Policy) -> Places {
-    let sender = |name: &String| match (macs, policy.interface(name).unwrap().link) {
+fn places(names: &[String], numbering: By<'_>, policy: &Policy) -> Places {
+    let sender = |name: &String| match (numbering.macs, policy.interface(name).unwrap().link) {
         (Some(macs), LinkKind::Ethernet) => macs.class(Mac([2, 0, 0, 0, 0, 9]).to_bits()),
         _ => NO_MAC,
     };
@@ -259,10 +289,10 @@ fn names_of(policy: &Policy) -> Vec<String> {
     policy.interfaces.iter().map(|interface| interface.name.clone()).collect()
 }
 
-fn fates(policy: &Policy, macs: Option<&SourceMacs>, headers: &[Header]) -> Vec<Fate> {
+fn fates(policy: &Policy, numbering: By<'_>, headers: &[Header]) -> Vec<Fate> {
     let names = names_of(policy);
     let tables = Tables::compile(policy, 1).unwrap();
-    headers.iter().map(|header| judged(header, &names, macs, &tables).fate).collect()
+    headers.iter().map(|header| judged(header, &names, numbering, &tables).fate).collect()
 }
 
 proptest! {
@@ -275,9 +305,9 @@ proptest! {
         prop_assert_eq!(comparison.outcome, Outcome::Complete);
         let names = &comparison.interfaces;
         let (before, after) = (Tables::compile(&old, 1).unwrap(), Tables::compile(&new, 1).unwrap());
-        let macs = comparison.macs.as_ref();
-        for header in kinds(names, macs, &new) {
-            let (was, is) = (judged(&header, names, macs, &before), judged(&header, names, macs, &after));
+        let numbering = By { macs: comparison.macs.as_ref(), sets: &comparison.sets };
+        for header in kinds(names, numbering, &new) {
+            let (was, is) = (judged(&header, names, numbering, &before), judged(&header, names, numbering, &after));
             let holding: Vec<&Difference> =
                 comparison.differences.iter().filter(|one| one.region.contains(&header)).collect();
             if was.fate == is.fate {
@@ -287,14 +317,14 @@ proptest! {
                 prop_assert_eq!((holding[0].old, holding[0].new), (was, is));
             }
         }
-        let places = places(names, macs, &new);
+        let places = places(names, numbering, &new);
         for difference in &comparison.differences {
             let examples = difference.region.examples(&places);
             prop_assert!(!examples.is_empty(), "{difference:?}");
             for header in examples {
                 prop_assert!(difference.region.contains(&header), "{header:?} of {difference:?}");
-                prop_assert_eq!(judged(&header, names, macs, &before), difference.old);
-                prop_assert_eq!(judged(&header, names, macs, &after), difference.new);
+                prop_assert_eq!(judged(&header, names, numbering, &before), difference.old);
+                prop_assert_eq!(judged(&header, names, numbering, &after), difference.new);
             }
         }
     }
@@ -304,10 +334,10 @@ proptest! {
         let found = findings(&policy, Look::EffectAndOverlaps, Effort::QUICK).unwrap();
         prop_assert!(found.open.is_empty(), "{:?}", found.open);
         let names = names_of(&policy);
-        let macs = found.macs.as_ref();
-        let headers = kinds(&names, macs, &policy);
+        let numbering = By { macs: found.macs.as_ref(), sets: &found.sets };
+        let headers = kinds(&names, numbering, &policy);
         let tables = Tables::compile(&policy, 1).unwrap();
-        let deciding: BTreeSet<Decider> = headers.iter().map(|header| judged(header, &names, macs, &tables).by).collect();
+        let deciding: BTreeSet<Decider> = headers.iter().map(|header| judged(header, &names, numbering, &tables).by).collect();
         let hidden: Vec<u32> =
             (0..policy.rules.len() as u32).filter(|rule| !deciding.contains(&Decider::Rule(*rule))).collect();
         let told: Vec<u32> = found
@@ -321,12 +351,12 @@ proptest! {
         // From the last one up: what can go without any header noticing.
         let mut rest = policy.clone();
         rest.rules.retain(|rule| !hidden.iter().any(|place| policy.rules[*place as usize].name == rule.name));
-        let wanted = fates(&rest, macs, &headers);
+        let wanted = fates(&rest, numbering, &headers);
         let mut redundant = Vec::new();
         for place in (0..rest.rules.len()).rev() {
             let mut without = rest.clone();
             let rule = without.rules.remove(place);
-            if fates(&without, macs, &headers) == wanted {
+            if fates(&without, numbering, &headers) == wanted {
                 redundant.push(policy.rules.iter().position(|one| one.name == rule.name).unwrap() as u32);
                 rest = without;
             }
@@ -340,7 +370,7 @@ proptest! {
             .collect();
         prop_assert_eq!(&told, &redundant);
 
-        let places = places(&names, macs, &policy);
+        let places = places(&names, numbering, &policy);
         for finding in &found.list {
             match finding {
                 Finding::Hidden { rule, by, packets } => {
@@ -350,28 +380,28 @@ proptest! {
                     };
                     let (one, others) = (alone(&[*rule]), alone(by));
                     for header in &headers {
-                        let asked = judged(header, &names, macs, &one).by != Decider::Default;
-                        prop_assert!(!asked || judged(header, &names, macs, &others).by != Decider::Default);
+                        let asked = judged(header, &names, numbering, &one).by != Decider::Default;
+                        prop_assert!(!asked || judged(header, &names, numbering, &others).by != Decider::Default);
                     }
                     for header in packets.examples(&places) {
-                        prop_assert!(judged(&header, &names, macs, &one).by != Decider::Default);
+                        prop_assert!(judged(&header, &names, numbering, &one).by != Decider::Default);
                     }
                 }
                 Finding::Redundant { rule, packets, .. } => {
                     for header in packets.examples(&places) {
-                        prop_assert_eq!(judged(&header, &names, macs, &tables).by, Decider::Rule(*rule));
+                        prop_assert_eq!(judged(&header, &names, numbering, &tables).by, Decider::Rule(*rule));
                     }
                 }
                 Finding::Overlap { first, second, packets } => {
                     let examples = packets.examples(&places);
                     prop_assert!(!examples.is_empty());
                     for header in examples {
-                        prop_assert_eq!(judged(&header, &names, macs, &tables).by, Decider::Rule(*first));
+                        prop_assert_eq!(judged(&header, &names, numbering, &tables).by, Decider::Rule(*first));
                         let mut swapped = policy.clone();
                         swapped.rules.truncate(*second as usize + 1);
                         swapped.rules.drain(..*second as usize);
                         let tables = Tables::compile(&swapped, 1).unwrap();
-                        prop_assert_eq!(judged(&header, &names, macs, &tables).by, Decider::Rule(0));
+                        prop_assert_eq!(judged(&header, &names, numbering, &tables).by, Decider::Rule(0));
                     }
                 }
                 Finding::Impossible { .. } => {}
@@ -398,7 +428,7 @@ proptest! {
     fn a_little_effort_finds_some_differences((old, new) in pair(), effort in 0..30_000u64) {
         let all = compare(&old, &new, Effort::QUICK).unwrap();
         let some = compare(&old, &new, Effort(effort)).unwrap();
-        let places = places(&all.interfaces, all.macs.as_ref(), &new);
+        let places = places(&all.interfaces, By { macs: all.macs.as_ref(), sets: &all.sets }, &new);
         for difference in &some.differences {
             for header in difference.region.examples(&places) {
                 let holding = all.differences.iter().find(|one| one.region.contains(&header));

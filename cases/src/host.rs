@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use dataplane::replay::{ReloadError, ReplayError, Way, Witness};
+use dataplane::set::{SetChange, SetOutcome};
 use dataplane::{Reason, Replay, Shard, Tables, Verdict};
 use wire::{Frame, Meta, Nanos, PortId};
 
@@ -57,6 +58,8 @@ pub trait Player {
     fn finish(&mut self);
     /// Forgets all connections.
     fn clear(&mut self);
+    /// Changes a dynamic set at that time; no frame is under way.
+    fn change_set(&mut self, change: &SetChange, at: Nanos) -> SetOutcome;
     /// Reloads the tables at that time; no frame is under way.
     fn reload(&mut self, tables: Tables, at: Nanos) -> Result<(), ReloadError>;
     /// Record of the events so far.
@@ -256,6 +259,10 @@ impl Player for Replaying {
 
     fn clear(&mut self) {
         self.replay.shard.clear_flows();
+    }
+
+    fn change_set(&mut self, change: &SetChange, at: Nanos) -> SetOutcome {
+        self.replay.shard.change_set(&self.replay.tables, change, at)
     }
 
     fn reload(&mut self, tables: Tables, at: Nanos) -> Result<(), ReloadError> {

@@ -30,6 +30,7 @@
 //! Nothing in a file makes this crate panic; each fault of a file is reported with its line. No file is opened but
 //! those that a case names, and these by a function of the caller's.
 
+use ipnet::IpNet;
 use policy::Policy;
 use wire::Nanos;
 
@@ -79,10 +80,32 @@ enum Step {
     In(In),
     /// The gateway forgets all connections.
     Clear,
+    /// A dynamic set changes, by request.
+    Set(SetStep),
     /// The gateway reloads this policy.
     Reload(Box<Policy>),
     /// A counter has this value now.
     Counter(Counter),
+}
+
+/// A change of a dynamic set.
+#[derive(Clone, Debug)]
+struct SetStep {
+    line: usize,
+    /// Name of the set.
+    set: String,
+    change: SetWish,
+}
+
+/// Wish for a set.
+#[derive(Clone, Copy, Debug)]
+enum SetWish {
+    /// This element in it, for that long, or for the set's own time.
+    Add(IpNet, Option<Nanos>),
+    /// This element out of it.
+    Remove(IpNet),
+    /// Nothing in it.
+    Flush,
 }
 
 /// A packet to receive, with its expected verdict and output.

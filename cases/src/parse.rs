@@ -1,9 +1,11 @@
 //! Parser of a case file: title, policy and steps, line by line.
 
 use std::io;
+use std::net::IpAddr;
 use std::path::Path;
 
 use dataplane::{Reason, Verdict};
+use ipnet::IpNet;
 use policy::model::{OTHER_ZONE, SELF_ZONE};
 use policy::{Diagnostic, Policy};
 use wire::Nanos;
@@ -11,7 +13,7 @@ use wire::Nanos;
 use super::fault::{Fault, What};
 use super::packet;
 use super::word::{Values, Words};
-use super::{Case, Counter, Departure, Fate, In, Out, Step};
+use super::{Case, Counter, Departure, Fate, In, Out, SetStep, SetWish, Step};
 
 /// Reason for refusing a case.
 #[derive(Debug)]
@@ -187,9 +189,37 @@ impl Reader<'_> {
                 self.steps.push(Step::Clear);
                 words.end()
             }
+            "set" => self.set(words, line),
             "expect" => self.counters(words, line),
-            word => Err(What::unknown(word, ["at", "after", "in", "repeat", "out", "clear", "expect"])),
+            word => {
+                let known = ["at", "after", "in", "repeat", "out", "clear", "set", "expect"];
+                Err(What::unknown(word, known))
+            }
         }
+    }
+
+    /// `set add NAME PREFIX [for SPAN]`, `set remove NAME PREFIX` or `set flush NAME`.
+    fn set(&mut self, words: &mut Words<'_>, line: usize) -> Result<(), What> {
+        let verb = words.next("`add`, `remove` or `flush`")?;
+        let is_known = ["add", "remove", "flush"].contains(&verb);
+        if !is_known {
+            return Err(What::unknown(verb, ["add", "remove", "flush"]));
+        }
+        let set = words.next("the name of a dynamic set")?.to_owned();
+        let change = match verb {
+            "add" => {
+                let prefix = words.value("an address or a prefix", prefix)?;
+                let lasts = match words.next_if(|word| word == "for") {
+                    Some(_) => Some(duration(words)?),
+                    None => None,
+                };
+                SetWish::Add(prefix, lasts)
+            }
+            "remove" => SetWish::Remove(words.value("an address or a prefix", prefix)?),
+            _ => SetWish::Flush,
+        };
+        self.steps.push(Step::Set(SetStep { line, set, change }));
+        words.end()
     }
 
     fn moment(&mut self, at: Nanos, words: &mut Words<'_>, line: usize) -> Result<(), What> {
@@ -238,6 +268,12 @@ impl Reader<'_> {
             }
         }
     }
+}
+
+/// An address, or a prefix without bits behind its length.
+fn prefix(word: &str) -> Option<IpNet> {
+    let net = word.parse().or_else(|_| word.parse().map(|address: IpAddr| IpNet::from(address))).ok()?;
+    (net.trunc() == net).then_some(net)
 }
 
 /// `[every SPAN]`.

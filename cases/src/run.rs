@@ -1,6 +1,7 @@
 //! Runner: plays a case on every host, and reports failures.
 
 use dataplane::replay::ReplayError;
+use dataplane::set::{Element, SetChange, SetOutcome};
 use dataplane::tables::{CompileError, LOCAL, OTHER};
 use dataplane::verdict::Reason;
 use dataplane::{Shard, Tables, Verdict};
@@ -16,7 +17,7 @@ use super::fault::What;
 use super::host::{Batching, End, Host, Input, Player, REPLAY, Record, Sent};
 use super::packet::{Packet, Variables};
 use super::reassemble::{Reassembly, Wrong};
-use super::{Case, Counter, Departure, Fate, In, Step};
+use super::{Case, Counter, Departure, Fate, In, SetStep, SetWish, Step};
 
 /// A result that is not as expected.
 #[derive(Debug)]
@@ -102,6 +103,7 @@ enum Act<'a> {
     Receive(Input),
     Flush(Nanos),
     Clear(Nanos),
+    Set(&'a SetStep, Nanos),
     Reload(&'a Policy, Nanos),
 }
 
@@ -141,6 +143,13 @@ impl<'a> Play<'a> {
                     self.flush();
                     self.player.clear();
                     self.acts.push(Act::Clear(self.now));
+                }
+                Step::Set(step) => {
+                    self.flush();
+                    if let Err(error) = change_set(&mut *self.player, step, self.now) {
+                        self.fail(step.line, vec![error]);
+                    }
+                    self.acts.push(Act::Set(step, self.now));
                 }
                 Step::Reload(policy) => {
                     self.flush();
@@ -353,6 +362,27 @@ fn reload(player: &mut dyn Player, policy: &Policy, at: Nanos) -> Result<(), Str
     player.reload(tables, at).map_err(|error| error.to_string())
 }
 
+/// Changes a dynamic set of the tables in force.
+fn change_set(player: &mut dyn Player, step: &SetStep, at: Nanos) -> Result<(), String> {
+    let sets = &player.tables().sets;
+    let place = sets.iter().position(|set| set.name == step.set);
+    let Some(place) = place else { return Err(format!("there is no dynamic set `{}`", step.set)) };
+    let (set, own) = (place as u16, sets[place].timeout);
+    let change = match step.change {
+        SetWish::Add(prefix, lasts) => {
+            let until = lasts.or(own).map(|lasts| at + lasts);
+            SetChange::Add(Element { set, prefix, until })
+        }
+        SetWish::Remove(prefix) => SetChange::Remove { set, prefix },
+        SetWish::Flush => SetChange::Flush { set },
+    };
+    match player.change_set(&change, at) {
+        SetOutcome::Added | SetOutcome::Refreshed | SetOutcome::Removed => Ok(()),
+        SetOutcome::Absent => Err(format!("`{}` has no such element", step.set)),
+        SetOutcome::Full => Err(format!("`{}` is full", step.set)),
+    }
+}
+
 /// Repeats the first host's events on another host.
 fn again(player: &mut dyn Player, acts: &[Act<'_>], batching: Batching) -> Result<(), String> {
     let mut now = START;
@@ -373,6 +403,11 @@ fn again(player: &mut dyn Player, acts: &[Act<'_>], batching: Batching) -> Resul
                 player.advance(*at);
                 player.flush();
                 player.clear();
+            }
+            Act::Set(step, at) => {
+                player.advance(*at);
+                player.flush();
+                change_set(player, step, *at)?;
             }
             Act::Reload(policy, at) => {
                 player.advance(*at);
@@ -421,6 +456,15 @@ fn differ(first: &dyn Player, other: &dyn Player, name: &str, inputs: &[Expected
     let counters = |shard: &Shard| format!("{:?} {:?}", shard.counters, shard.sas.views(Nanos(0)));
     let (a, b) = (counters(first.shard()), counters(other.shard()));
     let flows = |shard: &Shard| (shard.flows.len(), shard.flows.created(), shard.flows.peak());
+    let reports = |player: &dyn Player| {
+        let sets = 0..player.tables().sets.len() as u16;
+        sets.map(|set| player.shard().set_report(set)).collect::<Vec<_>>()
+    };
+    let (of_first, of_other) = (reports(first), reports(other));
+    if of_first != of_other {
+        let text = format!("host `{name}` has other sets: {of_other:?}, not {of_first:?}");
+        failures.push(Failure { line: 0, text: vec![text] });
+    }
     if a != b || flows(first.shard()) != flows(other.shard()) {
         failures.push(Failure { line: 0, text: vec![format!("host `{name}` counts otherwise"), a, b] });
     }
@@ -494,6 +538,18 @@ fn value(name: &str, tables: &Tables, shard: &Shard) -> Option<u64> {
             let views = shard.sas.views(Nanos(0));
             let of_spi = views.iter().filter(|view| view.spi == spi);
             of_spi.filter_map(|view| view.counter(unit)).reduce(|sum, count| sum + count)
+        }
+        ("sets", _) => {
+            let (set, unit) = rest.rsplit_once('.')?;
+            let place = tables.sets.iter().position(|known| known.name == set)?;
+            let report = shard.set_report(place as u16);
+            match unit {
+                "elements" => Some(report.elements.into()),
+                "refused" => Some(report.refused),
+                "expired" => Some(report.expired),
+                "dropped" => Some(report.dropped),
+                _ => None,
+            }
         }
         ("nats", _) => {
             let (nat, unit) = rest.rsplit_once('.')?;

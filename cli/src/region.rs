@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use analysis::{AddressRange, Example, Families, PortRange, Region};
-use dataplane::tables::{LOCAL, NO_MAC, SourceMacs};
+use dataplane::tables::{LOCAL, NO_MAC, SetUse, SetUses, Side, SourceMacs};
 use ipnet::{IpNet, Ipv4Subnets, Ipv6Subnets};
 use lookup::classify::ClassSpan;
 use policy::Policy;
@@ -24,18 +24,24 @@ pub(crate) struct Numbered {
     names: Vec<String>,
     zones: Vec<Option<String>>,
     macs: Option<SourceMacs>,
+    sets: SetUses,
 }
 
 impl Numbered {
     /// Interfaces of these names, which all `policies` have.
-    pub(crate) fn new(names: Vec<String>, macs: Option<SourceMacs>, policies: &[&Policy]) -> Numbered {
+    pub(crate) fn new(
+        names: Vec<String>,
+        macs: Option<SourceMacs>,
+        sets: SetUses,
+        policies: &[&Policy],
+    ) -> Numbered {
         let zone = |name: &String| {
             let mut zones = policies.iter().map(|policy| policy.interface(name).map(|one| one.zone.clone()));
             let first = zones.next().flatten();
             first.filter(|first| zones.all(|zone| zone.as_ref() == Some(first)))
         };
         let zones = names.iter().map(zone).collect();
-        Numbered { names, zones, macs }
+        Numbered { names, zones, macs, sets }
     }
 
     /// The packet, in the words that `explain` takes. By which interface it leaves is for the routes to say.
@@ -132,6 +138,7 @@ impl Numbered {
             _ => add("dport", region.dports().map(|ranges| port_words(&ranges))),
         }
         add("tcp-flags", region.flags().map(|flags| flag_words(&flags)));
+        add("sets", some(self.set_words(region)));
         add("dscp", region.dscp().map(|points| points.into_iter().map(dscp).collect()));
         conditions
     }
@@ -148,6 +155,29 @@ impl Numbered {
             Some(MacRange { first, last }.to_string())
         });
         Some(without.into_iter().chain(ranges).collect())
+    }
+
+    /// Memberships in dynamic sets that all packets have or lack; where that does not say it, every combination.
+    fn set_words(&self, region: &Region) -> Vec<String> {
+        let mut words = Vec::new();
+        for (number, values) in region.sets().into_iter().enumerate() {
+            let Some(values) = values else { continue };
+            let set = values.iter().fold(u8::MAX, |all, one| all & one);
+            let any = values.iter().fold(0, |any, one| any | one);
+            let free = (any & !set).count_ones();
+            let uses = || self.sets.list.iter().skip(8 * number).take(8).zip(0u8..);
+            let combination = |value: u8, of: u8| {
+                let own = uses().filter(move |(_, bit)| of >> bit & 1 != 0);
+                own.map(move |(one, bit)| membership(one, value >> bit & 1 != 0)).collect::<Vec<_>>()
+            };
+            if values.len() == 1 << free {
+                words.extend(combination(set, !(any & !set)));
+            } else {
+                let known = uses().fold(0, |known, (_, bit)| known | 1 << bit);
+                words.extend(values.iter().map(|value| combination(*value, known).join(" and ")));
+            }
+        }
+        words
     }
 
     /// Zones all of whose interfaces are listed, and the other interfaces.
@@ -177,6 +207,15 @@ impl Numbered {
         }
         ways
     }
+}
+
+/// Membership of an end of packets in a set, or the lack of it.
+fn membership(SetUse { set, side }: &SetUse, is_member: bool) -> String {
+    let end = match side {
+        Side::Source => "source",
+        Side::Destination => "destination",
+    };
+    format!("{end} {}in @{set}", if is_member { "" } else { "not " })
 }
 
 #[derive(Default)]

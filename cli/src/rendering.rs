@@ -4,14 +4,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use dataplane::egress::TreeSide;
-use dataplane::explain::{Account, Visit};
+use dataplane::explain::{Account, Membership, Visit};
 use dataplane::flag;
 use dataplane::flow::{Flow, Key, Life};
 use dataplane::hop::LOCAL_HOP;
 use dataplane::meter::{Level, MeterState, Unit};
 use dataplane::pipeline;
 use dataplane::stage::Packets;
-use dataplane::tables::{LOCAL, QueueTree, SELF, Tables};
+use dataplane::tables::{LOCAL, QueueTree, SELF, Side, Tables};
 use dataplane::{Reason, Verdict};
 use policy::model::{Action, Colour, Mode, SourceCheck};
 use policy::{Lines, Policy, dscp_name};
@@ -159,10 +159,13 @@ impl Renderer<'_> {
             "dnat" => self.dnat(visit, &mut says),
             "route" => self.route(visit, bytes, &mut says),
             "filter" => self.filter(visit, &mut says),
-            "classify" => says.push(match self.tables.classes.get(visit.after.class) {
-                Some(class) => format!("traffic class \"{}\"", class.name),
-                None => "no traffic class".to_owned(),
-            }),
+            "classify" => {
+                self.sets(visit, &mut says);
+                says.push(match self.tables.classes.get(visit.after.class) {
+                    Some(class) => format!("traffic class \"{}\"", class.name),
+                    None => "no traffic class".to_owned(),
+                });
+            }
             "police" => self.police(visit, &mut says),
             "mark" => self.mark(visit, &mut says),
             "snat" => self.snat(visit, &mut says),
@@ -356,7 +359,20 @@ impl Renderer<'_> {
         }
     }
 
+    /// Dynamic sets that the packet's addresses are in.
+    fn sets(&self, visit: &Visit, says: &mut Vec<String>) {
+        for Membership { set, side } in &visit.sets {
+            let Some(set) = self.tables.sets.get(usize::from(*set)) else { continue };
+            let end = match side {
+                Side::Source => "source",
+                Side::Destination => "destination",
+            };
+            says.push(format!("the {end} is in the set `{}`{}", set.name, line(self.lines.set(&set.name))));
+        }
+    }
+
     fn filter(&self, visit: &Visit, says: &mut Vec<String>) {
+        self.sets(visit, says);
         let after = &visit.after;
         let (from, to) = (self.zone_of(after.ingress), self.zone_of(after.egress));
         if let Some(rule) = self.rule(after.rule) {

@@ -15,7 +15,8 @@ use wire::{Bytes, Link, LinkKind, PortId};
 use crate::pipeline::Selection;
 use crate::tables::{
     Address, Circuit, CompileError, Filter, FilterRule, Hearing, Interface, LOCAL, NO_NUMBER, Neighbour,
-    Numbers, OTHER, OTHER_NUMBER, PatternRule, Priorities, SELF, SourceMacs, Tables,
+    Numbers, OTHER, OTHER_NUMBER, PatternRule, Priorities, SELF, SetAddition, SetQuestions, SetUses,
+    SourceMacs, Tables, set,
 };
 
 mod class;
@@ -32,7 +33,8 @@ mod wan;
 pub(crate) use tunnel::keyless;
 
 use names::Names;
-pub use pattern::{met, patterns, patterns_by};
+use pattern::About;
+pub use pattern::{RulePattern, met, patterns, patterns_by};
 
 impl Tables {
     /// Compiles a policy. `epoch`, 1 at least, tells this compilation from others; flows of another are revalidated.
@@ -69,6 +71,8 @@ impl Tables {
         let mut interfaces = interfaces(policy, &names, &ct_zones)?;
         let sessions = session::add(policy, &names, &mut interfaces)?;
         let source_macs = SourceMacs::of([policy])?;
+        let set_uses = SetUses::of([policy])?;
+        let about = About { names: &names, macs: source_macs.as_ref(), sets: &set_uses };
         let neighbours = policy
             .neighbours
             .iter()
@@ -80,7 +84,7 @@ impl Tables {
                 })
             })
             .collect::<Result<_, CompileError>>()?;
-        let classes = class::compile(policy, &names, source_macs.as_ref(), wanted)?;
+        let classes = class::compile(policy, &about, wanted)?;
         let mut tables = Tables {
             epoch: epoch.max(1),
             mode: policy.mode,
@@ -89,9 +93,11 @@ impl Tables {
             sessions,
             tunnels: tunnel::compile(policy)?,
             itself: itself(),
-            filter: filter(policy, &names, source_macs.as_ref(), wanted, before)?,
+            filter: filter(policy, &about, wanted, before)?,
             queues: queue::compile(policy, &names, &classes.list)?,
             classes,
+            sets: set::specs(policy)?,
+            set_questions: SetQuestions::of(policy, &set_uses),
             source_macs,
             nat: nat::compile(policy, &names, &routes)?,
             wans: wan::compile(policy, &names, &routes)?,
@@ -329,12 +335,12 @@ fn task(policy: &Policy, patterns: Vec<Pattern>, wanted: Option<&'static Algorit
 
 fn filter(
     policy: &Policy,
-    names: &Names,
-    macs: Option<&SourceMacs>,
+    about: &About<'_>,
     wanted: Option<&'static Algorithm>,
     before: Option<&Filter>,
 ) -> Result<Filter, CompileError> {
-    let patterns = pattern::patterns_of(policy, names, macs)?;
+    let names = about.names;
+    let patterns = pattern::patterns_of(policy, about)?;
     let mut rules: Vec<FilterRule> = Vec::with_capacity(policy.rules.len());
     for rule in &policy.rules {
         rules.push(FilterRule {
@@ -347,12 +353,15 @@ fn filter(
             timeout: rule.timeout,
             idle: 0,
             syn: rule.syn,
+            adds: SetAddition::of(rule, policy)?,
             log: rule.log,
         });
     }
-    let rule_of = met(policy)
-        .filter_map(|(place, _)| Some(PatternRule::new(place, rules.get(place as usize)?)))
+    let rule_of = patterns
+        .iter()
+        .filter_map(|of| Some(PatternRule::new(of.rule, rules.get(of.rule as usize)?)))
         .collect();
+    let patterns = patterns.into_iter().map(|of| of.pattern).collect();
     let mut defaults = Vec::with_capacity(names.zones.len() * names.zones.len());
     for from in &names.zones {
         for to in &names.zones {

@@ -13,10 +13,12 @@ use crate::meter::MeterState;
 use crate::opening::Opening;
 use crate::pipeline::Watch;
 use crate::replay::{Replay, Witness};
+use crate::stage::classify::{self, Classify};
+use crate::stage::filter::{self, Filter};
 use crate::stage::police::{self, Police};
 use crate::stage::route::{self, Route};
 use crate::stage::{Cx, Stage};
-use crate::tables::WanChoice;
+use crate::tables::{Side, WanChoice};
 use crate::verdict::{Reason, Verdict};
 
 mod sa;
@@ -55,10 +57,21 @@ pub struct Visit {
     pub sa: Option<SaMet>,
     /// Of `route`: the WAN chosen for a packet whose best route is the WANs'.
     pub wan: Option<WanChoice>,
+    /// Of `filter` and `classify`: the dynamic sets that the packet's addresses are in, of those asked for.
+    pub sets: Vec<Membership>,
     /// Cost of the stage.
     pub cost: Count,
     /// Bytes of the frame; `None` if the stage has not changed them.
     pub bytes: Option<Vec<u8>>,
+}
+
+/// Membership of an end of a packet in a dynamic set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Membership {
+    /// Place of the set in [`Tables::sets`](crate::Tables::sets).
+    pub set: u16,
+    /// End of the packet.
+    pub side: Side,
 }
 
 /// A frame that left.
@@ -107,6 +120,7 @@ struct Watcher {
     meter: Option<MeterState>,
     sa: Option<SaMet>,
     wan: Option<WanChoice>,
+    sets: Vec<Membership>,
 }
 
 impl Watch<Count> for Watcher {
@@ -114,6 +128,11 @@ impl Watch<Count> for Watcher {
         self.meter = if stage == Police::ABOUT.name { police::state(frame, cx) } else { None };
         self.sa = sa::met(stage, frame, cx);
         self.wan = if stage == Route::ABOUT.name { route::wan(frame, cx) } else { None };
+        self.sets = match stage {
+            _ if stage == Filter::ABOUT.name => filter::memberships(frame, cx),
+            _ if stage == Classify::ABOUT.name => classify::memberships(frame, cx),
+            _ => Vec::new(),
+        };
         self.meta = frame.meta.clone();
         self.flows = cx.shard.flows.len();
         self.bytes.clear();
@@ -132,6 +151,7 @@ impl Watch<Count> for Watcher {
             meter: self.meter.take(),
             sa: self.sa.take(),
             wan: self.wan.take(),
+            sets: mem::take(&mut self.sets),
             cost: mem::take(cx.tally),
             bytes: (frame.bytes() != self.bytes).then(|| frame.bytes().to_vec()),
         });

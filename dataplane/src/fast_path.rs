@@ -12,7 +12,8 @@
 //! while another one of that direction is on its way through the pipeline, so that a sender's window has one writer at a time.
 //!
 //! Tables, neighbours and ports that change take back all flows at once ([`FastPath::take_all_back`]): the kernel then carries none,
-//! and each flow is brought up to date when its next packet, its timeout or [`Shard::sweep_published`] comes by.
+//! and each flow is brought up to date when its next packet, its timeout or [`Shard::sweep_published`] comes by. A change of a dynamic set
+//! does so at the next sweep, once a second at most.
 
 use std::ops::Range;
 
@@ -462,8 +463,17 @@ impl Shard {
         }
     }
 
-    /// Brings some published flows up to date, in turn: `most` of them.
+    /// Takes published flows back where a dynamic set that rules or classes ask for has changed since the last time, once a second at most:
+    /// their next packets notice what the change means for them.
+    fn follow_sets(&mut self, now: Nanos) {
+        if self.fast_path.published() > 0 && self.sets.stamps.is_to_follow(now) {
+            self.fast_path.take_all_back();
+        }
+    }
+
+    /// Brings some published flows up to date, in turn: `most` of them. A change of a dynamic set takes all back.
     pub fn sweep_published(&mut self, most: usize, now: Nanos) {
+        self.follow_sets(now);
         while let Some(account) = self.fast_path.carrier.as_mut().and_then(|carrier| carrier.remainder(now)) {
             self.counters.count_carried(&account, self.flows.epoch());
         }

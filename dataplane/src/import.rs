@@ -8,14 +8,14 @@ pub enum Refused {
     /// The interface that the flow began at is gone.
     #[error("the interface that it began at is gone")]
     InterfaceGone,
-    /// A translation of the flow is gone, or the rule, meter or key that the item is of.
-    #[error("its translation, rule, meter or key is gone")]
+    /// A translation of the flow is gone, or the rule, meter, set or key that the item is of.
+    #[error("its translation, rule, meter, set or key is gone")]
     NameGone,
     /// The mapping cannot be made.
     #[error(transparent)]
     Mapping(Restore),
-    /// There are as many flows, or instances of a meter, as there is memory for.
-    #[error("the flow table, or that of the meter, is full")]
+    /// There are as many flows, instances of a meter or elements of a set as there is memory for.
+    #[error("the flow table, or that of the meter or set, is full")]
     TableFull,
     /// Another flow has the same ends.
     #[error("another flow has the same ends")]

@@ -35,6 +35,7 @@ pub mod recorder;
 pub mod reload;
 pub mod replay;
 pub mod sa;
+pub mod set;
 pub mod shard;
 pub mod stage;
 pub mod state;

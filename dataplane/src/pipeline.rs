@@ -298,7 +298,9 @@ impl Pipeline {
             return self.run_tracked(batch, ended, cx);
         }
         let front = if begin == Begin::AtFront { &stages.front } else { &stages.first };
-        if is_spread || is_due_before_one(batch, cx) {
+        // A packet that a rule adds to a set by changes what the next one finds there.
+        let has_additions = cx.tables.set_questions.has_additions;
+        if is_spread || has_additions || is_due_before_one(batch, cx) {
             for mut frame in batch.drain() {
                 let (now, number) = (frame.meta.received, frame.meta.number);
                 pass_time(now, cx);

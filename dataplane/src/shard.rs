@@ -31,6 +31,7 @@ use crate::opening::{Opening, Openings};
 use crate::ppp::Sessions;
 use crate::recorder::Recorder;
 use crate::sa::Sas;
+use crate::set::Sets;
 use crate::tables::{Address, LOCAL, Tables, is_linux};
 use crate::verdict::{Reason, Verdict};
 
@@ -77,6 +78,8 @@ pub struct Shard {
     pub openings: Openings,
     /// Flows that the kernel carries.
     pub fast_path: FastPath,
+    /// Elements of dynamic sets.
+    pub sets: Sets,
     /// Frames no longer pending, because of a timeout or because the fragment or neighbour has come: next to be processed.
     pub released: VecDeque<Frame>,
     /// Further fragments of the packet under way.
@@ -102,7 +105,7 @@ pub struct Setup {
 #[derive(Debug, thiserror::Error)]
 pub enum ShardError {
     /// The system refused memory.
-    #[error("flow table: {0}")]
+    #[error("flow table and sets: {0}")]
     Memory(MemoryError),
     /// Errors in the configuration of the NAT pools.
     #[error("address translation: {}", joined(.0))]
@@ -125,6 +128,9 @@ impl Shard {
         }
         if remembers_classes(tables) {
             flows.classes.keep(flow::records(most).map_err(ShardError::Memory)?);
+        }
+        if watches_sets(tables) {
+            flows.watches.keep(flow::records(most).map_err(ShardError::Memory)?);
         }
         if remembers_wans(tables) {
             flows.wans.keep(flow::records(most).map_err(ShardError::Memory)?);
@@ -155,6 +161,7 @@ impl Shard {
             imports: Imports::default(),
             openings: Openings::default(),
             fast_path: FastPath::default(),
+            sets: Sets::new(tables, setup.seed).map_err(ShardError::Memory)?,
             released: VecDeque::with_capacity((tables.limits.fragments.held + MOST_WAITING) as usize + 1),
             parts: VecDeque::with_capacity(MOST_PARTS + BATCH),
             next_id: 1,
@@ -335,10 +342,10 @@ impl Shard {
         }
     }
 
-    /// True if a flow, a pending fragment or news of a tunnel is due.
+    /// True if a flow, a pending fragment, news of a tunnel or an element of a set is due.
     #[inline(always)]
     pub(crate) fn is_due(&self, now: Nanos) -> bool {
-        self.flows.is_due(now) || self.fragments.is_due(now) || self.sas.is_due(now)
+        self.flows.is_due(now) || self.fragments.is_due(now) || self.sas.is_due(now) || self.sets.is_due(now)
     }
 
     /// Ends flows that have been idle for too long, up to a bounded number at once, and gives up neighbours that have been
@@ -459,6 +466,11 @@ pub(crate) fn timeouts(tables: &Tables) -> Timeouts {
 /// True if flows have traffic classes.
 pub(crate) fn remembers_classes(tables: &Tables) -> bool {
     tables.mode == Mode::Stateful && !tables.classes.is_empty()
+}
+
+/// True if flows notice changes of dynamic sets.
+pub(crate) fn watches_sets(tables: &Tables) -> bool {
+    tables.mode == Mode::Stateful && tables.set_questions.are_any()
 }
 
 /// True if flows have WANs.

@@ -40,12 +40,13 @@ mod ppp;
 mod queue;
 mod recorder;
 mod sa;
+mod set;
 
 pub use filter::FlowFilter;
 pub use flow::Ended;
 pub use item::{
-    DebtRecord, FlowRecord, Item, MappingRecord, MeterRecord, Numbered, OwnRecord, Prefix, SaRecord,
-    Standing, Subject, Through,
+    DebtRecord, ElementRecord, FlowRecord, Item, MappingRecord, MeterRecord, Numbered, OwnRecord, Prefix,
+    SaRecord, Standing, Subject, Through,
 };
 pub use names::{Names, Places};
 
@@ -53,7 +54,7 @@ pub use names::{Names, Places};
 ///
 /// Counters come before what ends frames. Queues and fragments come after neighbours, whose frames are released with the
 /// numbers of the new tables. The record of drops comes last: the reload itself drops frames.
-pub(crate) const PARTS: [&dyn Part; 13] = [
+pub(crate) const PARTS: [&dyn Part; 14] = [
     &flow::Flows,
     &mapping::Translations,
     &limiter::Limits,
@@ -66,6 +67,7 @@ pub(crate) const PARTS: [&dyn Part; 13] = [
     &sa::Associations,
     &channel::Pdus,
     &ppp::Links,
+    &set::Elements,
     &recorder::Records,
 ];
 

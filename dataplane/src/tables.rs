@@ -24,6 +24,7 @@ mod renumbering;
 pub(crate) mod selection;
 mod selector;
 mod session;
+pub(crate) mod set;
 mod spd;
 mod tunnel;
 mod wan;
@@ -47,6 +48,7 @@ pub(crate) use renumbering::Renumbering;
 use selection::Selection;
 pub use selector::{Ends, Fit, Ports, Selector, Selectors};
 pub use session::{Carrier, Session};
+pub use set::{SetAddition, SetQuestions, SetSpec, SetUse, SetUses, Side};
 pub use spd::{Protection, Spd};
 pub use tunnel::{SaSpec, Tunnel, Tunnels};
 pub use wan::{Asked, Choice as WanChoice, Grounds, Path, PolicyRoute, SLOTS, Wan, WanId, Wans};
@@ -114,6 +116,10 @@ pub struct Tables {
     pub queues: QueueTrees,
     /// Classes of source MAC addresses, which headers have; `None` where no rule asks for any.
     pub source_macs: Option<SourceMacs>,
+    /// Dynamic sets, in the order of the policy.
+    pub sets: Vec<SetSpec>,
+    /// Questions of rules and classes about them.
+    pub set_questions: SetQuestions,
     /// Address translations.
     pub nat: NatTables,
     /// Bounds on memory and rates.
@@ -328,6 +334,7 @@ impl PatternRule {
             && rule.rate.is_none()
             && rule.connections.is_none()
             && rule.syn == SynAnswer::Forward
+            && rule.adds.is_none()
             && rule.log == Logging::Off;
         PatternRule(if is_plain { place | PatternRule::PLAIN } else { place })
     }
@@ -338,7 +345,7 @@ impl PatternRule {
         self.0 & !PatternRule::PLAIN
     }
 
-    /// True if the rule accepts, and neither bounds nor answers nor logs.
+    /// True if the rule accepts, and neither bounds nor answers nor adds nor logs.
     #[inline(always)]
     pub(crate) fn is_plain(self) -> bool {
         self.0 & PatternRule::PLAIN != 0
@@ -366,6 +373,8 @@ pub struct FilterRule {
     pub idle: u8,
     /// Responder to SYNs that the rule accepts: the server, or the gateway (SYN proxy).
     pub syn: SynAnswer,
+    /// Addition of the source to a dynamic set.
+    pub adds: Option<SetAddition>,
     /// Logging of matches.
     pub log: Logging,
 }

@@ -209,3 +209,36 @@ fn no_tree_of_queues_makes_anything_allocate() {
         assert!(sent > 3_000 && dropped > 3_000, "{way:?}: {sent} {dropped}");
     }
 }
+
+/// Elements that rules add, refresh and find no room for, and that are over, with flows that notice.
+#[test]
+fn sets_that_change_make_nothing_allocate() {
+    let text = |mode: &str| {
+        format!(
+            "mode = \"{mode}\"\n[interface.lan]\nzone = \"lan\"\naddresses = [\"192.168.1.1/24\"]\n\
+             [interface.wan]\nzone = \"wan\"\naddresses = [\"203.0.113.2/24\"]\n\
+             [[route]]\nto = \"0.0.0.0/0\"\nvia = \"203.0.113.1\"\n\
+             [dynamic-set.known]\nsize = 500\ntimeout = \"1s\"\n[dynamic-set.banned]\nsize = 100\n\
+             [[rule]]\nname = \"banned\"\nsource = \"@banned\"\naction = \"drop\"\n\
+             [[rule]]\nname = \"known\"\nsource = \"@known\"\nprotocol = \"udp\"\ndport = 7\nadd-source = \"@banned\"\nfor = \"3s\"\naction = \"drop\"\n\
+             [[rule]]\nname = \"learn\"\nfrom = \"wan\"\nadd-source = \"@known\"\naction = \"accept\"\n"
+        )
+    };
+    let mut random = Random::new(9);
+    let mut packet = |n: u32| {
+        let link = wire::build::ethernet(Mac([2; 6]), Mac([4; 6]));
+        let from = std::net::Ipv4Addr::from_bits(0x0b00_0000 + random.below(2_000) as u32);
+        let bytes = link.ipv4(from, [192, 168, 1, 9].into()).udp(9, 7 + random.below(3) as u16).to_vec();
+        let at = START + Nanos::from_millis(u64::from(n));
+        crate::scene::Arrival { port: wire::PortId(1), at, number: n, bytes }
+    };
+    let batches: Vec<Vec<_>> = (0..200).map(|n| (n * 50..n * 50 + 50).map(&mut packet).collect()).collect();
+    for mode in ["stateful", "stateless"] {
+        for way in [Way::Run, Way::Step] {
+            let mut gateway = Gateway::new(&text(mode), way);
+            assert_eq!(allocated(&mut gateway, &batches), 0, "{mode}, {way:?}");
+            let [known, banned] = [0, 1].map(|set| gateway.shard.set_report(set));
+            assert!(known.refused > 0 && known.expired > 500 && banned.expired > 0, "{known:?} {banned:?}");
+        }
+    }
+}

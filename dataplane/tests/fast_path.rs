@@ -692,3 +692,55 @@ fn answered(sent: &Sent) -> Option<(PortId, Vec<u8>)> {
     swap(transport, 2)?;
     Some((PortId(sent.port), answer))
 }
+
+/// A change of a set takes flows back at the next sweep, and no more than once a second; those that it is not about go fast again.
+#[test]
+fn flows_that_go_fast_notice_changes_of_sets() {
+    use dataplane::Reason;
+    use dataplane::set::{Element, SetChange};
+    let text = "[interface.lan]\nzone = \"lan\"\naddresses = [\"192.168.1.1/24\"]\nmac = \"02:00:00:00:00:01\"\n\
+                [interface.wan]\nzone = \"wan\"\naddresses = [\"203.0.113.2/24\"]\nmac = \"02:00:00:00:00:02\"\n\
+                [dynamic-set.banned]\n[[rule]]\nname = \"banned\"\ndestination = \"@banned\"\naction = \"drop\"\n\
+                [[rule]]\nname = \"rest\"\nfrom = \"lan\"\naction = \"accept\"\n";
+    let (inside, outside) = ([192, 168, 1, 9], [203, 0, 113, 9]);
+    let kernel = Arc::new(Mutex::new(Own::default()));
+    let is_idle = || kernel.lock().unwrap().flows.values().all(|pair| !pair.is_live);
+    let mut two = Two::new(text, kernel.clone());
+    let datagram = |to: usize, from: [u8; 4], dst: [u8; 4], ports: (u16, u16)| {
+        let link = wire::build::ethernet(Mac([2, 0, 0, 0, 0, 9]), Mac([2, 0, 0, 0, 0, to as u8]));
+        link.ipv4(from.into(), dst.into()).udp(ports.0, ports.1).payload(&[5; 9]).to_vec()
+    };
+    let there = datagram(1, inside, outside, (1000, 2000));
+    let back = datagram(2, outside, inside, (2000, 1000));
+    let span = Nanos::from_millis(1);
+    let talk = |two: &mut Two| {
+        let before = two.kernel.lock().unwrap().carried();
+        for _ in 0..200 {
+            two.receive(PortId(0), there.clone(), span);
+            two.receive(PortId(1), back.clone(), span);
+        }
+        two.kernel.lock().unwrap().carried() - before
+    };
+    let add = |two: &mut Two, prefix: &str| {
+        let change = SetChange::Add(Element { set: 0, prefix: prefix.parse().unwrap(), until: None });
+        for gateway in [&mut two.fast, &mut two.slow] {
+            gateway.shard.change_set(&gateway.tables, &change, two.now);
+        }
+    };
+    assert!(talk(&mut two) > 300);
+    add(&mut two, "203.0.113.10/32");
+    two.fast.shard.sweep_published(1, two.now);
+    assert!(is_idle(), "all are taken back");
+    assert!(talk(&mut two) > 200, "and published again");
+    two.compare();
+    // Within a second of the last time the kernel goes on; the worker notices with the first packet that comes to it.
+    add(&mut two, "203.0.113.9/32");
+    two.fast.shard.sweep_published(1, two.now);
+    assert!(!is_idle());
+    two.now += Nanos::from_secs(1);
+    two.fast.shard.sweep_published(1, two.now);
+    assert!(is_idle());
+    let out = two.receive(PortId(1), back, span);
+    assert_eq!(out.ended, [(two.number, Verdict::Dropped(Reason::FlowRevoked))]);
+    two.compare();
+}

@@ -37,6 +37,7 @@ mod schedule;
 mod selector;
 mod sender;
 mod service_curve;
+mod set;
 mod stages;
 mod syn_proxy;
 mod tick;

@@ -18,7 +18,7 @@ use gateway::store::{Entry, Stamp, Writer, check, read};
 use libfuzzer_sys::fuzz_target;
 use wire::Nanos;
 
-const HEAD: &[u8] = b"wirerate state 3\n";
+const HEAD: &[u8] = b"wirerate state 8\n";
 
 static TABLES: LazyLock<Tables> = LazyLock::new(|| {
     let text = "[interface.lan]\nzone = \"a\"\naddresses = [\"192.168.1.1/24\"]\n\

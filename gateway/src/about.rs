@@ -34,6 +34,9 @@ impl About {
             Item::Debt(debt) => debt.source.is_none_or(|source| source == self.from),
             Item::Own(_) => true,
             Item::Sa(_) => false,
+            Item::Element(element) => {
+                [self.one, self.other, self.from].iter().any(|address| element.prefix.has(*address))
+            }
             Item::Meter(record) => match record.subject {
                 Subject::All => true,
                 // An address alone, where nothing is tracked.

@@ -3,7 +3,7 @@
 //! The file is a header line, then blocks: length, CRC-32 and payload in postcard encoding. The first block is a
 //! [`Stamp`] of time and occasion, the last holds the number of items. Only a complete file with intact blocks is
 //! imported: [`check`] validates it before [`read`] returns the first item. A file is written atomically: under a
-//! temporary name, synced, then renamed.
+//! temporary name, synced, then renamed. Files of the version before are read, too.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -17,6 +17,7 @@ use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use wire::Nanos;
 
+mod former;
 mod stamp;
 #[cfg(test)]
 mod tests;
@@ -24,7 +25,7 @@ mod tests;
 pub use stamp::{Occasion, Stamp};
 
 /// Header line, with the version of the block format.
-const HEAD: &[u8] = b"wirerate state 7\n";
+const HEAD: &[u8] = b"wirerate state 8\n";
 
 /// Items of a block, at most. Bounds the memory for decoding: an item is far larger in memory than in a file.
 pub const BLOCK_ITEMS: usize = 1024;
@@ -235,7 +236,7 @@ pub fn contents(input: impl Read) -> Result<Contents, StoreError> {
     read(input, |entry| match entry {
         Entry::Item(Item::Flow(_)) => contents.flows += 1,
         Entry::Item(Item::Debt(_) | Item::Meter(_)) => contents.rates += 1,
-        Entry::Item(Item::Own(_) | Item::Sa(_)) | Entry::Names(_) | Entry::Stamp(_) => {}
+        Entry::Item(Item::Own(_) | Item::Sa(_) | Item::Element(_)) | Entry::Names(_) | Entry::Stamp(_) => {}
     })?;
     Ok(contents)
 }
@@ -305,7 +306,8 @@ pub fn read(mut input: impl Read, mut give: impl FnMut(Entry)) -> Result<u64, St
         StoreError::Damaged => StoreError::Foreign,
         error => error,
     })?;
-    if head != HEAD {
+    let is_former = head == former::HEAD;
+    if head != HEAD && !is_former {
         return Err(StoreError::Foreign);
     }
     let mut count = 0;
@@ -326,7 +328,8 @@ pub fn read(mut input: impl Read, mut give: impl FnMut(Entry)) -> Result<u64, St
         if got != length as usize || crc32fast::hash(&bytes) != sum {
             return Err(StoreError::Damaged);
         }
-        let block = postcard::from_bytes(&bytes).map_err(|_| StoreError::Damaged)?;
+        let block =
+            if is_former { whole::<former::FormerBlock>(&bytes)?.into() } else { whole::<Block>(&bytes)? };
         if is_first != matches!(block, Block::Stamp(_)) {
             return Err(StoreError::Damaged);
         }
@@ -341,6 +344,14 @@ pub fn read(mut input: impl Read, mut give: impl FnMut(Entry)) -> Result<u64, St
             Block::End(told) if told == count => return Ok(count),
             Block::End(_) => return Err(StoreError::Damaged),
         }
+    }
+}
+
+/// Decodes a block that has all bytes.
+fn whole<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, StoreError> {
+    match postcard::take_from_bytes(bytes) {
+        Ok((block, [])) => Ok(block),
+        Ok(_) | Err(_) => Err(StoreError::Damaged),
     }
 }
 

@@ -66,6 +66,8 @@ pub struct Header {
     /// Class of the source MAC address: the number, from 1 on, of an interval of addresses within which no rule tells one from
     /// another, made by who makes the patterns. 0 where there is no such address, or no rule asks for any.
     pub source_mac: u16,
+    /// Memberships of the addresses in sets that change while the patterns stay, a bit each, made by who makes the patterns.
+    pub sets: u32,
 }
 
 /// The position in the list of patterns, from 0.

@@ -40,6 +40,10 @@ pub enum Code {
     UnknownInterface,
     /// An unknown set.
     UnknownSet,
+    /// A dynamic set where addresses are compiled once.
+    DynamicSet,
+    /// A dynamic set out of its bounds or without a source, or a rule that adds to a set that others fill.
+    BadSet,
     /// More of something than a policy may hold.
     TooMany,
 
@@ -246,6 +250,8 @@ impl Code {
         (Code::UnknownZone, "unknown-zone", Severity::Error),
         (Code::UnknownInterface, "unknown-interface", Severity::Error),
         (Code::UnknownSet, "unknown-set", Severity::Error),
+        (Code::DynamicSet, "dynamic-set", Severity::Error),
+        (Code::BadSet, "bad-set", Severity::Error),
         (Code::TooMany, "too-many", Severity::Error),
         (Code::DuplicateAddress, "duplicate-address", Severity::Error),
         (Code::OverlappingNetworks, "overlapping-networks", Severity::Error),

@@ -13,6 +13,7 @@ use crate::print::Printer;
 use crate::value::Form;
 
 mod class;
+mod dynamic_set;
 mod gateway;
 mod interface;
 mod limit;

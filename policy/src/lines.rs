@@ -10,7 +10,7 @@ use std::sync::Arc;
 use config::{Entry, Place, Source};
 
 /// Kinds of items.
-const KINDS: usize = 17;
+const KINDS: usize = 18;
 
 /// Positions of a policy's items.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +34,8 @@ pub enum Item {
     Interface(usize),
     /// A set.
     Set(usize),
+    /// A dynamic set.
+    DynamicSet(usize),
     /// A route.
     Route(usize),
     /// A WAN.
@@ -92,7 +94,7 @@ impl Lines {
         self.policy_routes.get(name).copied()
     }
 
-    /// Line of the set named `name`.
+    /// Line of the set named `name`, dynamic or not.
     pub fn set(&self, name: &str) -> Option<u32> {
         self.sets.get(name).copied()
     }
@@ -169,7 +171,7 @@ impl Lines {
             Item::Interface(_) => Some(&mut self.interfaces),
             Item::Wan(_) => Some(&mut self.wans),
             Item::PolicyRoute(_) => Some(&mut self.policy_routes),
-            Item::Set(_) => Some(&mut self.sets),
+            Item::Set(_) | Item::DynamicSet(_) => Some(&mut self.sets),
             _ => None,
         };
         if let Some(names) = names {
@@ -200,6 +202,7 @@ impl Item {
             Item::CrossConnect(_) => 14,
             Item::Wan(_) => 15,
             Item::PolicyRoute(_) => 16,
+            Item::DynamicSet(_) => 17,
         }
     }
 
@@ -207,6 +210,7 @@ impl Item {
         match self {
             Item::Interface(index)
             | Item::Set(index)
+            | Item::DynamicSet(index)
             | Item::Route(index)
             | Item::Wan(index)
             | Item::PolicyRoute(index)

@@ -12,6 +12,7 @@ use wire::{Bytes, Nanos};
 pub(crate) mod arbitrary;
 mod class;
 mod cross_connect;
+mod dynamic_set;
 mod gateway;
 mod interface;
 mod ipfix;
@@ -31,6 +32,7 @@ pub use class::{
     Class, Colour, ColourAction, ColourMode, Meter, MeterKind, MeterRate, MeterScope, NoInstance, Overhead,
 };
 pub use cross_connect::{Connection, ConnectionEnd, CrossConnect};
+pub use dynamic_set::{DynamicSet, SetSource};
 pub use gateway::{Driver, FastPath, Gateway, Offload, OnExit, PortDriver, Xfrm};
 pub use interface::{
     Atm, Channel, Encapsulation, Interface, LinkKind, Mac, MssClamp, PcpMap, PriorityTag, SourceCheck, Vc,
@@ -77,6 +79,8 @@ pub struct Policy {
     pub interfaces: Vec<Interface>,
     /// Named sets of addresses.
     pub sets: Vec<Set>,
+    /// Sets of addresses that change without a reload; they share the names of `sets`.
+    pub dynamic_sets: Vec<DynamicSet>,
     /// Static routes. Routes to the interfaces' own networks are implied.
     pub routes: Vec<Route>,
     /// WANs, which share the default routes; names and interfaces are unique.
@@ -267,6 +271,11 @@ impl Policy {
     /// Returns the set named `name`.
     pub fn set(&self, name: &str) -> Option<&Set> {
         self.sets.iter().find(|set| set.name == name)
+    }
+
+    /// Returns the dynamic set named `name`.
+    pub fn dynamic_set(&self, name: &str) -> Option<&DynamicSet> {
+        self.dynamic_sets.iter().find(|set| set.name == name)
     }
 
     /// Returns all zones but [`SELF_ZONE`], in the order of the interfaces.

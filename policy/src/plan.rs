@@ -111,6 +111,11 @@ const KINDS: &[(&str, Order, Things)] = &[
     ("set", Order::IsNothing, |policy| {
         each(&policy.sets, |one| (one.name.clone(), Policy { sets: vec![one], ..Policy::default() }))
     }),
+    ("dynamic-set", Order::IsNothing, |policy| {
+        each(&policy.dynamic_sets, |one| {
+            (one.name.clone(), Policy { dynamic_sets: vec![one], ..Policy::default() })
+        })
+    }),
     ("default", Order::IsNothing, |policy| {
         each(&policy.defaults, |one| (pair(&one), Policy { defaults: vec![one], ..Policy::default() }))
     }),

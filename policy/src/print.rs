@@ -75,6 +75,12 @@ impl Printer {
         self.header = Some(header.to_owned());
     }
 
+    /// Begins a table that is printed even without keys.
+    pub(crate) fn open(&mut self, header: &str) {
+        let _ = writeln!(self.text, "\n{header}");
+        self.header = None;
+    }
+
     /// Prints a key with its value.
     pub(crate) fn line(&mut self, key: &str, value: &str) {
         if let Some(settings) = &mut self.settings {

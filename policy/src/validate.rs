@@ -19,6 +19,7 @@ use space::{Space, Spaces};
 mod atm;
 mod class;
 mod cover;
+mod dynamic_set;
 mod gateway;
 mod interface;
 mod limit;
@@ -47,7 +48,7 @@ pub fn validate(policy: &Policy, lines: &Lines) -> Vec<Diagnostic> {
         lines,
         zones: policy.zones().into_iter().collect(),
         interfaces: policy.interfaces.iter().map(|interface| interface.name.as_str()).collect(),
-        spaces: Spaces::of(&policy.sets),
+        spaces: Spaces::of(&policy.sets, &policy.dynamic_sets),
         reach: (known && !policy.interfaces.is_empty()).then(|| Reach::of(policy, &own)),
         own,
         diagnostics: Vec::new(),
@@ -59,6 +60,7 @@ pub fn validate(policy: &Policy, lines: &Lines) -> Vec<Diagnostic> {
     validator.routes();
     validator.wans();
     validator.policy_routes();
+    validator.dynamic_sets();
     validator.defaults();
     validator.rules();
     validator.classes();

@@ -145,7 +145,12 @@ impl<'a> Report<'a> {
             new,
             comparison,
             places: trial::places(&new.policy, &names, comparison.macs.as_ref()),
-            numbered: Numbered::new(names, comparison.macs.clone(), &[&old.policy, &new.policy]),
+            numbered: Numbered::new(
+                names,
+                comparison.macs.clone(),
+                comparison.sets.clone(),
+                &[&old.policy, &new.policy],
+            ),
             trials,
         }
     }

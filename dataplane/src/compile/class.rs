@@ -7,16 +7,14 @@ use policy::Policy;
 use policy::model::Class;
 use wire::vlan::Priority;
 
-use super::names::Names;
-use super::pattern::of_conditions;
+use super::pattern::{About, of_conditions};
 use super::task;
-use crate::tables::{ClassEntry, ClassSearch, Classes, CompileError, SourceMacs};
+use crate::tables::{ClassEntry, ClassSearch, Classes, CompileError};
 
 /// The classes of a policy, to be searched by `wanted`.
 pub(super) fn compile(
     policy: &Policy,
-    names: &Names,
-    macs: Option<&SourceMacs>,
+    about: &About<'_>,
     wanted: Option<&'static Algorithm>,
 ) -> Result<Classes, CompileError> {
     let place = |name: &String| {
@@ -32,20 +30,23 @@ pub(super) fn compile(
             mark: class.mark,
             mark_pcp: class.mark_pcp,
         });
-        patterns.push(of_conditions(&class.conditions, policy, names, macs)?);
+        patterns.push(of_conditions(&class.conditions, policy, about)?);
     }
     let priorities: Vec<u64> = policy.classes.iter().map(priorities).collect();
     let priority_kinds: [u8; Priority::COUNT] = kinds(priorities.iter().copied());
-    let kinds = kinds(patterns.iter().map(|pattern| pattern.dscp));
+    let kinds = kinds(patterns.iter().flatten().map(|pattern| pattern.dscp));
     // A search for each kind, with the classes that have its priorities.
     let count = priority_kinds.iter().max().map_or(1, |last| last + 1);
     let search = |kind: u8| {
         let member = priority_kinds.iter().position(|of| *of == kind).unwrap_or(0);
-        let those = || (1..).zip(&patterns).zip(&priorities).filter(|(_, set)| **set >> member & 1 == 1);
-        let patterns = those().map(|((_, pattern), _)| pattern.clone()).collect();
+        let those = || {
+            let own = (1..).zip(&patterns).zip(&priorities).filter(|(_, set)| **set >> member & 1 == 1);
+            own.flat_map(|((number, patterns), _)| patterns.iter().map(move |pattern| (number, pattern)))
+        };
+        let patterns = those().map(|(_, pattern)| pattern.clone()).collect();
         ClassSearch {
             search: Arc::new(Choice::new(task(policy, patterns, wanted))),
-            numbers: those().map(|((number, _), _)| number).collect(),
+            numbers: those().map(|(number, _)| number).collect(),
         }
     };
     let searches = (0..count).map(search).collect();

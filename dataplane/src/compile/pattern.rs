@@ -4,7 +4,8 @@ use lookup::classify::{AddressSpan, Admit, Pattern, PortSpan, TypeMatch};
 use policy::model::{AddressItem, Addresses, Conditions, FamilyMatch, Mode, Policy, PortRange, Rule, State};
 
 use super::names::Names;
-use crate::tables::{Address, CompileError, SourceMacs};
+use crate::tables::set::named;
+use crate::tables::{Address, CompileError, SetUses, Side, SourceMacs};
 
 /// Rules that can meet a packet: in a stateful policy those that list `new`, or no state at all. Each with its place
 /// among the policy's rules.
@@ -15,46 +16,69 @@ pub fn met(policy: &Policy) -> impl Iterator<Item = (u32, &Rule)> {
     (0..).zip(&policy.rules).filter(move |(_, rule)| is_met(rule))
 }
 
+/// A pattern, and the rule that it is of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RulePattern {
+    /// Place of the rule among the policy's rules.
+    pub rule: u32,
+    /// The pattern. A rule that asks for one of several dynamic sets, or for one beside addresses, has a pattern for each.
+    pub pattern: Pattern,
+}
+
+/// Numbers in patterns, and the names and addresses that they stand for.
+pub(super) struct About<'a> {
+    pub(super) names: &'a Names,
+    pub(super) macs: Option<&'a SourceMacs>,
+    pub(super) sets: &'a SetUses,
+}
+
 /// Returns the patterns of the rules that can match a packet, in rule order: the input of a classifier.
 ///
 /// # Errors
 /// A rule names what does not exist, or there is too much of something.
 pub fn patterns(policy: &Policy) -> Result<Vec<Pattern>, CompileError> {
-    patterns_by(policy, SourceMacs::of([policy])?.as_ref())
+    let all = patterns_by(policy, SourceMacs::of([policy])?.as_ref(), &SetUses::of([policy])?)?;
+    Ok(all.into_iter().map(|of| of.pattern).collect())
 }
 
-/// [`patterns`], with classes of source MAC addresses that may be those of several policies ([`SourceMacs::of`]).
+/// [`patterns`] with their rules, with classes of source MAC addresses ([`SourceMacs::of`]) and bits of dynamic sets ([`SetUses::of`])
+/// that may be those of several policies.
 ///
 /// # Errors
 /// A rule names what does not exist, or there is too much of something.
-pub fn patterns_by(policy: &Policy, macs: Option<&SourceMacs>) -> Result<Vec<Pattern>, CompileError> {
-    patterns_of(policy, &Names::new(policy)?, macs)
+pub fn patterns_by(
+    policy: &Policy,
+    macs: Option<&SourceMacs>,
+    sets: &SetUses,
+) -> Result<Vec<RulePattern>, CompileError> {
+    patterns_of(policy, &About { names: &Names::new(policy)?, macs, sets })
 }
 
 /// [`patterns_by`], with the names of the policy looked up.
-pub(super) fn patterns_of(
-    policy: &Policy,
-    names: &Names,
-    macs: Option<&SourceMacs>,
-) -> Result<Vec<Pattern>, CompileError> {
-    met(policy).map(|(_, rule)| of_conditions(&rule.conditions, policy, names, macs)).collect()
+pub(super) fn patterns_of(policy: &Policy, about: &About<'_>) -> Result<Vec<RulePattern>, CompileError> {
+    let mut all = Vec::new();
+    for (rule, item) in met(policy) {
+        let patterns = of_conditions(&item.conditions, policy, about)?;
+        all.extend(patterns.into_iter().map(|pattern| RulePattern { rule, pattern }));
+    }
+    Ok(all)
 }
 
-/// The pattern of conditions; `macs` are classes that have been made for them, where they ask for a source MAC address.
+/// The patterns of conditions, of which any may match: one, unless the conditions ask for dynamic sets.
 pub(super) fn of_conditions(
     conditions: &Conditions,
     policy: &Policy,
-    names: &Names,
-    macs: Option<&SourceMacs>,
-) -> Result<Pattern, CompileError> {
-    Ok(Pattern {
+    about: &About<'_>,
+) -> Result<Vec<Pattern>, CompileError> {
+    let About { names, macs, sets } = *about;
+    let pattern = Pattern {
         from: names.origin_mask(&conditions.from)?,
         to: names.zone_mask(&conditions.to)?,
         ingress: names.interfaces(&conditions.in_interfaces)?,
         egress: names.interfaces(&conditions.out_interfaces)?,
         source_macs: macs.and_then(|macs| macs.spans(&conditions.source_macs)),
-        source: spans(&conditions.source, policy)?,
-        destination: spans(&conditions.destination, policy)?,
+        source: None,
+        destination: None,
         v4: if conditions.family == FamilyMatch::V6 { Admit::No } else { Admit::Yes },
         v6: if conditions.family == FamilyMatch::V4 { Admit::No } else { Admit::Yes },
         protocols: conditions.protocols.iter().map(|protocol| protocol.0).collect(),
@@ -68,7 +92,62 @@ pub(super) fn of_conditions(
         } else {
             conditions.dscp.iter().fold(0, |mask, dscp| mask | 1 << dscp.value())
         },
-    })
+        sets_mask: 0,
+        sets_value: 0,
+    };
+    let sources = alternatives(&conditions.source, Side::Source, policy, sets)?;
+    let destinations = alternatives(&conditions.destination, Side::Destination, policy, sets)?;
+    let mut patterns = Vec::with_capacity(sources.len() * destinations.len());
+    for source in &sources {
+        for destination in &destinations {
+            patterns.push(Pattern {
+                source: source.spans.clone(),
+                destination: destination.spans.clone(),
+                sets_mask: source.mask | destination.mask,
+                sets_value: source.value | destination.value,
+                ..pattern.clone()
+            });
+        }
+    }
+    Ok(patterns)
+}
+
+/// Addresses that match, by themselves and by their memberships.
+struct Alternative {
+    spans: Option<Vec<AddressSpan>>,
+    mask: u32,
+    value: u32,
+}
+
+/// The alternatives of a list of addresses: one with the addresses of the policy itself, and one for each dynamic set. Exceptions are one.
+fn alternatives(
+    addresses: &Addresses,
+    side: Side,
+    policy: &Policy,
+    uses: &SetUses,
+) -> Result<Vec<Alternative>, CompileError> {
+    let mut bits = Vec::new();
+    for set in named(addresses, policy) {
+        let bit = uses.bit(&set.name, side).ok_or_else(|| CompileError::UnknownSet(set.name.clone()))?;
+        if !bits.contains(&bit) {
+            bits.push(bit);
+        }
+    }
+    if bits.is_empty() {
+        return Ok(vec![Alternative { spans: spans(addresses, policy)?, mask: 0, value: 0 }]);
+    }
+    let is_fixed =
+        |item: &&AddressItem| !matches!(item, AddressItem::Set(name) if policy.dynamic_set(name).is_some());
+    let items: Vec<AddressItem> = addresses.items.iter().filter(is_fixed).cloned().collect();
+    let fixed = spans(&Addresses { items, except: false }, policy)?;
+    if addresses.except {
+        // A dynamic set may have addresses of both families: all others of both match.
+        let spans = fixed.map(|fixed| complement(&fixed, Named::Both));
+        return Ok(vec![Alternative { spans, mask: bits.iter().fold(0, |all, bit| all | bit), value: 0 }]);
+    }
+    let fixed = fixed.map(|spans| Alternative { spans: Some(spans), mask: 0, value: 0 });
+    let dynamic = bits.into_iter().map(|bit| Alternative { spans: None, mask: bit, value: bit });
+    Ok(fixed.into_iter().chain(dynamic).collect())
 }
 
 /// Disjoint ascending spans of a list of addresses; `None` for every address.
@@ -90,7 +169,7 @@ pub(super) fn spans(
         }
     }
     let spans = merge(spans);
-    Ok(Some(if addresses.except { complement(&spans) } else { spans }))
+    Ok(Some(if addresses.except { complement(&spans, Named::Listed) } else { spans }))
 }
 
 /// The span of two addresses of one family.
@@ -118,12 +197,21 @@ pub(super) fn merge(mut spans: Vec<AddressSpan>) -> Vec<AddressSpan> {
     merged
 }
 
-/// All other addresses of the families that `spans` (merged) name.
-fn complement(spans: &[AddressSpan]) -> Vec<AddressSpan> {
+/// Families of exceptions.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Named {
+    /// Families of the addresses listed.
+    Listed,
+    /// Both.
+    Both,
+}
+
+/// All other addresses than `spans` (merged), of the families named.
+fn complement(spans: &[AddressSpan], families: Named) -> Vec<AddressSpan> {
     let mut others = Vec::new();
     for (v6, highest) in [(false, u128::from(u32::MAX)), (true, u128::MAX)] {
         let mut next = Some(0);
-        let mut named = false;
+        let mut named = families == Named::Both;
         for span in spans.iter().filter(|span| span.v6 == v6) {
             named = true;
             if let Some(first) = next.filter(|first| *first < span.first) {
@@ -155,9 +243,12 @@ mod tests {
     #[test]
     fn except_is_all_else_of_the_families_named() {
         let highest = u128::from(u32::MAX);
-        assert_eq!(complement(&[v4(5, 9), v4(20, highest)]), [v4(0, 4), v4(10, 19)]);
-        assert_eq!(complement(&[v4(0, highest)]), []);
-        let both = complement(&[v4(0, 9), AddressSpan { v6: true, first: 7, last: u128::MAX }]);
+        assert_eq!(complement(&[v4(5, 9), v4(20, highest)], Named::Listed), [v4(0, 4), v4(10, 19)]);
+        assert_eq!(complement(&[v4(0, highest)], Named::Listed), []);
+        let both =
+            complement(&[v4(0, 9), AddressSpan { v6: true, first: 7, last: u128::MAX }], Named::Listed);
         assert_eq!(both, [v4(10, highest), AddressSpan { v6: true, first: 0, last: 6 }]);
+        let all = AddressSpan { v6: true, first: 0, last: u128::MAX };
+        assert_eq!(complement(&[v4(0, 9)], Named::Both), [v4(10, highest), all]);
     }
 }

@@ -4,9 +4,9 @@ use lookup::classify::{Classifier, Linear};
 use policy::Policy;
 
 use super::names::Names;
-use super::pattern::of_conditions;
+use super::pattern::{About, of_conditions};
 use super::route::Routes;
-use crate::tables::{Address, CompileError, Path, PolicyRoute, Wan, WanId, Wans};
+use crate::tables::{Address, CompileError, Path, PolicyRoute, SetUses, Wan, WanId, Wans};
 
 /// Compiles WANs, whose paths `routes` has, and the policy routes to them.
 pub(super) fn compile(policy: &Policy, names: &Names, routes: &Routes) -> Result<Wans, CompileError> {
@@ -28,6 +28,8 @@ pub(super) fn compile(policy: &Policy, names: &Names, routes: &Routes) -> Result
     }
     let mut policy_routes = Vec::with_capacity(policy.policy_routes.len());
     let mut patterns = Vec::with_capacity(policy.policy_routes.len());
+    // What routes ask for does not change with packets.
+    let about = About { names, macs: None, sets: &SetUses::default() };
     for route in &policy.policy_routes {
         let via = policy.wans.iter().position(|wan| wan.name == route.via);
         let via = via.and_then(|place| u8::try_from(place).ok());
@@ -36,7 +38,7 @@ pub(super) fn compile(policy: &Policy, names: &Names, routes: &Routes) -> Result
             via: WanId(via.ok_or_else(|| CompileError::UnknownWan(route.via.clone()))?),
             when_down: route.when_down,
         });
-        patterns.push(of_conditions(&route.conditions, policy, names, None)?);
+        patterns.extend(of_conditions(&route.conditions, policy, &about)?);
     }
     let search = (!patterns.is_empty()).then(|| Box::new(Linear::new(&patterns)) as Box<dyn Classifier>);
     Ok(Wans::new(list, policy_routes, search, policy.interfaces.len()))

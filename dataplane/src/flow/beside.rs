@@ -54,6 +54,14 @@ impl<T: Pod> Beside<T> {
         self.0.as_mut()?.entries_mut().get_mut(id.0 as usize)
     }
 
+    /// Prefetches the record of a flow, if there are any.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, id: FlowId) {
+        if let Some(record) = self.get(id) {
+            wire::prefetch::read(record);
+        }
+    }
+
     /// Bytes of memory.
     pub(crate) fn bytes(&self) -> usize {
         self.0.as_ref().map_or(0, Slab::bytes)

@@ -17,6 +17,7 @@ mod epoch;
 mod member;
 mod restore;
 
+use crate::set::Watch;
 use lookup::memory::{MemoryError, Slab};
 pub use member::Member;
 pub use restore::{Former, Windows};
@@ -36,6 +37,8 @@ pub struct FlowTable {
     pub(crate) classes: Beside<Classified>,
     /// Interface that the first packet left by, by its number, where the policy has WANs: it says which WAN the flow keeps.
     pub(crate) wans: Beside<u32>,
+    /// Validations of flows, where rules or classes ask for dynamic sets.
+    pub(crate) watches: Beside<Watch>,
     timeouts: Timeouts,
     wheel: Wheel,
     evictable: Queue,
@@ -119,6 +122,7 @@ impl FlowTable {
             senders: Beside::default(),
             classes: Beside::default(),
             wans: Beside::default(),
+            watches: Beside::default(),
             hasher: Hasher::new(seed),
             index: Index::new(2 * capacity as usize)?,
             flows: Slab::new(capacity as usize)?,
@@ -582,7 +586,11 @@ impl FlowTable {
 
     /// The same by parts: the index, the flows, and what timers need of them.
     pub fn parts_bytes(&self) -> [usize; 3] {
-        let beside = self.numbers.bytes() + self.senders.bytes() + self.classes.bytes() + self.wans.bytes();
+        let beside = self.numbers.bytes()
+            + self.senders.bytes()
+            + self.classes.bytes()
+            + self.wans.bytes()
+            + self.watches.bytes();
         [self.index.bytes(), self.flows.bytes(), self.cold.bytes() + self.wheel.bytes() + beside]
     }
 

@@ -15,6 +15,7 @@ use wire::{BATCH, Dscp, Frame};
 
 use super::revalidate;
 use super::{About, Cx, Packets, Stage, Step, header, take};
+use crate::explain::Membership;
 use crate::flag;
 use crate::flow::FlowId;
 use crate::tables::{ClassSearch, Kind, Tables};
@@ -87,7 +88,11 @@ fn search_together<T: Tally>(frames: &mut [Frame], cx: &mut Cx<'_, T>) {
 
 /// Searches the classes for the frames at the places in `same`.
 fn search<T: Tally>(frames: &mut [Frame], same: u64, among: Option<&ClassSearch>, cx: &mut Cx<'_, T>) {
-    let headers: ArrayVec<Header, BATCH> = places(same).map(|place| header::of(&frames[place], cx)).collect();
+    let mut headers: ArrayVec<Header, BATCH> =
+        places(same).map(|place| header::of(&frames[place], cx)).collect();
+    for (place, seen) in places(same).zip(&mut headers) {
+        header::ask_sets(seen, cx.tables.set_questions.of_classes, frames[place].meta.received, cx);
+    }
     let mut positions = [NO_MATCH; BATCH];
     if let Some(among) = among {
         among.search.classifier.classify_bulk(&headers, &mut positions[..headers.len()]);
@@ -160,8 +165,22 @@ pub(crate) fn foresee<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> u16 {
         first = revalidate::first_packet(id, cx);
     }
     let dscp = Dscp::of_field(frame.meta.ds_field).value();
-    let seen = first.map_or_else(|| header::routed(frame, cx), |seen| Header { dscp, ..seen });
+    let mut seen = first.map_or_else(|| header::routed(frame, cx), |seen| Header { dscp, ..seen });
+    header::ask_sets(&mut seen, cx.tables.set_questions.of_classes, frame.meta.received, cx);
     cx.tables.classes.find(&seen, kind, cx.tally)
+}
+
+/// The dynamic sets that a packet's addresses are in, of those that classes ask for; none of a packet whose flow has its class.
+pub(crate) fn memberships<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Vec<Membership> {
+    if frame.meta.flags & flag::HIT != 0 {
+        return Vec::new();
+    }
+    header::memberships(
+        header::routed(frame, cx),
+        cx.tables.set_questions.of_classes,
+        frame.meta.received,
+        cx,
+    )
 }
 
 /// The class of a packet of a decided flow.
@@ -175,7 +194,8 @@ fn of_flow<T: Tally>(frame: &Frame, dscp: Dscp, kind: Kind, cx: &mut Cx<'_, T>) 
     if let Some(class) = cx.shard.flows.classes.get(id).and_then(|flow| flow.class(direction, kind)) {
         return class;
     }
-    let Some(seen) = revalidate::first_packet(id, cx) else { return of_packet(frame, kind, cx) };
+    let Some(mut seen) = revalidate::first_packet(id, cx) else { return of_packet(frame, kind, cx) };
+    header::ask_sets(&mut seen, cx.tables.set_questions.of_classes, frame.meta.received, cx);
     let class = cx.tables.classes.find(&Header { dscp: dscp.value(), ..seen }, kind, cx.tally);
     if let Some(classified) = cx.shard.flows.classes.get_mut(id) {
         classified.set(direction, kind, class);
@@ -188,7 +208,8 @@ fn of_packet<T: Tally>(frame: &Frame, kind: Kind, cx: &mut Cx<'_, T>) -> u16 {
     // The header's fourteen fields in two families, with two zones by place and bound, 74; the search by kind, 10; what the opening keeps, 6.
     cx.tally.instructions(90);
     cx.tally.execute(Op::Branch, 24);
-    let seen = header::routed(frame, cx);
+    let mut seen = header::routed(frame, cx);
+    header::ask_sets(&mut seen, cx.tables.set_questions.of_classes, frame.meta.received, cx);
     let class = cx.tables.classes.find(&seen, kind, cx.tally);
     if let Some(opening) = cx.shard.openings.of_mut(&frame.meta) {
         (opening.class, opening.class_kind) = (class, kind);

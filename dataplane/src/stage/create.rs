@@ -124,6 +124,7 @@ pub(super) fn flow<T: Tally>(
         cold.source = opening.source_count.map_or(NOTHING, |count| count.0);
     }
     cx.shard.flows.note_sender(id, Some(header::sender(frame)));
+    cx.shard.watch_now(id, cx.tables, frame.meta.received, cx.tally);
     if let Some(wan) = cx.shard.flows.wans.get_mut(id) {
         *wan = number(frame.meta.egress);
     }

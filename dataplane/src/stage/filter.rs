@@ -16,11 +16,12 @@ use wire::{BATCH, Frame, Part};
 
 use super::log::note_hit;
 use super::{About, Cx, Packets, Stage, Step, header, take};
+use crate::explain::Membership;
 use crate::flag;
 use crate::hop::LOCAL_HOP;
 use crate::limiter;
 use crate::opening::Opening;
-use crate::tables::{Address, OTHER, PatternRule, Tables};
+use crate::tables::{Address, LOCAL, OTHER, PatternRule, SetAddition, Tables};
 use crate::verdict::Reason;
 
 /// The stage.
@@ -66,7 +67,9 @@ impl Stage for Filter {
     fn run<T: Tally>(frames: &mut [Frame], cx: &mut Cx<'_, T>) {
         // The first packets of flows come one by one: what has been decided of each lies in the shard until it is written
         // down. Without flows all are searched for together.
-        if cx.tables.mode == Mode::Stateful || cx.tables.filter.rule_of.is_empty() {
+        // Nor can those behind one that adds to a set be told from what it finds.
+        let has_additions = cx.tables.set_questions.has_additions;
+        if cx.tables.mode == Mode::Stateful || cx.tables.filter.rule_of.is_empty() || has_additions {
             for frame in frames {
                 take::<Filter, T>(frame, cx);
             }
@@ -80,7 +83,10 @@ impl Stage for Filter {
     fn program(tables: &Tables) -> u32 {
         // This stage, 48; limits, 16; the class of a MAC address, a loop, 20; and the search.
         let class = if tables.source_macs.is_some() { 20 } else { 0 };
-        64 + class + tables.filter.search.classifier.program()
+        // Of sets: two addresses, 12; the hash and the loops over lengths, places and elements, 70; an addition, 90.
+        let sets = if tables.set_questions.are_any() { 82 } else { 0 };
+        let additions = if tables.set_questions.has_additions { 90 } else { 0 };
+        64 + class + sets + additions + tables.filter.search.classifier.program()
     }
 }
 
@@ -88,7 +94,9 @@ impl Stage for Filter {
 fn search_together<T: Tally>(frames: &mut [Frame], cx: &mut Cx<'_, T>) {
     let mut headers: ArrayVec<Header, BATCH> = ArrayVec::new();
     for frame in frames.iter().filter(|frame| Filter::takes(frame)) {
-        headers.push(header::of(frame, cx));
+        let mut seen = header::of(frame, cx);
+        header::ask_sets(&mut seen, cx.tables.set_questions.of_rules, frame.meta.received, cx);
+        headers.push(seen);
     }
     let mut positions = [NO_MATCH; BATCH];
     cx.tables.filter.search.classifier.classify_bulk(&headers, &mut positions[..headers.len()]);
@@ -104,10 +112,18 @@ fn search_together<T: Tally>(frames: &mut [Frame], cx: &mut Cx<'_, T>) {
 
 /// Searches the rules.
 fn search<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
-    let seen = header::routed(frame, cx);
+    let seen = seen(frame, cx);
     tell_header(cx);
     let rule = cx.tables.filter.find(&seen, cx.tally);
     apply(frame, rule, &seen, cx)
+}
+
+/// Header of a packet as rules see it.
+#[inline(always)]
+fn seen<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Header {
+    let mut seen = header::routed(frame, cx);
+    header::ask_sets(&mut seen, cx.tables.set_questions.of_rules, frame.meta.received, cx);
+    seen
 }
 
 /// Applies the rule found: most accept, and that is all.
@@ -156,11 +172,11 @@ pub(crate) fn foresee<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Option
         return Some(Step::Next);
     }
     let filter = &cx.tables.filter;
-    let seen = header::routed(frame, cx);
+    let seen = seen(frame, cx);
     let found = if filter.rule_of.is_empty() { None } else { filter.find(&seen, cx.tally) };
     let place = found.map(PatternRule::place);
     if let Some(rule) = place.and_then(|place| filter.rules.get(place as usize)) {
-        let is_counted = rule.rate.is_some() || rule.connections.is_some();
+        let is_counted = rule.rate.is_some() || rule.connections.is_some() || rule.adds.is_some();
         let is_logged = rule.log == Logging::On && cx.shard.log.wants_rules();
         if is_counted || is_logged || rule.syn == SynAnswer::Proxy {
             return None;
@@ -168,6 +184,14 @@ pub(crate) fn foresee<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Option
     }
     let step = decide(frame, place, &seen, cx);
     matches!(step, Step::Next | Step::Drop(_)).then_some(step)
+}
+
+/// The dynamic sets that a packet's addresses are in, of those that rules ask for; none where no rule is asked.
+pub(crate) fn memberships<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Vec<Membership> {
+    if !Filter::takes(frame) {
+        return Vec::new();
+    }
+    header::memberships(header::routed(frame, cx), cx.tables.set_questions.of_rules, frame.meta.received, cx)
 }
 
 /// Applies the rule found, with its rate and connection limits, or the default action if there is none.
@@ -178,15 +202,18 @@ fn decide<T: Tally>(frame: &mut Frame, place: Option<u32>, seen: &Header, cx: &m
         return Step::Drop(Reason::RuleDrop);
     };
     cx.tally.atomic(Region::Counter, place as usize * 16, 16);
+    if rule.action == Action::Accept && rule.syn == SynAnswer::Proxy {
+        if let Some(step) = by_proxy(frame, cx) {
+            return step;
+        }
+    }
+    if let Some(adds) = rule.adds {
+        add_source(adds, seen, frame, cx);
+    }
     match rule.action {
         Action::Accept => {}
         Action::Drop => return Step::Drop(Reason::RuleDrop),
         Action::Reject(with) => return reject(frame, with, Reason::RuleReject),
-    }
-    if rule.syn == SynAnswer::Proxy {
-        if let Some(step) = by_proxy(frame, cx) {
-            return step;
-        }
     }
     if rule.rate.is_none() && rule.connections.is_none() {
         return Step::Next;
@@ -217,6 +244,23 @@ fn decide<T: Tally>(frame: &mut Frame, place: Option<u32>, seen: &Header, cx: &m
         }
     }
     Step::Next
+}
+
+/// Adds the source of a packet to the set that its rule names. A source that has not acknowledged a cookie where one is asked for may be
+/// forged, and does not come here.
+#[inline(never)]
+fn add_source<T: Tally>(adds: SetAddition, seen: &Header, frame: &Frame, cx: &mut Cx<'_, T>) {
+    // What has waited for a neighbour has met its rule before.
+    if frame.meta.ingress == LOCAL || frame.meta.flags & flag::WAITED != 0 {
+        return;
+    }
+    // The prefix, its hash and place, 40; the element, its list and its moment, 50.
+    cx.tally.instructions(90);
+    cx.tally.execute(Op::Branch, 16);
+    cx.tally.read(Region::SetTable, 0, 32);
+    cx.tally.write(Region::SetTable, 0, 48);
+    let source = Address { bits: seen.source, v6: seen.family == wire::Family::V6 };
+    cx.shard.sets.add_source(adds.set, source, adds.lasts, frame.meta.received);
 }
 
 /// Returns the step for a first TCP packet without a cookie, under a rule with SYN proxy; `None` for all other packets. The

@@ -4,11 +4,12 @@ use lookup::classify::Header;
 use policy::model::Colour;
 use tally::{Op, Region, Tally};
 use wire::ethernet::{self, Mac};
-use wire::{Dscp, Family, Frame, LinkKind, PortId, ipv4, ipv6};
+use wire::{Dscp, Family, Frame, LinkKind, Nanos, PortId, ipv4, ipv6};
 
 use super::Cx;
+use crate::explain::Membership;
 use crate::hop::LOCAL_HOP;
-use crate::tables::{Address, LOCAL, NO_MAC, SELF, SourceMacs, Tables, is_linux};
+use crate::tables::{Address, LOCAL, NO_MAC, SELF, Side, SourceMacs, Tables, is_linux};
 
 /// Source and destination address of the packet, as its bytes have them now.
 #[inline(always)]
@@ -167,7 +168,37 @@ fn between(source: u128, destination: u128, family: Family, frame: &Frame, table
         ingress: meta.ingress.0,
         egress: LOCAL.0,
         source_mac: source_mac(frame, tables),
+        sets: 0,
     }
+}
+
+/// Adds the memberships of the addresses in dynamic sets at the moment `now`, where somebody asks for some of the bits `asked`.
+#[inline(always)]
+pub(super) fn ask_sets<T: Tally>(header: &mut Header, asked: u32, now: Nanos, cx: &mut Cx<'_, T>) {
+    if asked != 0 {
+        look_up_sets(header, now, cx);
+    }
+}
+
+/// Memberships of the ends of a header in the dynamic sets that the bits `asked` stand for.
+pub(super) fn memberships<T: Tally>(
+    mut header: Header,
+    asked: u32,
+    now: Nanos,
+    cx: &mut Cx<'_, T>,
+) -> Vec<Membership> {
+    ask_sets(&mut header, asked, now, cx);
+    let bits = header.sets & asked;
+    let all =
+        (0..cx.tables.sets.len() as u16).flat_map(|set| Side::BOTH.map(|side| Membership { set, side }));
+    all.filter(|one| cx.tables.set_questions.bit(one.set, one.side) & bits != 0).collect()
+}
+
+#[inline(never)]
+fn look_up_sets<T: Tally>(header: &mut Header, now: Nanos, cx: &mut Cx<'_, T>) {
+    let v6 = header.family == Family::V6;
+    let ends = [header.source, header.destination].map(|bits| Address { bits, v6 });
+    header.sets = cx.shard.sets.bits_of(cx.tables, ends, now, cx.tally);
 }
 
 /// Adds where `route` has found that the packet goes.

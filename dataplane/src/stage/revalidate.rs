@@ -21,9 +21,9 @@ use tally::{Op, Region, Tally};
 use wire::esp::Direction as Side;
 use wire::ethernet::Mac;
 use wire::header::Protocol;
-use wire::{Dscp, Family, Frame, Meta, PortId};
+use wire::{Dscp, Family, Frame, Meta, Nanos, PortId};
 
-use super::header::{class_of, sender as sender_of};
+use super::header::{ask_sets, class_of, sender as sender_of};
 use super::log::note_hit;
 use super::route::{check_source, ct_zone, is_link_local};
 use super::{Cx, Step, dnat, filter, protect, selector, track, wan};
@@ -90,6 +90,32 @@ pub(super) fn find<T: Tally>(
     Ok(None)
 }
 
+/// Validates a flow again that these tables have decided, where a set has changed that one of its addresses is in. `None` if the
+/// flow has ended and the packet may open another.
+///
+/// # Errors
+/// Step for the packet: the flow has ended, or has no path.
+#[cold]
+#[inline(never)]
+pub(super) fn by_sets<T: Tally>(
+    hit: Hit,
+    frame: &mut Frame,
+    cx: &mut Cx<'_, T>,
+) -> Result<Option<Hit>, Step> {
+    let Some((flow, cold)) = both(hit.id, cx) else { return Ok(None) };
+    if !cx.shard.sets_concern(hit.id, &flow, cx.tables, frame.meta.received, cx.tally) {
+        return Ok(Some(hit));
+    }
+    if flow.progress.is_published() {
+        cx.shard.take_back(hit.id);
+    }
+    match revalidate(hit, &flow, &cold, frame, cx) {
+        Outcome::Kept => Ok(Some(hit)),
+        Outcome::Stranger | Outcome::Ended => Ok(None),
+        Outcome::Refused(step) => Err(step),
+    }
+}
+
 fn both<T: Tally>(id: FlowId, cx: &Cx<'_, T>) -> Option<(Flow, Cold)> {
     Some((*cx.shard.flows.flow(id)?, *cx.shard.flows.cold(id)?))
 }
@@ -146,7 +172,7 @@ fn revalidate<T: Tally>(
         return over(hit.id, Reason::FlowTranslation, frame, cx);
     }
     let sender = sender(hit, flow, frame, cx);
-    let rule = match rule(flow, cold, ingress, sender, way, cx) {
+    let rule = match rule(flow, cold, (ingress, sender), way, frame.meta.received, cx) {
         Ok(rule) => rule,
         Err(refusal) => return refuse(hit, refusal, way, frame, cx),
     };
@@ -167,6 +193,7 @@ fn revalidate<T: Tally>(
         flow.epoch = cx.tables.epoch;
         flow.progress = Progress::default();
     }
+    cx.shard.watch_now(hit.id, cx.tables, frame.meta.received, cx.tally);
     if let Some(classified) = cx.shard.flows.classes.get_mut(hit.id) {
         let egress = cx.tables.interface(way.egress).map_or(NO_NUMBER, |interface| interface.number);
         *classified = Classified::new(egress);
@@ -400,16 +427,17 @@ struct Refusal {
 fn rule<T: Tally>(
     flow: &Flow,
     cold: &Cold,
-    ingress: PortId,
-    sender: Mac,
+    (ingress, sender): (PortId, Mac),
     way: Way,
+    now: Nanos,
     cx: &mut Cx<'_, T>,
 ) -> Result<Option<u32>, Refusal> {
     if ingress == LOCAL {
         return Ok(None);
     }
     let source_mac = class_of(cx.tables, ingress, sender);
-    let seen = Header { source_mac, ..header(flow, cold, ingress, way, cx.tables) };
+    let mut seen = Header { source_mac, ..header(flow, cold, ingress, way, cx.tables) };
+    ask_sets(&mut seen, cx.tables.set_questions.of_rules, now, cx);
     let rule = cx.tables.filter.find(&seen, cx.tally).map(PatternRule::place);
     let action = match rule.and_then(|place| cx.tables.filter.rules.get(place as usize)) {
         Some(rule) => rule.action,
@@ -462,7 +490,8 @@ pub(super) fn first_packet<T: Tally>(id: FlowId, cx: &Cx<'_, T>) -> Option<Heade
     Some(Header { source_mac: sender.map_or(NO_MAC, |mac| class_of(cx.tables, ingress, mac)), ..seen })
 }
 
-/// Header of the flow's first packet as the rules would see it, but for its MAC address, for which translations do not ask.
+/// Header of the flow's first packet as the rules would see it, but for its MAC address and memberships in sets, for which translations do
+/// not ask.
 fn header(flow: &Flow, cold: &Cold, ingress: PortId, way: Way, tables: &Tables) -> Header {
     let (there, back) = (flow.original(), flow.reply());
     let (source, destination): (Address, Address) = (there.source().into(), back.source().into());
@@ -482,6 +511,7 @@ fn header(flow: &Flow, cold: &Cold, ingress: PortId, way: Way, tables: &Tables) 
         ingress: ingress.0,
         egress: way.egress.0,
         source_mac: NO_MAC,
+        sets: 0,
     }
 }
 

@@ -169,15 +169,33 @@ fn current<'a, T: Tally>(hit: Hit, frame: &Frame, cx: &'a mut Cx<'_, T>) -> Opti
     }
     let flow = cx.shard.flows.flow(hit.id)?;
     let tick = cx.shard.flows.tick(frame.meta.received);
-    is_current(flow, tick, cx.shard, cx.tables, cx.tally).then_some(flow)
+    is_current(hit.id, flow, tick, cx.shard, cx.tables, cx.tally).then_some(flow)
 }
 
-/// True if a flow, which is up to date, has not expired and these tables have decided it.
+/// True if a flow, which is up to date, has not expired and these tables have decided it, with the sets as they are.
 #[inline(always)]
-fn is_current<T: Tally>(flow: &Flow, tick: Tick, shard: &Shard, tables: &Tables, tally: &mut T) -> bool {
+fn is_current<T: Tally>(
+    id: FlowId,
+    flow: &Flow,
+    tick: Tick,
+    shard: &Shard,
+    tables: &Tables,
+    tally: &mut T,
+) -> bool {
     // Time in the present tick, of two words, 6; since when the flow was seen, 2; its timeout by its state, 6; epoch, 2; place and bound, 3.
     tally.instructions(19);
     tally.execute(Op::Branch, 7);
+    if tables.set_questions.are_any() {
+        // The record beside the flow, two stamps and that of all, by place and bound, 20; each of two words compared, 12.
+        tally.instructions(32);
+        tally.execute(Op::Branch, 6);
+        tally.read(Region::Timer, id.0 as usize * 16, 16);
+        tally.read(Region::SetTable, 0, 8);
+        tally.read(Region::SetTable, 0, 8);
+        if shard.sets_have_changed(id) {
+            return false;
+        }
+    }
     !shard.flows.is_expired(flow, tick) && flow.epoch == tables.epoch
 }
 
@@ -196,6 +214,9 @@ fn renew<T: Tally>(
         if cx.shard.flows.is_expired(flow, tick) {
             cx.shard.end_flow(hit.id, cx.tally);
             return Ok(None);
+        }
+        if !cx.shard.flows.is_stale(flow) {
+            return revalidate::by_sets(hit, frame, cx);
         }
     }
     revalidate::find(key, hash, frame, cx)
@@ -668,6 +689,9 @@ pub(crate) fn pass_time<T: Tally>(now: wire::Nanos, cx: &mut Cx<'_, T>) {
 fn do_what_is_due<T: Tally>(now: wire::Nanos, cx: &mut Cx<'_, T>) {
     if cx.shard.flows.is_due(now) {
         cx.shard.expire(now, cx.tally);
+    }
+    if cx.shard.sets.is_due(now) {
+        cx.shard.sets.sweep(now);
     }
     while cx.shard.fragments.is_due(now) {
         expire_fragments(cx, now);

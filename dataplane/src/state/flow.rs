@@ -19,7 +19,10 @@ use crate::flow::{
 use crate::import::{Imports, Refused};
 use crate::log::Cause;
 use crate::nat::Endpoint;
-use crate::shard::{Shard, ShardError, most_flows, remembers_classes, remembers_wans, timeouts};
+use crate::set::Watch;
+use crate::shard::{
+    Shard, ShardError, most_flows, remembers_classes, remembers_wans, timeouts, watches_sets,
+};
 use crate::tables::{Address, LOCAL, NO_NUMBER, OWN_ACCORD, Tables, Target};
 
 /// Flows, with their handshakes and MAC addresses.
@@ -38,6 +41,8 @@ struct FlowsPlan {
     counts: Option<Slab<Counts>>,
     /// Memory for WANs of flows, where the policy has had none so far.
     wans: Option<Slab<u32>>,
+    /// Memory for validations of flows, where no rule has asked for a dynamic set so far.
+    watches: Option<Slab<Watch>>,
     /// Memory of all flows, if the bound on flows changes.
     renewed: Option<Box<Shard>>,
 }
@@ -57,6 +62,7 @@ impl Part for Flows {
         let may_class = renewed.is_none() && !remembers_classes(old) && remembers_classes(new);
         let may_count = renewed.is_some() || old.ipfix != new.ipfix;
         let may_leave = renewed.is_none() && !remembers_wans(old) && remembers_wans(new);
+        let may_watch = renewed.is_none() && !watches_sets(old) && watches_sets(new);
         let flows = most_flows(new);
         Ok(Box::new(FlowsPlan {
             timeouts: timeouts(new),
@@ -64,6 +70,7 @@ impl Part for Flows {
             macs: may_ask.then(|| records(flows)).transpose().map_err(ShardError::Memory)?,
             classes: may_class.then(|| records(flows)).transpose().map_err(ShardError::Memory)?,
             counts: if may_count { counts(new).map_err(ShardError::Memory)? } else { None },
+            watches: may_watch.then(|| records(flows)).transpose().map_err(ShardError::Memory)?,
             wans: may_leave.then(|| records(flows)).transpose().map_err(ShardError::Memory)?,
             renewed,
         }))
@@ -128,6 +135,7 @@ impl Plan for FlowsPlan {
             }
             _ => {}
         }
+        self.watches = self.watches.take().and_then(|watches| shard.flows.watches.keep(watches));
         self.wans = self.wans.take().and_then(|wans| shard.flows.wans.keep(wans));
         shard.flows.begin_epoch(reload.tables.epoch, self.timeouts);
     }

@@ -25,6 +25,8 @@ pub enum Item {
     Meter(MeterRecord),
     /// Sequence numbers of a security association.
     Sa(SaRecord),
+    /// An element of a dynamic set.
+    Element(ElementRecord),
 }
 
 impl Item {
@@ -40,6 +42,7 @@ impl Item {
             Item::Debt(record) => Item::Debt(DebtRecord { debt: less(record.debt), ..record }),
             Item::Own(own) => Item::Own(OwnRecord { errors: less(own.errors), ..own }),
             Item::Sa(record) => Item::Sa(record),
+            Item::Element(record) => Item::Element(ElementRecord { left: record.left.map(less), ..record }),
             Item::Meter(record) => Item::Meter(MeterRecord { debts: record.debts.aged(by), ..record }),
         }
     }
@@ -214,6 +217,17 @@ impl Prefix {
     pub fn alone(&self) -> Option<IpAddr> {
         (self.bits == if self.first.is_ipv4() { 32 } else { 128 }).then_some(self.first)
     }
+}
+
+/// An element of a dynamic set that rules or requests have added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ElementRecord {
+    /// The set, by place; `None` if it is gone.
+    pub set: Option<u16>,
+    /// Addresses of the element.
+    pub prefix: Prefix,
+    /// Time until the element is over; `None`: never.
+    pub left: Option<Nanos>,
 }
 
 /// State of the gateway's own packets.

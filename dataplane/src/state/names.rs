@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 use wire::PortId;
 
-use super::{DebtRecord, FlowRecord, Item, MappingRecord, MeterRecord, Standing, Subject, Through};
+use super::{
+    DebtRecord, ElementRecord, FlowRecord, Item, MappingRecord, MeterRecord, Standing, Subject, Through,
+};
 use crate::tables::{OWN_ACCORD, Tables, is_linux};
 
 /// Names to which items refer, in the order of their places in tables.
@@ -21,6 +23,8 @@ pub struct Names {
     pub sources: Vec<String>,
     /// Meters.
     pub meters: Vec<String>,
+    /// Dynamic sets.
+    pub sets: Vec<String>,
 }
 
 /// Translation of places in some tables to places in others, by name.
@@ -31,6 +35,7 @@ pub struct Places {
     destinations: Vec<Option<u16>>,
     sources: Vec<Option<u16>>,
     meters: Vec<Option<u16>>,
+    sets: Vec<Option<u16>>,
 }
 
 impl Names {
@@ -42,6 +47,7 @@ impl Names {
             destinations: tables.nat.destinations.iter().map(|nat| nat.name.clone()).collect(),
             sources: tables.nat.sources.iter().map(|nat| nat.name.clone()).collect(),
             meters: tables.classes.meters.iter().map(|meter| meter.name.clone()).collect(),
+            sets: tables.sets.iter().map(|set| set.name.clone()).collect(),
         }
     }
 
@@ -54,6 +60,7 @@ impl Names {
             destinations: places(&self.destinations, &there.destinations),
             sources: places(&self.sources, &there.sources),
             meters: places(&self.meters, &there.meters),
+            sets: places(&self.sets, &there.sets),
         }
     }
 }
@@ -78,6 +85,10 @@ impl Places {
             }
             Item::Own(own) => Item::Own(*own),
             Item::Meter(record) => Item::Meter(self.moved_meter(record)),
+            Item::Element(record) => {
+                let set = record.set.and_then(|set| self.sets.get(usize::from(set)).copied().flatten());
+                Item::Element(ElementRecord { set, ..*record })
+            }
             // Known by its key, whatever it is called.
             Item::Sa(record) => Item::Sa(*record),
         }

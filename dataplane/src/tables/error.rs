@@ -39,6 +39,12 @@ pub enum CompileError {
     /// Rules tell more classes of source MAC addresses apart than 65,535.
     #[error("{0} intervals between the MAC addresses of rules; there can be 65535")]
     TooManyMacs(usize),
+    /// More dynamic sets than 32.
+    #[error("{0} dynamic sets; there can be 32")]
+    TooManySets(usize),
+    /// Rules and classes ask for more sources and destinations in dynamic sets than 32.
+    #[error("{0} dynamic sets as sources and as destinations; there can be 32")]
+    TooManySetUses(usize),
     /// (destination translations + 1) × (source translations + 1) is more than 65,536.
     #[error(
         "{destinations} destination and {sources} source translations; the product of both, each \

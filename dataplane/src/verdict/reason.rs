@@ -97,7 +97,7 @@ pub enum Reason {
     NatClash,
     /// The interface that the packet would leave by has no address to masquerade it with, or that which it came in by none to redirect it to.
     NatNoAddress,
-    /// The policy that now holds does not let in the flow that an earlier one did, and has ended it.
+    /// The policy that now holds, or a dynamic set as it is now, does not let in the flow that an earlier one did, and has ended it.
     FlowRevoked,
     /// The translation of the flow, or the address that it gave, is gone from the policy, which has ended the flow.
     FlowTranslation,
@@ -523,7 +523,7 @@ impl Reason {
         Entry {
             reason: Reason::FlowRevoked,
             name: "flow-revoked",
-            cause: "The policy that now holds does not let in the flow that an earlier one did, and has ended it.",
+            cause: "The policy that now holds, or a dynamic set as it is now, does not let in the flow that an earlier one did, and has ended it.",
             remedy: "See the rule's name beside the packet, or the default of the zone pair; have a rule accept the connection if it is to go on.",
         },
         Entry {

@@ -5,7 +5,7 @@
 //! rule is applied without the conditions that a guard cannot match.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use policy::Policy;
 use policy::model::{
@@ -74,6 +74,10 @@ enum Rendering {
 
 fn rendered(policy: &Policy, rule: &Rule) -> Rendering {
     let fate = if rule.action == Action::Accept { Fate::Accept } else { Fate::Drop };
+    let conditions = [&rule.conditions.source, &rule.conditions.destination];
+    if fate == Fate::Accept && conditions.into_iter().any(|addresses| is_dynamic(policy, addresses)) {
+        return Rendering::TooMuch;
+    }
     let mut exact = rule.conditions.dscp.is_empty()
         && rule.conditions.source_macs.items.is_empty()
         && rule.connections.is_none();
@@ -126,7 +130,15 @@ const SYN: u8 = 0x02;
 /// FIN, SYN, RST and ACK.
 const LOOKED_AT: u8 = 0x17;
 
-/// Ranges of addresses: an empty list matches every address, `None` matches no address.
+/// True if a dynamic set is listed, whose elements no guard knows.
+fn is_dynamic(policy: &Policy, addresses: &Addresses) -> bool {
+    addresses.items.iter().any(|item| match item {
+        AddressItem::Set(name) => policy.dynamic_set(name).is_some(),
+        AddressItem::Range(_) => false,
+    })
+}
+
+/// Ranges of addresses: an empty list matches every address, `None` matches no address. A dynamic set is taken for an empty one.
 fn ranges(policy: &Policy, addresses: &Addresses) -> Option<Vec<(IpAddr, IpAddr)>> {
     if addresses.items.is_empty() {
         return Some(Vec::new());
@@ -137,7 +149,21 @@ fn ranges(policy: &Policy, addresses: &Addresses) -> Option<Vec<(IpAddr, IpAddr)
     });
     let mut listed: Vec<AddressRange> = listed.copied().collect();
     if addresses.except {
+        if is_dynamic(policy, addresses) && listed.is_empty() {
+            return Some(Vec::new());
+        }
+        let is_listed = |v4| listed.iter().any(|range| range.first.is_ipv4() == v4);
+        let whole = [
+            (true, AddressRange { first: Ipv4Addr::UNSPECIFIED.into(), last: Ipv4Addr::BROADCAST.into() }),
+            (
+                false,
+                AddressRange { first: Ipv6Addr::UNSPECIFIED.into(), last: Ipv6Addr::from(u128::MAX).into() },
+            ),
+        ];
+        let others = whole.into_iter().filter(|(v4, _)| is_dynamic(policy, addresses) && !is_listed(*v4));
+        let others: Vec<AddressRange> = others.map(|(_, range)| range).collect();
         listed = all_but(listed);
+        listed.extend(others);
     }
     let pairs: Vec<_> = listed.iter().map(|range| (range.first, range.last)).collect();
     Some(pairs).filter(|pairs| !pairs.is_empty())

@@ -394,3 +394,32 @@ fn only_files_are_written_over() {
         assert!(matches!(written, Err(StoreError::NoFile)), "{path}");
     }
 }
+
+/// Saved by a gateway of that version, with connections in and out, translated ones among them.
+const VERSION_7: &[u8] = include_bytes!("version-7.state");
+
+#[test]
+fn files_of_the_version_before_are_read_to_their_end() {
+    let entries = all(VERSION_7).unwrap();
+    let [Entry::Stamp(stamp), Entry::Names(names), rest @ ..] = &entries[..] else { panic!("{entries:?}") };
+    assert_eq!(stamp.occasion, Occasion::Save);
+    assert_eq!(names.interfaces, ["lan", "guest", "wan"]);
+    assert!(names.rules.iter().any(|rule| rule == "web-in") && names.sets.is_empty());
+    let flows = rest.iter().filter_map(|entry| match entry {
+        Entry::Item(Item::Flow(flow)) => Some(flow),
+        _ => None,
+    });
+    let flows: Vec<&FlowRecord> = flows.collect();
+    let to = |port| flows.iter().filter(|flow| flow.original.dport == port).count();
+    assert_eq!((flows.len(), to(80), to(443), to(5000)), (6, 1, 1, 1));
+    assert!(flows.iter().any(|flow| flow.mapping.is_some()), "{flows:?}");
+    for length in 0..VERSION_7.len() {
+        assert!(all(&VERSION_7[..length]).is_err(), "{length}");
+    }
+    // What it says is no file of this version, nor the other way round.
+    for (bytes, head) in [(VERSION_7.to_vec(), HEAD), (bytes(&items(3)), former::HEAD)] {
+        let mut bytes = bytes;
+        bytes[..HEAD.len()].copy_from_slice(head);
+        assert!(matches!(all(&bytes), Err(StoreError::Damaged)));
+    }
+}

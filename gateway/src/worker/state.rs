@@ -76,7 +76,7 @@ pub(crate) fn owner_of(item: &Item, workers: usize, steering: Option<&SteeringTa
             None => home(flow.original.source),
         }),
         Item::Debt(debt) => debt.source.map(home),
-        Item::Own(_) | Item::Sa(_) => None,
+        Item::Own(_) | Item::Sa(_) | Item::Element(_) => None,
         Item::Meter(record) => match record.subject {
             Subject::Flow { ends, .. } => Some(home(ends.source)),
             Subject::Source(prefix) => prefix.alone().map(home),

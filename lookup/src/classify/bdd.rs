@@ -57,8 +57,8 @@ const STEP: u32 = 7;
 const BYTES: usize = 1 << 20;
 const BYTES_PER_PATTERN: usize = 16 << 10;
 
-/// A header as words. The high halves of addresses are last, which IPv4 has no use for.
-type Key = [u64; 6];
+/// A header as words. The high halves of addresses come late, which IPv4 has no use for; a power of two of words spares the bound.
+type Key = [u64; 8];
 
 impl Bdd {
     /// Builds the diagrams.
@@ -140,6 +140,7 @@ fn key_bits(version: Version) -> Vec<u32> {
             Field::From => (3, 24),
             Field::To => (3, 32),
             Field::SourceMac => (3, 40),
+            Field::Sets(number) => (6, 8 * u32::from(number)),
         };
         for bit in (0..u32::from(field.bits(version))).rev() {
             // The high half of an address is four words on.
@@ -161,7 +162,9 @@ fn key(header: &Header) -> Key {
         | u64::from(header.to) << 32
         | u64::from(header.source_mac) << 40;
     let (source, destination) = (header.source, header.destination);
-    [source as u64, destination as u64, ports, rest, (source >> 64) as u64, (destination >> 64) as u64]
+    let high = |address: u128| (address >> 64) as u64;
+    let sets = u64::from(header.sets);
+    [source as u64, destination as u64, ports, rest, high(source), high(destination), sets, 0]
 }
 
 fn position(next: Next) -> Option<Position> {

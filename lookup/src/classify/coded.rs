@@ -115,6 +115,7 @@ fn rest(pattern: &Pattern) -> u32 {
         !pattern.icmp.is_empty(),
         pattern.tcp_mask != 0 || pattern.tcp_value != 0,
         pattern.dscp != any.dscp,
+        pattern.sets_mask != 0 || pattern.sets_value != 0,
     ];
     2 * asked.into_iter().filter(|asked| *asked).count() as u32
 }

@@ -25,6 +25,8 @@ pub(super) enum Field {
     Egress,
     /// Its class.
     SourceMac,
+    /// Memberships in sets: the byte of this number, the lowest first.
+    Sets(u8),
 }
 
 /// Values from first to last, both included.
@@ -38,7 +40,7 @@ pub struct Span {
 
 impl Field {
     /// All: those of IPv4, of both families, of IPv6; the most telling at the ends.
-    pub(super) const ALL: [Field; 14] = [
+    pub(super) const ALL: [Field; 18] = [
         Field::Source4,
         Field::Destination4,
         Field::Dport,
@@ -51,6 +53,10 @@ impl Field {
         Field::Ingress,
         Field::Egress,
         Field::SourceMac,
+        Field::Sets(0),
+        Field::Sets(1),
+        Field::Sets(2),
+        Field::Sets(3),
         Field::Source6,
         Field::Destination6,
     ];
@@ -61,7 +67,7 @@ impl Field {
             Field::Source6 | Field::Destination6 => 128,
             Field::Source4 | Field::Destination4 => 32,
             Field::Sport | Field::Dport | Field::Ingress | Field::Egress | Field::SourceMac => 16,
-            Field::Protocol | Field::TcpFlags => 8,
+            Field::Protocol | Field::TcpFlags | Field::Sets(_) => 8,
             Field::Dscp | Field::From | Field::To => 6,
         }
     }
@@ -91,7 +97,7 @@ impl Field {
             Field::Ingress => pattern.ingress.len(),
             Field::Egress => pattern.egress.len(),
             Field::SourceMac => pattern.source_macs.as_ref().map_or(1, Vec::len),
-            Field::Protocol | Field::TcpFlags | Field::Dscp | Field::From | Field::To => 256,
+            Field::Protocol | Field::TcpFlags | Field::Sets(_) | Field::Dscp | Field::From | Field::To => 256,
         };
         patterns.iter().map(of).max().unwrap_or(0)
     }
@@ -113,6 +119,7 @@ impl Field {
             Field::Ingress => header.ingress.into(),
             Field::Egress => header.egress.into(),
             Field::SourceMac => header.source_mac.into(),
+            Field::Sets(number) => byte(header.sets, number).into(),
         }
     }
 
@@ -138,6 +145,9 @@ impl Field {
             Field::Ingress => !pattern.ingress.is_empty(),
             Field::Egress => !pattern.egress.is_empty(),
             Field::SourceMac => pattern.source_macs.is_some(),
+            Field::Sets(number) => {
+                byte(pattern.sets_mask, number) != 0 || byte(pattern.sets_value, number) != 0
+            }
         }
     }
 
@@ -163,8 +173,10 @@ impl Field {
                 spans.extend(pattern.protocols.iter().map(|protocol| one(u16::from(*protocol))));
             }
             Field::TcpFlags => {
-                let asked = (0..=255u8).filter(|flags| flags & pattern.tcp_mask == pattern.tcp_value);
-                spans.extend(asked.map(|flags| one(u16::from(flags))));
+                masked(pattern.tcp_mask, pattern.tcp_value, spans);
+            }
+            Field::Sets(number) => {
+                masked(byte(pattern.sets_mask, number), byte(pattern.sets_value, number), spans);
             }
             Field::Dscp => bits(pattern.dscp, spans),
             Field::From => bits(pattern.from, spans),
@@ -186,6 +198,18 @@ impl Field {
         let own = asked.iter().filter(|span| span.v6 == v6 && span.first <= highest);
         spans.extend(own.map(|span| Span { first: span.first, last: span.last.min(highest) }));
     }
+}
+
+/// A byte of memberships in sets, the lowest first.
+#[inline(always)]
+pub(super) fn byte(sets: u32, number: u8) -> u8 {
+    (sets >> (8 * u32::from(number & 3))) as u8
+}
+
+/// Bytes whose bits of the mask are those of the value.
+fn masked(mask: u8, value: u8, spans: &mut Vec<Span>) {
+    let asked = (0..=255u8).filter(|byte| byte & mask == value);
+    spans.extend(asked.map(|byte| one(u16::from(byte))));
 }
 
 fn one(value: u16) -> Span {

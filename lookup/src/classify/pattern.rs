@@ -39,6 +39,10 @@ pub struct Pattern {
     pub tcp_value: u8,
     /// DiffServ code points, a bit each.
     pub dscp: u64,
+    /// Memberships in sets ([`Header::sets`]) looked at; 0 for none.
+    pub sets_mask: u32,
+    /// Memberships of the mask that must hold; the others of the mask must not.
+    pub sets_value: u32,
 }
 
 /// Admission of a kind of packet.
@@ -108,6 +112,8 @@ impl Default for Pattern {
             tcp_mask: 0,
             tcp_value: 0,
             dscp: u64::MAX,
+            sets_mask: 0,
+            sets_value: 0,
         }
     }
 }
@@ -141,10 +147,11 @@ impl Pattern {
             + size_of_val(self.icmp.as_slice())
     }
 
-    /// True if `header` shows the ports, addresses, family, ICMP types and interfaces.
+    /// True if `header` shows the memberships, ports, addresses, family, ICMP types and interfaces.
     #[inline(never)]
     fn matches_lists(&self, header: &Header) -> bool {
-        port_in(&self.dports, header.dport)
+        header.sets & self.sets_mask == self.sets_value
+            && port_in(&self.dports, header.dport)
             && port_in(&self.sports, header.sport)
             && address_in(self.destination.as_deref(), header.destination, header.family)
             && address_in(self.source.as_deref(), header.source, header.family)

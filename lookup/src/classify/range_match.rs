@@ -54,8 +54,8 @@ const SHORT: usize = 4;
 /// Headers that are looked up side by side.
 const GROUP: usize = 16;
 
-/// The most fields that a header is compared by: two addresses, and ten that both families have.
-const MOST: usize = 12;
+/// The most fields that a header is compared by: two addresses, and fourteen that both families have.
+const MOST: usize = 16;
 
 impl Block {
     const ZERO: Block = Block([0; 8]);

@@ -21,6 +21,7 @@ fn header() -> Header {
         ingress: 0,
         egress: 1,
         source_mac: 3,
+        sets: 0b101,
     }
 }
 
@@ -48,6 +49,8 @@ fn each_condition_alone_can_refuse() {
         Pattern { icmp: vec![TypeMatch { kind: 8, code: None }], ..Pattern::default() },
         Pattern { tcp_mask: 0x12, tcp_value: 0x12, ..Pattern::default() },
         Pattern { dscp: 1 << 46, ..Pattern::default() },
+        Pattern { sets_mask: 0b10, sets_value: 0b10, ..Pattern::default() },
+        Pattern { sets_mask: 0b100, ..Pattern::default() },
     ];
     for pattern in refusing {
         assert!(!pattern.matches(&header()), "{pattern:?}");

@@ -496,6 +496,8 @@ impl Emit {
             rate,
             connections,
             timeout: None,
+            add_source: None,
+            add_for: None,
             syn: SynAnswer::Forward,
             log: if entry.log { Logging::On } else { Logging::Off },
             action,

@@ -8,6 +8,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::class::{class, meter};
+use super::dynamic_set::dynamic_sets;
 use super::gateway::gateway;
 use super::interface::{cross_connect, interfaces};
 use super::limit::{limits, timeouts};
@@ -33,6 +34,8 @@ pub(crate) fn policy(keys: &mut Keys<'_, '_>, policy: &mut Policy, lines: &mut L
     lines.extend(Item::Interface(0), entries, policy.interfaces.iter().map(|one| &*one.name));
     let entries = sets(keys, &mut policy.sets);
     lines.extend(Item::Set(0), entries, policy.sets.iter().map(|set| &*set.name));
+    let entries = dynamic_sets(keys, &mut policy.dynamic_sets);
+    lines.extend(Item::DynamicSet(0), entries, policy.dynamic_sets.iter().map(|set| &*set.name));
     lines.extend(Item::Default(0), defaults(keys, &mut policy.defaults), repeat(""));
     let entries = keys.tables("route", "a route", &mut policy.routes, &new_route(), route);
     lines.extend(Item::Route(0), entries, repeat(""));

@@ -4,7 +4,7 @@ use toml::de::DeValue;
 
 use super::{Keys, Table, texts};
 use crate::model::{Addresses, Conditions, FamilyMatch, Logging, Rule};
-use crate::value::address::{ADDRESS_ITEM, MAC_RANGE};
+use crate::value::address::{ADDRESS_ITEM, MAC_RANGE, SET};
 use crate::value::packet::{DSCP, Icmp, PORTS, PROTOCOL, TCP_FLAGS};
 use crate::value::time::{CONNECTIONS, DURATION, RATE};
 use crate::value::{Complaint, Flag, Form, STRING, Text};
@@ -19,6 +19,8 @@ pub(super) fn rule(keys: &mut Keys<'_, '_>, rule: &mut Rule) -> bool {
     keys.optional("connections", CONNECTIONS, &mut rule.connections);
     keys.optional("timeout", DURATION, &mut rule.timeout);
     keys.key("syn", word::SYN, &mut rule.syn);
+    keys.optional("add-source", SET, &mut rule.add_source);
+    keys.optional("for", DURATION, &mut rule.add_for);
     keys.key("log", Flag(Logging::On, Logging::Off), &mut rule.log);
     keys.required("action", "\"accept\"", word::ACTION, &mut rule.action);
     true

@@ -1,4 +1,5 @@
 use super::class::{class, meter};
+use super::dynamic_set::dynamic_set;
 use super::gateway::gateway;
 use super::interface::{cross_connect, interface};
 use super::limit::{fragments, limits, timeouts};
@@ -13,8 +14,8 @@ use super::wan::{check, policy_route, wan};
 use super::{names, policy};
 use crate::lines::Lines;
 use crate::model::{
-    Class, CrossConnect, FragmentLimits, Gateway, Interface, Limits, Meter, NextHop, Policy, PolicyRoute,
-    Queue, Rule, Search, Shape, Timeouts, Wan, WanCheck,
+    Class, CrossConnect, DynamicSet, FragmentLimits, Gateway, Interface, Limits, Meter, NextHop, Policy,
+    PolicyRoute, Queue, Rule, Search, Shape, Timeouts, Wan, WanCheck,
 };
 use crate::parse::tests::WHOLE;
 use crate::word;
@@ -24,6 +25,8 @@ fn all() -> Vec<&'static str> {
     let mut all = names(|keys| policy(keys, &mut Policy::default(), &mut Lines::default()));
     all.extend(names(|keys| search(keys, &mut Search::default())));
     all.extend(names(|keys| interface(keys, &mut Interface::new("", ""))));
+    all.extend(names(|keys| dynamic_set(keys, &mut DynamicSet::new(""))));
+    all.extend(["url", "refresh"]);
     all.extend(names(|keys| tunnel(keys, &mut new_tunnel())));
     all.extend(names(|keys| {
         sa(keys, &mut new_sa());

@@ -16,13 +16,13 @@ use wire::{BitRate, Bytes, Dscp, Nanos, Pcp};
 use super::{
     Action, AddressItem, AddressRange, Addresses, Atm, Authentication, Channel, Checksum, Class, Collector,
     ColourAction, ColourMode, Conditions, Connection, ConnectionEnd, ConnectionLimit, CrossConnect, Driver,
-    Encapsulation, FamilyMatch, FastPath, FragmentLimits, Gateway, Hairpin, IcmpMatch, Interface, Ipfix,
-    IpfixRecord, Limits, LinkKind, Log, LogEvent, LogOutput, Logging, Mac, MacRange, Macs, Meter, MeterKind,
-    MeterRate, MeterScope, MetricsAccess, Mode, MssClamp, Nat, NatAction, Neighbour, NextHop, NoInstance,
-    Offload, OnExit, Overhead, PageAccess, PcpMap, Pickup, Policy, PortChoice, PortDriver, PortRange,
-    PortUse, Ppp, PppRole, PriorityTag, Protocol, Rate, RejectWith, Route, RouteTarget, Rule, Scope, Search,
-    SearchAlgorithm, Set, SourceCheck, State, SynAnswer, SyslogAddress, TcpFlagsMatch, TcpWindow, Timeouts,
-    Vc, WhenFull, Xfrm, ZoneDefault,
+    DynamicSet, Encapsulation, FamilyMatch, FastPath, FragmentLimits, Gateway, Hairpin, IcmpMatch, Interface,
+    Ipfix, IpfixRecord, Limits, LinkKind, Log, LogEvent, LogOutput, Logging, Mac, MacRange, Macs, Meter,
+    MeterKind, MeterRate, MeterScope, MetricsAccess, Mode, MssClamp, Nat, NatAction, Neighbour, NextHop,
+    NoInstance, Offload, OnExit, Overhead, PageAccess, PcpMap, Pickup, Policy, PortChoice, PortDriver,
+    PortRange, PortUse, Ppp, PppRole, PriorityTag, Protocol, Rate, RejectWith, Route, RouteTarget, Rule,
+    Scope, Search, SearchAlgorithm, Set, SetSource, SourceCheck, State, SynAnswer, SyslogAddress,
+    TcpFlagsMatch, TcpWindow, Timeouts, Vc, WhenFull, Xfrm, ZoneDefault,
 };
 
 mod queue;
@@ -46,7 +46,10 @@ pub(crate) fn policy() -> impl Strategy<Value = Policy> {
         select(&[Mode::Stateful, Mode::Stateless][..]),
         vec(prop_oneof![4 => interface(), 1 => tunnel::interface()], 0..4)
             .prop_map(|all| unique(all, |interface| &interface.name)),
-        vec(set(), 0..3).prop_map(|all| unique(all, |set| &set.name)),
+        (
+            vec(set(), 0..3).prop_map(|all| unique(all, |set| &set.name)),
+            vec(dynamic_set(), 0..3).prop_map(|all| unique(all, |set| &set.name)),
+        ),
         (vec(route(), 0..4), wans()),
         (vec(neighbour(), 0..3), vec(cross_connect(), 0..3)),
         defaults,
@@ -59,7 +62,7 @@ pub(crate) fn policy() -> impl Strategy<Value = Policy> {
             let (
                 mode,
                 interfaces,
-                sets,
+                (sets, dynamic_sets),
                 (routes, (wans, policy_routes)),
                 (neighbours, cross_connects),
                 defaults,
@@ -72,6 +75,7 @@ pub(crate) fn policy() -> impl Strategy<Value = Policy> {
                 mode,
                 interfaces,
                 sets,
+                dynamic_sets,
                 routes,
                 wans,
                 policy_routes,
@@ -298,9 +302,15 @@ pub(crate) fn rule() -> impl Strategy<Value = Rule> {
     let then =
         (option::of(rate), option::of(connections), select(&[Logging::Off, Logging::On][..]), action());
     let syn = select(&[SynAnswer::Forward, SynAnswer::Proxy][..]);
-    let then = (then, option::of(any::<u64>().prop_map(Nanos)), syn);
+    let adds = (option::of(name()), option::of(any::<u64>().prop_map(Nanos)));
+    let then = (then, option::of(any::<u64>().prop_map(Nanos)), syn, adds);
     (name(), conditions(), vec(states, 0..3), then).prop_map(
-        |(name, conditions, states, ((rate, connections, log, action), timeout, syn))| Rule {
+        |(
+            name,
+            conditions,
+            states,
+            ((rate, connections, log, action), timeout, syn, (add_source, add_for)),
+        )| Rule {
             name,
             conditions,
             states,
@@ -308,6 +318,8 @@ pub(crate) fn rule() -> impl Strategy<Value = Rule> {
             connections,
             timeout,
             syn,
+            add_source,
+            add_for,
             log,
             action,
         },
@@ -551,6 +563,16 @@ fn neighbour() -> impl Strategy<Value = Neighbour> {
 
 fn set() -> impl Strategy<Value = Set> {
     (name(), vec(range(), 0..6)).prop_map(|(name, items)| Set { name, items })
+}
+
+fn dynamic_set() -> impl Strategy<Value = DynamicSet> {
+    let source = prop_oneof![
+        Just(SetSource::Rules),
+        name().prop_map(SetSource::File),
+        (name(), any::<u64>()).prop_map(|(url, refresh)| SetSource::Url { url, refresh: Nanos(refresh) }),
+    ];
+    (name(), any::<u32>(), option::of(any::<u64>().prop_map(Nanos)), source)
+        .prop_map(|(name, size, timeout, source)| DynamicSet { name, size, timeout, source })
 }
 
 fn addresses() -> impl Strategy<Value = Addresses> {

@@ -27,6 +27,10 @@ pub struct Rule {
     pub timeout: Option<Nanos>,
     /// Responder to the SYN of an accepted TCP connection: server or gateway. Only with [`Action::Accept`].
     pub syn: SynAnswer,
+    /// Dynamic set that the source address of matching packets is added to, without the `@`.
+    pub add_source: Option<String>,
+    /// Lifetime of the element, from the last match on; the set's own if absent.
+    pub add_for: Option<Nanos>,
     /// Logging of matches.
     pub log: Logging,
     /// Action on matching packets.
@@ -125,7 +129,7 @@ pub struct Addresses {
 pub enum AddressItem {
     /// Addresses from first to last.
     Range(AddressRange),
-    /// All addresses of a named set.
+    /// All addresses of a named set, dynamic or not.
     Set(String),
 }
 

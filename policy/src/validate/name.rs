@@ -8,15 +8,16 @@ use config::{Place, did_you_mean, nearest};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::expand::written;
 use crate::lines::Item;
-use crate::model::{ANY_ZONE, AddressItem, Addresses, OTHER_ZONE, SELF_ZONE, Wan};
+use crate::model::{ANY_ZONE, AddressItem, Addresses, DynamicSet, OTHER_ZONE, SELF_ZONE, Wan};
 
 /// Longest name, in characters.
 const LONGEST: usize = 64;
 
 /// Most items of each kind in a policy.
-const MOST: [(&str, usize); 11] = [
+const MOST: [(&str, usize); 12] = [
     ("interfaces", 4_096),
     ("sets", 65_536),
+    ("dynamic sets", DynamicSet::MOST),
     ("routes", 4_194_304),
     ("WANs", Wan::MOST),
     ("policy routes", 65_000),
@@ -34,6 +35,7 @@ impl<'a> Validator<'a> {
         let counts = [
             policy.interfaces.len(),
             policy.sets.len(),
+            policy.dynamic_sets.len(),
             policy.routes.len(),
             policy.wans.len(),
             policy.policy_routes.len(),
@@ -58,7 +60,10 @@ impl<'a> Validator<'a> {
         };
         let interfaces = policy.interfaces.iter().map(|interface| interface.name.as_str()).collect();
         self.unique("interface", &named(Item::Interface, interfaces));
-        self.unique("set", &named(Item::Set, policy.sets.iter().map(|set| set.name.as_str()).collect()));
+        let mut sets = named(Item::Set, policy.sets.iter().map(|set| set.name.as_str()).collect());
+        let dynamic = policy.dynamic_sets.iter().map(|set| set.name.as_str()).collect();
+        sets.extend(named(Item::DynamicSet, dynamic));
+        self.unique("set", &sets);
         self.unique("WAN", &named(Item::Wan, policy.wans.iter().map(|wan| wan.name.as_str()).collect()));
         let routes = policy.policy_routes.iter().map(|route| route.name.as_str()).collect();
         self.unique("policy route", &named(Item::PolicyRoute, routes));
@@ -177,14 +182,16 @@ impl<'a> Validator<'a> {
         false
     }
 
-    /// Reports unknown sets.
+    /// Reports unknown sets, and dynamic ones where none can stand.
     pub(super) fn known_sets(&mut self, item: Item, key: &str, addresses: &Addresses) {
         for (index, address) in addresses.items.iter().enumerate() {
             let AddressItem::Set(name) = address else { continue };
-            if self.policy.set(name).is_some() {
+            if self.policy.set(name).is_some() || self.policy.dynamic_set(name).is_some() {
                 continue;
             }
-            let hint = match nearest(name, self.policy.sets.iter().map(|set| set.name.as_str())) {
+            let fixed = self.policy.sets.iter().map(|set| set.name.as_str());
+            let dynamic = self.policy.dynamic_sets.iter().map(|set| set.name.as_str());
+            let hint = match nearest(name, fixed.chain(dynamic)) {
                 Some(nearest) => format!("did you mean \"@{nearest}\"?"),
                 None => format!("add it: [set] {name} = [\"192.0.2.1\"]"),
             };
@@ -195,6 +202,7 @@ impl<'a> Validator<'a> {
                 hint,
             );
         }
+        self.no_dynamic_sets(item, key, addresses);
     }
 }
 

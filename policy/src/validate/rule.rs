@@ -31,6 +31,7 @@ impl Validator<'_> {
             }
             self.limited(item, rule);
             self.syn_proxy(item, rule);
+            self.adds_source(item, rule);
             self.states(item, rule);
             self.origin(item, rule);
             self.conditions(item, &rule.conditions);
@@ -297,7 +298,8 @@ impl Validator<'_> {
         let sets_known = [source, destination].iter().all(|addresses| {
             addresses.items.iter().all(|item| match item {
                 AddressItem::Set(name) => {
-                    self.policy.set(name).is_some_and(|_| !self.lines.any_broken(Item::Set(0)))
+                    self.policy.dynamic_set(name).is_some()
+                        || self.policy.set(name).is_some_and(|_| !self.lines.any_broken(Item::Set(0)))
                 }
                 AddressItem::Range(_) => true,
             })

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
-use crate::model::{AddressItem, AddressRange, Addresses, FamilyMatch, Set};
+use crate::model::{AddressItem, AddressRange, Addresses, DynamicSet, FamilyMatch, Set};
 
 /// Addresses of one family as numbers, from `first` to `last`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -223,20 +223,30 @@ fn overlap(a: &[Interval], b: &[Interval]) -> bool {
     })
 }
 
-/// The named sets, each as one space.
-pub(super) struct Spaces<'a>(HashMap<&'a str, Arc<Space>>);
+/// The named sets, each as one space. A dynamic set may have any address.
+pub(super) struct Spaces<'a> {
+    fixed: HashMap<&'a str, Arc<Space>>,
+    dynamic: HashMap<&'a str, Arc<Space>>,
+}
 
 impl<'a> Spaces<'a> {
-    pub(super) fn of(sets: &'a [Set]) -> Spaces<'a> {
+    pub(super) fn of(sets: &'a [Set], dynamic: &'a [DynamicSet]) -> Spaces<'a> {
         let space = |set: &'a Set| (set.name.as_str(), Arc::new(Space::of_ranges(set.items.iter().copied())));
-        Spaces(sets.iter().map(space).collect())
+        let all = Arc::new(Space::all());
+        Spaces {
+            fixed: sets.iter().map(space).collect(),
+            dynamic: dynamic.iter().map(|set| (set.name.as_str(), Arc::clone(&all))).collect(),
+        }
     }
 
     /// Addresses of one element of a list; none if its set is unknown.
     pub(super) fn of_item(&self, item: &AddressItem) -> Arc<Space> {
         match item {
             AddressItem::Range(range) => Arc::new(Space::of_ranges([*range])),
-            AddressItem::Set(name) => self.0.get(name.as_str()).cloned().unwrap_or_default(),
+            AddressItem::Set(name) => {
+                let set = self.fixed.get(name.as_str()).or_else(|| self.dynamic.get(name.as_str()));
+                set.cloned().unwrap_or_default()
+            }
         }
     }
 
@@ -244,6 +254,13 @@ impl<'a> Spaces<'a> {
     pub(super) fn of_addresses(&self, addresses: &Addresses) -> Arc<Space> {
         if addresses.items.is_empty() {
             return Arc::new(Space::all());
+        }
+        let is_dynamic = |item: &&AddressItem| matches!(item, AddressItem::Set(name) if self.dynamic.contains_key(name.as_str()));
+        if addresses.except && addresses.items.iter().any(|item| is_dynamic(&item)) {
+            // Such a set has addresses of both families, or none.
+            let fixed = addresses.items.iter().filter(|item| !is_dynamic(item));
+            let named = fixed.fold(Space::default(), |named, item| named.union(&self.of_item(item)));
+            return Arc::new(Space::all().without(&named));
         }
         let named = match &addresses.items[..] {
             [one] => self.of_item(one),

@@ -39,6 +39,17 @@ pub(crate) const RANGE: Text<AddressRange> = Text { read: range, print: range_te
 /// IP addresses or `@set`.
 pub(crate) const ADDRESS_ITEM: Text<AddressItem> = Text { read: address_item, print: address_item_text };
 
+/// `@set`.
+pub(crate) const SET: Text<String> = Text {
+    read: |text| {
+        text.strip_prefix('@').map(str::to_owned).ok_or_else(|| {
+            let message = format!("\"{text}\" is not the name of a set");
+            Complaint::new(Code::BadSet, message).hint(format!("write \"@{text}\""))
+        })
+    },
+    print: |name| format!("@{name}"),
+};
+
 /// `address`, `v4:port` or `[v6]:port`.
 pub(crate) const TARGET: Text<(IpAddr, Option<u16>)> = Text { read: target, print: target_text };
 

@@ -32,11 +32,11 @@ pub(super) fn of(
     look: Look,
     effort: Effort,
 ) -> Result<Found, CompileError> {
-    let Findings { list, open, more_overlaps, macs } = findings(policy, look, effort)?;
+    let Findings { list, open, more_overlaps, macs, sets } = findings(policy, look, effort)?;
     let names: Vec<String> = policy.interfaces.iter().map(|interface| interface.name.clone()).collect();
     let mut teller = Teller {
         places: trial::places(policy, &names, macs.as_ref()),
-        numbered: Numbered::new(names, macs, &[policy]),
+        numbered: Numbered::new(names, macs, sets, &[policy]),
         trial: if list.is_empty() { None } else { Trial::new(tables) },
         policy,
         lines,

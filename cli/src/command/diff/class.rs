@@ -30,7 +30,12 @@ impl<'a> Classes<'a> {
             return Ok(None);
         }
         let comparison = compare_classes(old, new, effort)?;
-        let numbered = Numbered::new(comparison.names.clone(), comparison.macs.clone(), &[old, new]);
+        let numbered = Numbered::new(
+            comparison.names.clone(),
+            comparison.macs.clone(),
+            comparison.sets.clone(),
+            &[old, new],
+        );
         Ok(Some(Classes { old, new, comparison, numbered }))
     }
 

@@ -85,7 +85,9 @@ impl Live {
                 if replay.shard.import(&replay.tables, &item, at).is_ok() {
                     self.flows.extend(match item {
                         Item::Flow(flow) => Some(flow),
-                        Item::Debt(_) | Item::Own(_) | Item::Meter(_) | Item::Sa(_) => None,
+                        Item::Debt(_) | Item::Own(_) | Item::Meter(_) | Item::Sa(_) | Item::Element(_) => {
+                            None
+                        }
                     });
                 }
             }

@@ -10,6 +10,7 @@ use chip::host::{Entry, Onlooker, Traffic};
 use chip::mapping::{self, Mapping};
 use chip::run;
 use dataplane::replay::{ReloadError, ReplayError, Way, Witness};
+use dataplane::set::{SetChange, SetOutcome};
 use dataplane::{Reason, Replay, Shard, Tables, Verdict};
 use wire::{Frame, Nanos, PortId};
 
@@ -233,6 +234,10 @@ impl Player for Modelled {
 
     fn clear(&mut self) {
         self.replay.shard.clear_flows();
+    }
+
+    fn change_set(&mut self, change: &SetChange, at: Nanos) -> SetOutcome {
+        self.replay.shard.change_set(&self.replay.tables, change, at)
     }
 
     fn reload(&mut self, tables: Tables, at: Nanos) -> Result<(), ReloadError> {

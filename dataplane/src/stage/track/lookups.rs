@@ -46,7 +46,10 @@ impl Lookups {
             if frame.meta.fate == 0 {
                 *guess = cx.shard.flows.candidate_hit(*hash);
                 match guess {
-                    Some(hit) => cx.shard.flows.prefetch_flow(hit.id),
+                    Some(hit) => {
+                        cx.shard.flows.prefetch_flow(hit.id);
+                        cx.shard.flows.watches.prefetch(hit.id);
+                    }
                     None => prefetch_for_first(key, cx),
                 }
             }
@@ -105,7 +108,7 @@ impl Lookups {
         let is_up_to_date = !flow.progress.is_published();
         let has_hop = flow.hops[hit.direction as usize] != NO_HOP;
         let tick = shard.flows.tick(frame.meta.received);
-        if !(is_up_to_date && has_hop && is_current(flow, tick, shard, tables, *tally)) {
+        if !(is_up_to_date && has_hop && is_current(hit.id, flow, tick, shard, tables, *tally)) {
             return Followed::Not;
         }
         // No packet changes the state of such a flow any more. A tally is told of each step by the general case.

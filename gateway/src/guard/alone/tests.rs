@@ -65,6 +65,28 @@ fn what_a_guard_cannot_look_at_is_never_let_in() {
 }
 
 #[test]
+fn dynamic_sets_are_empty_to_a_guard_and_let_nobody_in() {
+    let terms = terms_of(
+        "[dynamic-set.some]\n\
+         [[rule]]\nname = \"banned\"\nsource = \"@some\"\naction = \"drop\"\n\
+         [[rule]]\nname = \"strangers\"\nto = \"self\"\nprotocol = \"udp\"\nsource = { except = [\"@some\", \"10.0.0.0/8\"] }\naction = \"drop\"\n\
+         [[rule]]\nname = \"all\"\nto = \"self\"\nprotocol = \"sctp\"\nsource = { except = [\"@some\"] }\naction = \"drop\"\n\
+         [[rule]]\nname = \"friends\"\nto = \"self\"\nprotocol = \"tcp\"\nsource = [\"@some\", \"10.0.0.0/8\"]\naction = \"accept\"\n\
+         [[rule]]\nname = \"others\"\nto = \"self\"\nprotocol = \"tcp\"\nsource = { except = [\"@some\"] }\naction = \"accept\"\n",
+    );
+    assert_eq!(terms.left_out, ["friends", "others"]);
+    let [strangers, all] = &terms.alone.rules[..] else { panic!("{:?}", terms.alone.rules) };
+    let range = |first: &str, last: &str| (address(first), address(last));
+    let wanted = [
+        range("0.0.0.0", "9.255.255.255"),
+        range("11.0.0.0", "255.255.255.255"),
+        range("::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
+    ];
+    assert_eq!((strangers.fate, &strangers.sources[..]), (Fate::Drop, &wanted[..]));
+    assert_eq!((all.fate, &all.sources[..]), (Fate::Drop, &[][..]), "whoever sends it");
+}
+
+#[test]
 fn every_address_but_some_is_what_lies_between() {
     let range = |first: &str, last: &str| AddressRange { first: address(first), last: address(last) };
     let found =

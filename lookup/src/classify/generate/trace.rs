@@ -156,6 +156,7 @@ fn header(pattern: &Pattern, places: &Places, random: &mut Random) -> Header {
             .as_ref()
             .and_then(|spans| random.pick(spans))
             .map_or(0, |span| span.first),
+        sets: pattern.sets_value & pattern.sets_mask,
     }
 }
 

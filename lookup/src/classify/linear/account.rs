@@ -93,8 +93,8 @@ pub(super) fn has_wide(pattern: &Pattern) -> bool {
 
 /// Compares a pattern, in the order of [`Pattern::matches`]. Zones and code point: a bit of 64, whose word is chosen first, 3 each. TCP flags: mask
 /// and value taken out of their word, mask and compare, 4. Protocol: taken out, compare, any, 3. A port range: both ends taken out of their
-/// word and compared, 5. An address: 3 a word. Family: a bit, 2. Interfaces, ICMP type and code, class of the source MAC address: whether a
-/// pattern asks for any, 2; where it does, 2 for each.
+/// word and compared, 5. An address: 3 a word. Family: a bit, 2. Interfaces, ICMP type and code, class of the source MAC address, memberships
+/// in sets: whether a pattern asks for any, 2; where it does, 2 for each.
 pub(super) fn compare(pattern: &Pattern, header: &Header) -> Work {
     let mut work = Work::default();
     let has = |mask: u64, bit: u8| mask & (1 << bit) != 0;
@@ -122,8 +122,14 @@ pub(super) fn compare(pattern: &Pattern, header: &Header) -> Work {
         && pattern.source_macs.as_ref().is_none_or(|spans| {
             let is = |class: u16| spans.iter().any(|span| span.first <= class && class <= span.last);
             work.add(2, 1, is(header.source_mac))
-        });
+        })
+        && (!asks_sets(pattern) || work.add(2, 1, header.sets & pattern.sets_mask == pattern.sets_value));
     work
+}
+
+/// True if the pattern asks for memberships in sets.
+fn asks_sets(pattern: &Pattern) -> bool {
+    pattern.sets_mask != 0 || pattern.sets_value != 0
 }
 
 /// Adds a condition that only some patterns have.

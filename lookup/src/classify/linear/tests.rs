@@ -21,6 +21,7 @@ fn header() -> Header {
         ingress: 0,
         egress: 0,
         source_mac: 0,
+        sets: 0,
     }
 }
 

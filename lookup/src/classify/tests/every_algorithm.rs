@@ -117,19 +117,32 @@ fn protocols() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![2 => Just(Vec::new()), 4 => vec(one.clone(), 1..2), 1 => vec(one, 2..4)]
 }
 
+/// Memberships looked at, and those that must hold.
+fn sets() -> impl Strategy<Value = (u32, u32)> {
+    let bit = || (0..32u32).prop_map(|bit| 1 << bit);
+    let asked = prop_oneof![
+        4 => bit().prop_map(|bit| (bit, bit)),
+        2 => bit().prop_map(|bit| (bit, 0)),
+        2 => (any::<u32>(), any::<u32>(), any::<u32>()).prop_map(|(a, b, value)| (a & b, value & a & b)),
+        // A value outside its mask is never shown: that is a pattern, too.
+        1 => any::<(u32, u32)>(),
+    ];
+    prop_oneof![5 => Just((0, 0)), 1 => asked]
+}
+
 fn pattern() -> impl Strategy<Value = Pattern> {
     let flags = prop_oneof![3 => Just((0, 0)), 1 => (any::<u8>(), any::<u8>())];
     let families = prop_oneof![6 => Just((Admit::Yes, Admit::Yes)), 1 => Just((Admit::Yes, Admit::No)), 1 => Just((Admit::No, Admit::Yes))];
     (
         (spans(), spans(), ports(), ports(), protocols()),
         (mask(), mask(), mask(), interfaces(), interfaces()),
-        (icmp(), flags, families, source_macs()),
+        (icmp(), flags, families, source_macs(), sets()),
     )
         .prop_map(
             |(
                 (source, destination, sports, dports, protocols),
                 (from, to, dscp, ingress, egress),
-                (icmp, (tcp_mask, tcp_value), (v4, v6), source_macs),
+                (icmp, (tcp_mask, tcp_value), (v4, v6), source_macs, (sets_mask, sets_value)),
             )| Pattern {
                 from,
                 to,
@@ -148,6 +161,8 @@ fn pattern() -> impl Strategy<Value = Pattern> {
                 // A value outside its mask is never shown: that is a pattern, too.
                 tcp_value,
                 dscp,
+                sets_mask,
+                sets_value,
             },
         )
 }
@@ -160,14 +175,14 @@ struct Aim {
     /// The pattern that it is to match.
     pattern: Index,
     /// Another pattern that a field follows instead, its edge, and the distance from the edge.
-    fields: [(Option<Index>, Index, i8); 11],
+    fields: [(Option<Index>, Index, i8); 12],
     random: (u128, u16, u8),
 }
 
 fn aim() -> impl Strategy<Value = Aim> {
     let beside = prop_oneof![20 => Just(0i8), 1 => Just(1i8), 1 => Just(-1i8)];
     let field = (option::weighted(0.06, any::<Index>()), any::<Index>(), beside);
-    let fields = proptest::array::uniform11(field);
+    let fields = proptest::array::uniform12(field);
     let other = proptest::bool::weighted(0.02);
     (any::<bool>(), other, any::<Index>(), fields, any::<(u128, u16, u8)>())
         .prop_map(|(v6, other, pattern, fields, random)| Aim { v6, other, pattern, fields, random })
@@ -244,6 +259,8 @@ fn header(aim: &Aim, patterns: &[Pattern]) -> Header {
         ingress: aimed(aim, 8, patterns, |p| of_list(&p.ingress), 0) as u16,
         egress: aimed(aim, 8, patterns, |p| of_list(&p.egress), 1) as u16,
         source_mac: aimed(aim, 10, patterns, |p| of_classes(p.source_macs.as_deref()), 0) as u16,
+        sets: aimed(aim, 11, patterns, |p| vec![p.sets_value.into(), (!p.sets_mask | p.sets_value).into()], 0)
+            as u32,
     }
 }
 

@@ -67,7 +67,9 @@ impl<T> Choices<T> {
 /// The cuboids of a pattern among headers of one family.
 pub(super) fn of_pattern<S: Shape>(pattern: &Pattern, position: Position, entries: &mut Vec<Entry<S>>) {
     let admitted = if S::FAMILY == Family::V6 { pattern.v6 } else { pattern.v4 };
-    if admitted == Admit::No || pattern.tcp_value & !pattern.tcp_mask != 0 {
+    let is_never_shown =
+        pattern.tcp_value & !pattern.tcp_mask != 0 || pattern.sets_value & !pattern.sets_mask != 0;
+    if admitted == Admit::No || is_never_shown {
         return;
     }
     let [mut source, mut destination] = S::ADDRESSES.map(|field| addresses::<S>(field, pattern));
@@ -102,8 +104,9 @@ pub(super) fn of_pattern<S: Shape>(pattern: &Pattern, position: Position, entrie
         }
     }
     let all = [source.exact, destination.exact, sports.exact, dports.exact, misc.exact, zones.exact];
-    // Interfaces to leave by and MAC addresses are rare, and not worth the comparison of a lane.
-    let is_beside = [Field::Egress, Field::SourceMac].iter().any(|field| field.is_asked(pattern));
+    // Interfaces to leave by, MAC addresses and memberships in sets are rare, and not worth the comparison of a lane.
+    let is_beside = [Field::Egress, Field::SourceMac].iter().any(|field| field.is_asked(pattern))
+        || pattern.sets_mask != 0;
     let exact = if all.contains(&Exact::No) || is_beside { Exact::No } else { Exact::Yes };
     for source in &source.list {
         for destination in &destination.list {

@@ -86,10 +86,10 @@ impl Cover {
         let protocol = (protocol.first == protocol.last).then_some(protocol.first as u8);
         let is_beside =
             [Field::Ingress, Field::Egress, Field::SourceMac].iter().any(|field| field.is_asked(pattern));
-        if pattern.protocols.len() > 1 || is_beside {
+        if pattern.protocols.len() > 1 || is_beside || pattern.sets_mask != 0 {
             matched = Match::Part;
         }
-        if pattern.tcp_value & !pattern.tcp_mask != 0 {
+        if pattern.tcp_value & !pattern.tcp_mask != 0 || pattern.sets_value & !pattern.sets_mask != 0 {
             return None;
         }
         let mut destinations = Vec::new();

@@ -52,7 +52,7 @@ proptest! {
 
     #[test]
     fn the_index_finds_what_comparing_all_pairs_finds(rules in vec(rule(), 0..24)) {
-        let spaces = Spaces::of(&[]);
+        let spaces = Spaces::of(&[], &[]);
         let shapes: Vec<Option<Shape<'_>>> = rules.iter().map(|rule| Some(Shape::of(rule, &spaces))).collect();
         let matches = |index: usize| shapes[index].as_ref().unwrap().families().next().is_some();
         let covers = |by: usize, hidden: usize| {
@@ -120,7 +120,7 @@ proptest! {
 
     #[test]
     fn no_packet_tells_a_hidden_rule_from_the_one_that_hides_it(rules in vec(rule(), 0..24)) {
-        let spaces = Spaces::of(&[]);
+        let spaces = Spaces::of(&[], &[]);
         let shapes: Vec<Option<Shape<'_>>> = rules.iter().map(|rule| Some(Shape::of(rule, &spaces))).collect();
         let probes = probes();
         for Shadow { hidden, by } in shadows(&shapes) {

@@ -1,0 +1,156 @@
+//! Dynamic sets, and rules that add to them.
+
+use std::collections::BTreeSet;
+
+use config::nearest;
+use wire::Nanos;
+
+use super::{In, Validator};
+use crate::diagnostic::Code;
+use crate::lines::Item;
+use crate::model::{AddressItem, Addresses, DynamicSet, Rule, SetSource};
+
+impl Validator<'_> {
+    pub(super) fn dynamic_sets(&mut self) {
+        let policy = self.policy;
+        let mut all = 0;
+        for (index, set) in policy.dynamic_sets.iter().enumerate() {
+            let item = Item::DynamicSet(index);
+            let before = all;
+            all += if set.size > DynamicSet::MOST_SIZE { 0 } else { u64::from(set.size) };
+            let most = u64::from(DynamicSet::MOST_SIZE);
+            if before <= most && all > most {
+                let message =
+                    format!("the sets up to this one have room for {all} elements, more than {most}");
+                let hint = "their memory is taken at start: write the most elements at a time";
+                self.wrong(Code::BadSet, item, "size", message, hint);
+            }
+            if !self.lines.is_broken(item) {
+                self.dynamic_set(item, set);
+            }
+        }
+        self.uses_of_sets();
+    }
+
+    fn dynamic_set(&mut self, item: Item, set: &DynamicSet) {
+        if set.size == 0 || set.size > DynamicSet::MOST_SIZE {
+            let message =
+                format!("a set has room for 1 to {} elements, not {}", DynamicSet::MOST_SIZE, set.size);
+            let hint = "its memory is taken at start: write the most elements at a time";
+            self.wrong(Code::BadSet, item, "size", message, hint);
+        }
+        if set.timeout == Some(Nanos(0)) {
+            let message = "with `timeout` = 0 no element would stay".to_owned();
+            self.wrong(Code::BadSet, item, "timeout", message, "leave the key out for elements that stay");
+        }
+        if set.timeout.is_some() && set.source != SetSource::Rules {
+            let message = "`timeout` is for elements that rules or requests add".to_owned();
+            let hint = "an element from a file or URL stays as long as it is there: leave the key out";
+            self.wrong(Code::BadSet, item, "timeout", message, hint);
+        }
+        match &set.source {
+            SetSource::Rules => {}
+            SetSource::File(file) => {
+                if file.is_empty() {
+                    let message = "the path of the set's file is empty".to_owned();
+                    self.wrong(Code::BadSet, item, "file", message, "write \"/etc/wirerate/scanners.txt\"");
+                }
+            }
+            SetSource::Url { url, refresh } => {
+                let rest = ["https://", "http://"].into_iter().find_map(|scheme| url.strip_prefix(scheme));
+                let is_url = rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))
+                    && !url.chars().any(|char| char.is_whitespace() || char.is_control());
+                if !is_url {
+                    let message = format!("\"{url}\" is not a URL to fetch a set from");
+                    let hint = "write it as \"https://example.net/drop.txt\"";
+                    self.wrong(Code::BadSet, item, "url", message, hint);
+                }
+                if *refresh < DynamicSet::LEAST_REFRESH {
+                    let message = "a set is fetched once a minute at most".to_owned();
+                    self.wrong(Code::BadSet, item, "refresh", message, "write refresh = \"1h\"");
+                }
+            }
+        }
+    }
+
+    /// Reports uses of dynamic sets past those that there are bits for.
+    fn uses_of_sets(&mut self) {
+        let policy = self.policy;
+        let rules = policy.rules.iter().enumerate().map(|(at, rule)| (Item::Rule(at), &rule.conditions));
+        let classes =
+            policy.classes.iter().enumerate().map(|(at, class)| (Item::Class(at), &class.conditions));
+        let mut known = BTreeSet::new();
+        for (item, conditions) in rules.chain(classes) {
+            for (key, addresses) in [("source", &conditions.source), ("destination", &conditions.destination)]
+            {
+                for (index, address) in addresses.items.iter().enumerate() {
+                    let AddressItem::Set(name) = address else { continue };
+                    if policy.dynamic_set(name).is_none() {
+                        continue;
+                    }
+                    known.insert((name.as_str(), key));
+                    if known.len() > DynamicSet::MOST_USES {
+                        let most = DynamicSet::MOST_USES;
+                        let message = format!(
+                            "more than {most} dynamic sets are asked for, as sources and as destinations"
+                        );
+                        let hint = "put the elements of several sets into one";
+                        return self.wrong_in(Code::TooMany, In { item, key, index }, message, hint);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reports dynamic sets among addresses that are compiled once.
+    pub(super) fn no_dynamic_sets(&mut self, item: Item, key: &str, addresses: &Addresses) {
+        if matches!(item, Item::Rule(_) | Item::Class(_)) {
+            return;
+        }
+        for (index, address) in addresses.items.iter().enumerate() {
+            let AddressItem::Set(name) = address else { continue };
+            if self.policy.dynamic_set(name).is_some() {
+                let message = format!("the dynamic set \"{name}\" cannot stand here");
+                let hint = "only rules and classes ask for dynamic sets: write addresses, or a set of [set]";
+                self.wrong_in(Code::DynamicSet, In { item, key, index }, message, hint);
+            }
+        }
+    }
+
+    /// Reports an addition to a set that there is none of or that others fill, and a lifetime without an addition.
+    pub(super) fn adds_source(&mut self, item: Item, rule: &Rule) {
+        let Some(name) = &rule.add_source else {
+            if rule.add_for.is_some() {
+                let message = "`for` is the lifetime of an element that the rule adds".to_owned();
+                self.wrong(Code::BadSet, item, "for", message, "add add-source = \"@name\", or leave it out");
+            }
+            return;
+        };
+        match self.policy.dynamic_set(name) {
+            None if self.policy.set(name).is_some() => {
+                let message = format!("the elements of the set \"{name}\" are the policy's own");
+                let hint = format!("make it [dynamic-set.{name}], or name another");
+                self.wrong(Code::BadSet, item, "add-source", message, hint);
+            }
+            None => {
+                let names = self.policy.dynamic_sets.iter().map(|set| set.name.as_str());
+                let hint = match nearest(name, names) {
+                    Some(nearest) => format!("did you mean \"@{nearest}\"?"),
+                    None => format!("add [dynamic-set.{name}]"),
+                };
+                let message = format!("there is no dynamic set \"{name}\"");
+                self.wrong(Code::UnknownSet, item, "add-source", message, hint);
+            }
+            Some(set) if set.source != SetSource::Rules => {
+                let message = format!("the set \"{name}\" is filled from elsewhere");
+                let hint = "a set with `file` or `url` has these elements alone: add to another";
+                self.wrong(Code::BadSet, item, "add-source", message, hint);
+            }
+            Some(_) => {}
+        }
+        if rule.add_for == Some(Nanos(0)) {
+            let message = "with `for` = 0 the element would be gone at once".to_owned();
+            self.wrong(Code::BadSet, item, "for", message, "leave the key out for the set's own timeout");
+        }
+    }
+}
