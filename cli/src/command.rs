@@ -22,6 +22,7 @@ pub(crate) mod replay;
 pub(crate) mod reproduce;
 pub(crate) mod run;
 pub(crate) mod sa;
+pub(crate) mod set;
 pub(crate) mod stages;
 pub(crate) mod state;
 pub(crate) mod test;

@@ -33,7 +33,8 @@ pub(crate) use self::usage::UsageError;
 pub(crate) enum Exit {
     /// Done.
     Done = 0,
-    /// The policy, a description, points of an estimate or a test is wrong, an import left something untranslated, or two policies differ.
+    /// The policy, a description, points of an estimate or a test is wrong, an import left something untranslated, two policies differ, or a set
+    /// is full.
     Wrong = 1,
     /// The command line is wrong.
     Usage = 2,

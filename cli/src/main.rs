@@ -34,7 +34,7 @@ mod trial;
 use command::live;
 use command::{
     capture, check, chip, completions, diff, drops, estimate, explain, flows, generate, import, init, manual,
-    policies, queues, reasons, replay, reproduce, run, sa, stages, state, test, token, top,
+    policies, queues, reasons, replay, reproduce, run, sa, set, stages, state, test, token, top,
 };
 
 /// Exit codes, at the end of every help text.
@@ -42,7 +42,7 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0  done
   1  the policy, a chip, a mapping, points of an estimate or a test is wrong, an import left something
-     untranslated, or two policies differ
+     untranslated, two policies differ, or a set is full
   2  the command line is wrong
   3  an input cannot be read
   4  the live gateway could not begin, or cannot be asked";
@@ -103,6 +103,7 @@ enum Command {
     Queues(queues::Arguments),
     Drops(drops::Arguments),
     Sa(sa::Arguments),
+    Set(set::Arguments),
     Apply(live::Apply),
     Confirm(live::Confirm),
     Rollback(live::Rollback),
@@ -144,6 +145,7 @@ impl Command {
             Command::Queues(arguments) => arguments.run(),
             Command::Drops(arguments) => arguments.run(),
             Command::Sa(arguments) => arguments.run(),
+            Command::Set(arguments) => arguments.run(),
             Command::Apply(arguments) => arguments.run(),
             Command::Confirm(arguments) => arguments.run(),
             Command::Rollback(arguments) => arguments.run(),

@@ -18,7 +18,7 @@ use wire::{Family, LinkKind, build};
 const WIDTH: usize = 80;
 
 /// Commands with examples of their own, each pasted by a test below or among [`NOT_PASTED`].
-const COMMANDS: [&[&str]; 56] = [
+const COMMANDS: [&[&str]; 62] = [
     &[],
     &["check"],
     &["run"],
@@ -34,6 +34,12 @@ const COMMANDS: [&[&str]; 56] = [
     &["sa", "add"],
     &["sa", "delete"],
     &["sa", "flush"],
+    &["set"],
+    &["set", "show"],
+    &["set", "add"],
+    &["set", "remove"],
+    &["set", "flush"],
+    &["set", "faults"],
     &["apply"],
     &["confirm"],
     &["rollback"],
@@ -81,7 +87,7 @@ const COMMANDS: [&[&str]; 56] = [
 const LIVE: &str = "it needs a gateway that runs: tests/netns asks those";
 
 /// Beginnings of examples that are not pasted, each with the reason.
-const NOT_PASTED: [(&str, &str); 44] = [
+const NOT_PASTED: [(&str, &str); 46] = [
     ("wirerate run ", "it needs root, and interfaces of its own"),
     ("wirerate init", "it asks questions"),
     ("wirerate init ", "it is about the machine that it runs on: tests/netns has machines for it"),
@@ -105,6 +111,8 @@ const NOT_PASTED: [(&str, &str); 44] = [
     ("wirerate drops ", LIVE),
     ("wirerate sa", LIVE),
     ("wirerate sa ", LIVE),
+    ("wirerate set", LIVE),
+    ("wirerate set ", LIVE),
     ("wirerate apply", LIVE),
     ("wirerate apply ", LIVE),
     ("wirerate confirm", LIVE),

@@ -228,6 +228,12 @@ impl Shard {
         self.sets.change(change, now)
     }
 
+    /// True if [`Shard::take_set_additions`] has elements to give.
+    #[inline(always)]
+    pub fn has_set_additions(&self) -> bool {
+        self.sets.store.as_ref().is_some_and(|store| store.has_told())
+    }
+
     /// Gives the elements that rules have added or refreshed since the last call, each once: the host tells other workers. Too many at
     /// once are not told, and counted ([`SetReport::untold`]).
     pub fn take_set_additions(&mut self, give: impl FnMut(Element)) {

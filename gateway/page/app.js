@@ -9,6 +9,7 @@ import { flows } from "./flows.js";
 import { policy } from "./policy.js";
 import { queues } from "./queues.js";
 import { rules } from "./rules.js";
+import { sets } from "./sets.js";
 import { status } from "./status.js";
 import { zones } from "./zones.js";
 
@@ -20,6 +21,7 @@ const VIEWS = {
   flows: ["Flows", flows],
   drops: ["Drops", drops],
   rules: ["Rules", rules],
+  sets: ["Sets", sets],
   queues: ["Queues", queues],
   zones: ["Zones", zones],
   explain: ["Explain", explain],

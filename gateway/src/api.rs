@@ -11,7 +11,7 @@ use axum::Extension;
 use axum::Json;
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Query, State};
+use axum::extract::{DefaultBodyLimit, Query, State};
 use axum::http::StatusCode;
 use axum::middleware::from_fn;
 use axum::response::{IntoResponse, Response};
@@ -43,6 +43,7 @@ mod plan;
 mod queue;
 pub(crate) mod route;
 mod sa;
+mod set;
 mod state;
 mod token;
 mod trouble;
@@ -152,6 +153,12 @@ pub fn control(sender: Sender<Event>) -> Router {
         .route("/sas", get(sa::sas).post(sa::add))
         .route("/sas/delete", post(sa::delete))
         .route("/sas/flush", post(sa::flush))
+        .route("/sets", get(set::sets))
+        .route("/sets/elements", get(set::elements))
+        .route("/sets/faults", get(set::faults))
+        .route("/sets/add", post(set::add).layer(DefaultBodyLimit::max(set::MOST)))
+        .route("/sets/remove", post(set::remove).layer(DefaultBodyLimit::max(set::MOST)))
+        .route("/sets/flush", post(set::flush))
         .route("/drops", get(drops))
         .route("/drops/packets", get(drops::packets))
         .route("/drops/pcapng", get(drops::pcapng))

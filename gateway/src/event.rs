@@ -6,6 +6,7 @@ use policy::{Checked, LoadError};
 use crate::linux::News;
 use crate::reload::Built;
 use crate::request::Request;
+use crate::set::SetNews;
 use crate::wan::CheckNews;
 use crate::worker::WorkerEvent;
 use crate::xfrm::carried::{Change, TunnelFor};
@@ -16,6 +17,8 @@ pub enum Event {
     Linux(News),
     /// Verdict of a WAN's check.
     Wan(CheckNews),
+    /// Outcome of reading the list of a dynamic set.
+    Set(Box<SetNews>),
     /// Endpoints that sockets of the machine listen on.
     Listeners(Vec<Listener>),
     /// Event of a worker.

@@ -28,6 +28,7 @@ pub mod request;
 pub mod sa;
 pub mod server;
 mod service;
+pub mod set;
 pub mod signal;
 mod stamp;
 pub mod store;

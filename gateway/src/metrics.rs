@@ -15,6 +15,7 @@ use crate::ipfix::CollectorState;
 use crate::port::{Carrier, Presence};
 use crate::request::Overview;
 use crate::sa::{DirectionStatus, TunnelStatus};
+use crate::set::SetView;
 use crate::view::{Count, LeafView, QueueView};
 use crate::wan::{Standing, WanView};
 
@@ -92,6 +93,28 @@ fn wans(encoder: &mut DescriptorEncoder<'_>, wans: &[WanView]) -> fmt::Result {
     Family { name: "wan_round_trip", help, unit, label: "wan" }.gauges(encoder, round_trips)
 }
 
+/// Metrics of dynamic sets, by name.
+fn sets(encoder: &mut DescriptorEncoder<'_>, sets: &[SetView]) -> fmt::Result {
+    let family = |name, help| Family { name, help, unit: None, label: "set" };
+    let each = |value: fn(&SetView) -> u64| sets.iter().map(move |set| (set.name.as_str(), value(set)));
+    let gauges = |value: fn(&SetView) -> u64| each(value).map(|(name, count)| (name, count as i64));
+    family("set_elements", "Elements of a dynamic set.").gauges(encoder, gauges(|set| set.elements))?;
+    family("set_size", "Elements that a dynamic set can have.").gauges(encoder, gauges(|set| set.size))?;
+    let help = "Elements that found no room in a dynamic set.";
+    family("set_refused", help).counters(encoder, each(|set| set.refused))?;
+    family("set_expired", "Elements that have expired.").counters(encoder, each(|set| set.expired))?;
+    let listed = || sets.iter().filter(|set| set.source.is_some());
+    let failed = listed().map(|set| (set.name.as_str(), i64::from(set.trouble.is_some())));
+    let help = "Whether the file or URL of a set could not be read at the last attempt.";
+    family("set_source_failed", help).gauges(encoder, failed)?;
+    let faults = listed().map(|set| (set.name.as_str(), set.faults as i64));
+    family("set_list_faults", "Lines of a set's list that say no address.").gauges(encoder, faults)?;
+    let ages = listed().filter_map(|set| Some((set.name.as_str(), set.age_seconds?)));
+    let (help, unit) =
+        ("Age of a set's list: since the file changed, or the URL was asked.", Some(Unit::Seconds));
+    Family { name: "set_list_age", help, unit, label: "set" }.gauges(encoder, ages)
+}
+
 impl Collector for Collected {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let encoder = &mut encoder;
@@ -131,6 +154,7 @@ impl Collector for Collected {
             let help = "Frames at XDP that the kernel sent on and the device did not take.";
             counter(encoder, "fast_path_unsent_packets", help, fast.unsent)?;
         }
+        sets(encoder, &self.0.sets)?;
         wans(encoder, &status.wans)?;
         counter(encoder, "flows_begun", "Flows begun.", status.flows_begun)?;
         counter(encoder, "flows_ended", "Flows ended.", status.flows_ended)?;

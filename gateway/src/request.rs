@@ -19,7 +19,8 @@ use crate::log::LogCounts;
 use crate::port::PortState;
 use crate::privilege::Confinement;
 use crate::sa::{ReserveError, TunnelStatus};
-use crate::supervisor::{SaAsked, SaTrouble};
+use crate::set::{SetChanged, SetFaults, SetView};
+use crate::supervisor::{SaAsked, SaTrouble, SetAsked};
 use crate::wan::WanView;
 use crate::worker::{CommandSender, Known, Reply, Report};
 
@@ -75,6 +76,22 @@ pub enum Request {
     FlushSas(Option<String>, Reply<Result<usize, SaTrouble>>),
     /// Reserve sequence numbers behind those that another gateway may have used, by key.
     Reserve(HashMap<Fingerprint, u64>, Reply<Result<(), ReserveError>>),
+    /// Change a dynamic set.
+    ChangeSet {
+        /// Name of the set.
+        set: String,
+        /// Change.
+        asked: SetAsked,
+        /// Reply.
+        reply: Reply<Result<SetChanged, SetTrouble>>,
+    },
+    /// Lines of a set's list that say no address; none where the set has no list.
+    SetFaults {
+        /// Name of the set.
+        set: String,
+        /// Reply.
+        reply: Reply<Option<SetFaults>>,
+    },
     /// Command channels to the workers.
     Workers(Reply<Vec<CommandSender>>),
     /// Policy in force, as requested.
@@ -116,6 +133,15 @@ pub enum Refusal {
     Restart(String),
 }
 
+/// Reason for which a dynamic set is not changed on request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetTrouble {
+    /// No such set.
+    Unknown,
+    /// A file or a URL fills the set.
+    Listed,
+}
+
 /// Error: no policy is on trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoTrial;
@@ -131,6 +157,8 @@ pub struct Overview {
     pub tunnels: Vec<TunnelStatus>,
     /// WANs, in the order of the policy.
     pub wans: Vec<WanView>,
+    /// Dynamic sets, in the order of the policy.
+    pub sets: Vec<SetView>,
     /// Ports, in the order of the policy's interfaces.
     pub ports: Vec<PortState>,
     /// Guards of interfaces.

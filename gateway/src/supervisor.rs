@@ -22,6 +22,7 @@ use crate::sa::key_log::KeyLog;
 use crate::sa::reserve::{self, Reserve};
 use crate::sa::total::Totals;
 use crate::service;
+use crate::set::Sources;
 use crate::wan::{self, CheckNews, Checks};
 use crate::worker::WorkerEvent;
 use crate::xfrm::server::News as XfrmNews;
@@ -37,11 +38,13 @@ mod pool;
 mod port;
 mod process;
 mod sa;
+mod set;
 mod start;
 mod start_error;
 mod worker;
 
 pub use sa::{SaAsked, SaTrouble};
+pub use set::{SetAddition, SetAsked};
 pub use start::Options;
 pub use start_error::StartError;
 
@@ -68,6 +71,8 @@ pub struct Supervisor {
     process: Process,
     /// Checks of WANs.
     checks: Checks,
+    /// Lists of dynamic sets.
+    sets: Sources,
     /// Sequence numbers of tunnels.
     reserve: Reserve,
     /// Security associations added at run time.
@@ -88,6 +93,7 @@ impl Supervisor {
             match self.events.recv_timeout(self.time_to_deadline()) {
                 Ok(Event::Linux(news)) => self.linux_changed(news),
                 Ok(Event::Wan(news)) => self.wan_checked(&news),
+                Ok(Event::Set(news)) => self.set_read(*news),
                 Ok(Event::Listeners(listeners)) => self.reload.sockets_listen(listeners),
                 Ok(Event::Worker(event)) => self.worker_reports(event),
                 Ok(Event::Request(request)) => self.answer(request),
@@ -176,6 +182,7 @@ impl Supervisor {
             }
             WorkerEvent::Tunnel { worker, interface, event } => self.tunnel_tells(worker, interface, event),
             WorkerEvent::Session { interface, news } => session_tells(&interface, news),
+            WorkerEvent::SetAdditions { worker, elements } => self.rules_added(worker, &elements),
             WorkerEvent::PortFailed { interface, error } => {
                 warn!(interface, "port failed and is opened again: {error}");
                 self.ports.detach(&interface, &self.workers);
@@ -195,6 +202,7 @@ impl Supervisor {
                 self.workers.panicked(worker, self.neighbours.all());
                 self.added.restore(worker, &self.workers);
                 self.daemons.restore(worker, &self.workers);
+                self.restore_sets(worker);
             }
         }
     }
@@ -249,6 +257,7 @@ impl Supervisor {
                             self.process.ipfix.change(&asked.policy.gateway.ipfix);
                             self.reload.put_in_force(asked);
                         }
+                        self.follow_sets();
                         self.follow();
                     }
                     Err(error) => {

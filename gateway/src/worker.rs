@@ -37,6 +37,7 @@ mod log;
 mod panic;
 mod processing;
 mod report;
+mod set;
 mod sleep;
 mod state;
 #[cfg(test)]
@@ -118,6 +119,7 @@ impl Worker {
             self.ask_for_neighbours();
             self.tell_of_tunnels();
             self.tell_of_sessions();
+            self.tell_of_sets();
             let is_tending_due = self.timers.is_tending_due(now);
             if is_tending_due {
                 self.tend(now);

@@ -14,7 +14,7 @@ import wait
 from gateway import binary
 from isolation import inside
 from packet import ethernet, udp6
-from topology import CLIENT, CLIENT6, GATEWAY, REMOTE, REMOTE6
+from topology import CLIENT, CLIENT6, GATEWAY, OUTSIDE, REMOTE, REMOTE6, STRANGER
 
 pytestmark = pytest.mark.only("wirerate-packet", why="the page is the same, whatever carries the frames")
 
@@ -191,12 +191,18 @@ def fits(value, schema, document, at):
 
 
 def test_the_description_is_of_what_there_is(net, page):
+    net.office.apply("sets")
+    told(net, "/sets/add", page["operate"], *JSON, "-d", '{"set": "banned", "elements": ["192.0.2.1 timeout 1h", "192.0.2.2"]}')
     document = told(net, "/openapi.json", page["read"])
     assert document["openapi"].startswith("3.1")
     for path, verbs in document["paths"].items():
         route = path.removeprefix("/api/v1")
         if "get" in verbs:
-            needed = {"/explain": f"?packet=lan%20tcp%20{CLIENT}:1%20%3E%20{REMOTE}:2%20syn", "/policy/kept": "?number=1"}
+            needed = {"/explain": f"?packet=lan%20tcp%20{CLIENT}:1%20%3E%20{REMOTE}:2%20syn", "/policy/kept": "?number=1", "/sets/elements": "?set=banned"}
+            # No list fills it.
+            if route == "/sets/faults":
+                assert ask(net, f"{route}?set=banned", page["read"], check=False)[0] == 422
+                continue
             if route == "/drops/pcapng":
                 assert ask(net, route, page["change"], "-o", "/dev/null")[0] == 200
                 continue
@@ -205,6 +211,7 @@ def test_the_description_is_of_what_there_is(net, page):
             if "application/json" in content:
                 fits(json.loads(text), content["application/json"]["schema"], document, route)
         assert ask(net, route, None, *(JSON if "post" in verbs else ()), check=False)[0] in (401, 422, 400), route
+    net.office.apply()
 
 
 def test_explain_is_that_of_the_command(net, page):
@@ -470,7 +477,7 @@ def test_a_person_sees_how_it_is(net, page, browser):
     person.sees("what rules accept", "lan", "self")
     assert len(browser.find_elements("css selector", "svg.map circle")) >= 4
     # Each field has a label, each table a caption, and the page a language.
-    for view in ["status", "flows", "drops", "rules", "queues", "zones", "explain", "policy"]:
+    for view in ["status", "flows", "drops", "rules", "sets", "queues", "zones", "explain", "policy"]:
         person.goes(view)
         bare = browser.execute_script(
             "return [...document.querySelectorAll('input,select,textarea')].filter((e) => !e.labels.length && !e.ariaLabel).length"
@@ -496,6 +503,30 @@ def test_a_person_finds_and_ends_a_flow(net, page, browser):
     person.sees("ended 1 flow", "no flow matches")
     connection.close()
     listener.close()
+
+
+def test_a_person_bans_an_address_and_lifts_the_ban(net, page, browser):
+    net.office.apply("sets")
+    try:
+        person = Person(browser)
+        person.login(page["operate"])
+        person.goes("sets")
+        person.sees("banned", "rules and requests", "0 of 65,536")
+        next(button for button in browser.find_elements("css selector", "main button") if button.text == "Show").click()
+        person.find("#add input[name=list]").send_keys(f"{STRANGER}, 2001:db8:7::/48")
+        person.find("#add input[name=timeout]").send_keys("1h")
+        person.find("#add button").click()
+        person.sees("2 added", STRANGER, "2001:db8:7::/48", "in 60 min", "2 of 65,536")
+        assert not net.stranger.ping(OUTSIDE)
+        row = next(row for row in browser.find_elements("css selector", "tbody tr") if STRANGER in row.text)
+        row.find_element("css selector", "button").click()
+        person.sees("1 removed", "1 of 65,536")
+        assert net.stranger.ping(OUTSIDE)
+        person.find("#add input[name=list]").send_keys("nonsense")
+        person.find("#add button").click()
+        person.sees("neither an address nor a network")
+    finally:
+        net.office.apply()
 
 
 def test_a_person_sees_the_last_packets_dropped(net, page, browser):
@@ -596,7 +627,7 @@ def test_it_fits_on_a_phone(net, page, browser):
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": 360, "height": 740, "deviceScaleFactor": 2, "mobile": True})
     person = Person(browser)
     person.login(page["operate"])
-    for view in ["status", "flows", "drops", "rules", "queues", "zones", "explain", "policy"]:
+    for view in ["status", "flows", "drops", "rules", "sets", "queues", "zones", "explain", "policy"]:
         person.goes(view)
         wide, there = browser.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
         assert wide <= there, (view, wide, there)

@@ -266,6 +266,12 @@ impl Store {
         }
     }
 
+    /// True if elements wait to be told.
+    #[inline(always)]
+    pub(crate) fn has_told(&self) -> bool {
+        !self.told.is_empty()
+    }
+
     /// Gives the elements that wait to be told.
     pub(crate) fn take_told(&mut self, mut give: impl FnMut(Element)) {
         for place in 0..self.told.len() {

@@ -9,11 +9,12 @@ use axum::routing::{MethodRouter, get, post};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value};
 
-use super::{Desk, basis, drops, explain, history, plan, queue, sa, trouble, zone};
+use super::{Desk, basis, drops, explain, history, plan, queue, sa, set, trouble, zone};
 use crate::drops::DroppedPacket;
 use crate::history::HistoryView;
 use crate::page::{self, Role};
 use crate::sa::AssociationView;
+use crate::set::{Elements, SetChanged, SetFaults, SetRequest, SetView};
 use crate::view;
 
 /// Path before those of the routes.
@@ -63,7 +64,7 @@ pub(crate) struct Parameter {
 }
 
 /// Body of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(crate) enum Body {
     /// None; the content type is sent all the same.
     None,
@@ -71,6 +72,8 @@ pub(crate) enum Body {
     Policy,
     /// JSON with these members, each a string.
     Json(&'static [&'static str]),
+    /// JSON of this schema.
+    Type(fn(&mut SchemaGenerator) -> Schema),
 }
 
 /// Content of a response.
@@ -109,6 +112,7 @@ const INTERFACE: Parameter = text("interface", "Ingress interface of the origina
 const RULE: Parameter = text("rule", "Name of the rule that accepted the flow");
 const NAT: Parameter = text("nat", "Name of a translation");
 const STATE: Parameter = text("state", "State of the flow, such as established");
+const SET: Parameter = text("set", "Name of a dynamic set");
 const REASON: Parameter = text("reason", "Name of the reason; all if absent");
 const LAST: Parameter = number("last", "Packets of each reason, at most: the latest");
 
@@ -191,6 +195,49 @@ pub(crate) static ROUTES: &[Route] = &[
         ..read("/queues", json::<Vec<view::QueueView>>(), "Queues, with their delays", || get(queue::queues))
     },
     read("/sas", json::<Vec<AssociationView>>(), "Security associations, without keys", || get(sa::sas)),
+    read("/sets", json::<Vec<SetView>>(), "Dynamic sets, with their sources", || get(set::sets)),
+    Route {
+        load: Load::Heavy,
+        query: &[SET, number("after", "Place to go on from: `next` of the response before")],
+        ..read(
+            "/sets/elements",
+            json::<Elements>(),
+            "Elements of a dynamic set. Where `next` is not null, the list goes on from there",
+            || get(set::elements),
+        )
+    },
+    Route {
+        query: &[SET],
+        ..read("/sets/faults", json::<SetFaults>(), "Lines of a set's list that say no address", || {
+            get(set::faults)
+        })
+    },
+    Route {
+        body: Body::Type(schema_of::<SetRequest>),
+        ..change(
+            "/sets/add",
+            Role::Operate,
+            json::<SetChanged>(),
+            "Add elements to a dynamic set, or give them another time to expire",
+            || post(set::add).layer(DefaultBodyLimit::max(set::MOST)),
+        )
+    },
+    Route {
+        body: Body::Type(schema_of::<SetRequest>),
+        ..change(
+            "/sets/remove",
+            Role::Operate,
+            json::<SetChanged>(),
+            "Remove elements from a dynamic set",
+            || post(set::remove).layer(DefaultBodyLimit::max(set::MOST)),
+        )
+    },
+    Route {
+        query: &[SET],
+        ..change("/sets/flush", Role::Operate, json::<SetChanged>(), "Empty a dynamic set", || {
+            post(set::flush)
+        })
+    },
     read("/drops", json::<Vec<view::DropView>>(), "Packets dropped and answered, by reason", || get(drops)),
     Route {
         role: Some(Role::Operate),

@@ -109,6 +109,12 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
                 } },
             });
         }
+        Body::Type(schema) => {
+            operation["requestBody"] = json!({
+                "required": true,
+                "content": { "application/json": { "schema": schema(generator) } },
+            });
+        }
     }
     if route.role.is_none() {
         operation["security"] = json!([]);

@@ -20,7 +20,7 @@ use crate::api::route::{self, BASE, ROUTES};
 use crate::server::tests::desk;
 
 /// Every route, with the least role that it takes; none: no login.
-const ACCESS: [(&str, &str, Option<Role>); 27] = [
+const ACCESS: [(&str, &str, Option<Role>); 33] = [
     ("POST", "/login", None),
     ("POST", "/logout", Some(Role::Read)),
     ("GET", "/me", Some(Role::Read)),
@@ -34,6 +34,12 @@ const ACCESS: [(&str, &str, Option<Role>); 27] = [
     ("GET", "/zones", Some(Role::Read)),
     ("GET", "/queues", Some(Role::Read)),
     ("GET", "/sas", Some(Role::Read)),
+    ("GET", "/sets", Some(Role::Read)),
+    ("GET", "/sets/elements", Some(Role::Read)),
+    ("GET", "/sets/faults", Some(Role::Read)),
+    ("POST", "/sets/add", Some(Role::Operate)),
+    ("POST", "/sets/remove", Some(Role::Operate)),
+    ("POST", "/sets/flush", Some(Role::Operate)),
     ("GET", "/drops", Some(Role::Read)),
     ("GET", "/drops/packets", Some(Role::Operate)),
     ("GET", "/drops/pcapng", Some(Role::Operate)),

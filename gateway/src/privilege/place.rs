@@ -11,7 +11,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use policy::Policy;
-use policy::model::{Gateway, LogOutput, Xfrm};
+use policy::model::{Gateway, LogOutput, SetSource, Xfrm};
 use ports::GuardSet;
 use rustix::fs::{Access, AtFlags, CWD, FileType, Gid, Mode, OFlags, Uid, access, chownat, fstat, openat};
 use rustix::net::SocketType;
@@ -25,6 +25,21 @@ use crate::server::socket::{Listening, knock};
 
 /// Log directory of the packaged unit; a later policy may name a file there.
 const LOGS: &str = "/var/log/wirerate";
+
+/// Files that the C library resolves names by, and the certificates of authorities that the system trusts, as distributions have them.
+const DOWNLOAD: &[&str] = &[
+    "/etc/resolv.conf",
+    "/etc/hosts",
+    "/etc/nsswitch.conf",
+    "/etc/host.conf",
+    "/etc/gai.conf",
+    "/etc/services",
+    "/etc/ssl",
+    "/etc/pki",
+    "/etc/ca-certificates",
+    "/usr/share/ca-certificates",
+    "/usr/local/share/ca-certificates",
+];
 
 /// Device by which the gateway creates TAP interfaces, the punt to Linux behind each port.
 const TUN: &str = "/dev/net/tun";
@@ -44,6 +59,8 @@ pub(crate) struct Places {
     guards: (PathBuf, Option<[PathBuf; 2]>),
     /// Files of users, certificates and keys of metrics and page, which are read again when they change.
     access: Vec<PathBuf>,
+    /// Files of dynamic sets, which are read again when they change.
+    lists: Vec<PathBuf>,
     /// Path of the control socket.
     socket: PathBuf,
     /// Path of the socket of IKE daemons.
@@ -105,6 +122,15 @@ impl Places {
     /// Adds the files of keys of a policy.
     pub(crate) fn keys(&mut self, policy: &Policy) {
         self.keys = policy::keys::files(policy, &directory_of(&self.policy));
+    }
+
+    /// Adds the files of dynamic sets of a policy.
+    pub(crate) fn sets(&mut self, policy: &Policy) {
+        let files = policy.dynamic_sets.iter().filter_map(|set| match &set.source {
+            SetSource::File(path) => Some(path.into()),
+            SetSource::Rules | SetSource::Url { .. } => None,
+        });
+        self.lists = files.collect();
     }
 
     /// Creates a directory if missing. Failure is reported later, by the code that needs the directory.
@@ -177,6 +203,9 @@ impl Places {
         for file in &self.access {
             must(file, Access::READ_OK, "read it again when it changes; a restart does");
         }
+        for list in &self.lists {
+            must(list, Access::READ_OK, "read the list of a set there; `chmod` it");
+        }
         for log in &self.logs {
             must(log, Access::WRITE_OK, "write records there");
         }
@@ -224,8 +253,12 @@ impl Places {
         rights.extend(fs::canonicalize(&self.policy).map(|path| (directory_of(&path), Right::Read)));
         rights.extend(self.keys.iter().map(|key| (directory_of(key), Right::Read)));
         rights.extend(self.access.iter().map(|file| (directory_of(file), Right::Read)));
+        rights.extend(self.lists.iter().map(|file| (directory_of(file), Right::Read)));
+        // Whatever policy comes later may name a URL: names are resolved, and servers have certificates.
+        rights.extend(DOWNLOAD.iter().map(|path| (path.into(), Right::Read)));
+        rights.extend(DOWNLOAD.iter().filter_map(|path| Some((fs::canonicalize(path).ok()?, Right::Read))));
         // Links to renewed certificates lead elsewhere.
-        let real = self.access.iter().filter_map(|file| fs::canonicalize(file).ok());
+        let real = self.access.iter().chain(&self.lists).filter_map(|file| fs::canonicalize(file).ok());
         rights.extend(real.map(|file| (directory_of(&file), Right::Read)));
         rights.extend(std::env::current_exe().map(|path| (path, Right::Read)));
         rights

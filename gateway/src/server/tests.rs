@@ -94,6 +94,7 @@ fn answer(request: Request, worker: &CommandSender, policy: &Arc<policy::Policy>
             let (to, told) = channel();
             worker.send(Command::Report(to));
             let _ = reply.send(Overview {
+                sets: Vec::new(),
                 tunnels: Vec::new(),
                 tables: tables.clone(),
                 reports: told.iter().collect(),

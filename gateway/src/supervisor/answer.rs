@@ -66,6 +66,10 @@ impl Supervisor {
             Request::Reserve(used, reply) => {
                 let _ = reply.send(self.reserve.go_on_behind(&self.reload.tables, &used));
             }
+            Request::ChangeSet { set, asked, reply } => self.change_set(&set, asked, reply),
+            Request::SetFaults { set, reply } => {
+                let _ = reply.send(self.sets.faults(&set));
+            }
             Request::Workers(reply) => {
                 let _ = reply.send(self.workers.commands());
             }
@@ -88,10 +92,12 @@ impl Supervisor {
         self.kernel.count_drops();
         let notes = self.reload.effective.notes.iter().map(ToString::to_string);
         let notes = notes.chain(ineffective).collect();
+        let reports = self.workers.reports();
         let mut overview = Overview {
             tables: self.reload.tables.clone(),
             tunnels: Vec::new(),
-            reports: self.workers.reports(),
+            sets: self.sets.views(&self.reload.tables, &reports),
+            reports,
             wans: self.checks.views(&self.reload.effective, &self.reload.tables),
             ports: self.ports.states(&self.reload, &self.kernel),
             guards: self.ports.guards.states(),

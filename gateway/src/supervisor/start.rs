@@ -35,6 +35,7 @@ use crate::sa::key_log::KeyLog;
 use crate::sa::reserve::Reserve;
 use crate::sa::total::Totals;
 use crate::server::{Public, Server};
+use crate::set::Sources;
 use crate::wan::{self, Checks};
 use crate::xfrm::carried::Carried;
 use crate::xfrm::linux::Source;
@@ -93,6 +94,7 @@ impl Supervisor {
         places.xfrm(&options.policy.gateway);
         places.keys(&options.policy);
         places.access(&options.policy.gateway);
+        places.sets(&options.policy);
         // To load what counts frames that devices refuse takes a privilege that is dropped.
         let fast_path = fast_path(&options.policy);
         let (confinement, held) =
@@ -151,6 +153,8 @@ impl Supervisor {
             events: &sender,
             fast_path: fast_path.as_ref(),
         })?;
+        // Beside the state, which outlives the process likewise.
+        let lists = options.state.as_deref().map(|state| directory_of(state).join("sets"));
         let mut supervisor = Supervisor {
             events,
             sender,
@@ -159,6 +163,7 @@ impl Supervisor {
             announcements: Announcements::default(),
             reload: Reload::new(policy, first, tables, history, directory),
             checks: Checks::default(),
+            sets: Sources::new(lists),
             reserve,
             added: Associations::default(),
             daemons: Daemons::default(),
@@ -183,6 +188,8 @@ impl Supervisor {
         supervisor.key_log.iter().for_each(KeyLog::announce);
         supervisor.log_keys();
         supervisor.neighbours.take_over(&supervisor.kernel.state, &supervisor.workers);
+        // Before the first packet.
+        supervisor.follow_sets();
         supervisor.ports.name_guards(&supervisor.reload.policy, &supervisor.kernel.state);
         supervisor.ports.attach_all(&supervisor.reload, &supervisor.kernel.state, &supervisor.workers);
         // What could not be opened may be later, where Linux has it not yet, or another port of it works. Where all fail there is

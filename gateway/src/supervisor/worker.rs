@@ -17,12 +17,13 @@ use dataplane::hop::Resolve;
 use dataplane::nat::Share;
 use dataplane::reload::{PlanError, ReloadPlan};
 use dataplane::sa::{SaAddition, SaChange, SaId, SaRefused};
+use dataplane::set::SetChange;
 use dataplane::shard::Setup;
 use dataplane::tables::{Address, Neighbour};
 use ports::FastPath;
 use tracing::{error, warn};
 use wire::esp::Direction;
-use wire::{Pool, PoolMemory};
+use wire::{Nanos, Pool, PoolMemory};
 
 use super::memory;
 use super::pool::{BIG_SLOTS, slot_bytes, slots};
@@ -31,9 +32,11 @@ use crate::clock::Clock;
 use crate::event::Event;
 use crate::ipfix::Exporter;
 use crate::log;
+use crate::request::SetTrouble;
+use crate::set::SetChanged;
 use crate::worker::handoff::Exchange;
 use crate::worker::{
-    Attachment, Command, CommandSender, Known, Memory, Parts, Report, Shared, Swap, WakeUp, Worker,
+    Attachment, Command, CommandSender, Known, Memory, Parts, Reply, Report, Shared, Swap, WakeUp, Worker,
     command_channel,
 };
 
@@ -42,6 +45,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Time limit for the workers to drain their ports, 100 ms: a daemon waits for it. A worker that shares its core with others is some milliseconds late.
 const DRAIN_PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 20_000 } else { 100 });
+
+/// Changes of dynamic sets that a worker makes between two turns, at most: well under a millisecond's work.
+const CHANGES: usize = 2048;
 
 /// All workers, in the order of their numbers.
 pub(super) struct Workers {
@@ -231,6 +237,49 @@ impl Workers {
         let until = Instant::now() + PATIENCE;
         let left = || until.saturating_duration_since(Instant::now());
         std::iter::from_fn(|| answers.recv_timeout(left()).ok()).map(|outcome| outcome.map(drop)).collect()
+    }
+
+    /// Has all workers make changes of dynamic sets, in groups between which packets have their turn.
+    pub(super) fn change_sets(&self, changes: &[SetChange]) {
+        for group in changes.chunks(CHANGES).map(Arc::<[SetChange]>::from) {
+            for handle in &self.handles {
+                handle.commands.send(Command::ChangeSets { changes: group.clone(), reply: None });
+            }
+        }
+    }
+
+    /// Has all workers make changes of dynamic sets at once; the reply comes from the first of them.
+    pub(super) fn change_sets_and_reply(
+        &self,
+        changes: Arc<[SetChange]>,
+        reply: Reply<Result<SetChanged, SetTrouble>>,
+    ) {
+        let mut reply = Some(reply);
+        for handle in &self.handles {
+            let (changes, reply) = (changes.clone(), reply.take());
+            handle.commands.send(Command::ChangeSets { changes, reply });
+        }
+    }
+
+    /// Has all workers but one make changes of dynamic sets.
+    pub(super) fn change_sets_of_others(&self, worker: usize, changes: &[SetChange]) {
+        let changes: Arc<[SetChange]> = changes.into();
+        for (handle, _) in self.handles.iter().zip(0..).filter(|(_, number)| *number != worker) {
+            handle.commands.send(Command::ChangeSets { changes: changes.clone(), reply: None });
+        }
+    }
+
+    /// Has another worker give one that has begun anew its elements of dynamic sets. Returns `false` if there is no other worker.
+    pub(super) fn copy_sets(&self, worker: usize) -> bool {
+        let other = self.handles.iter().zip(0..).find(|(_, number)| *number != worker);
+        other
+            .zip(self.handles.get(worker))
+            .is_some_and(|((other, _), begun)| other.commands.send(Command::CopySets(begun.commands.clone())))
+    }
+
+    /// Time of the gateway's clock.
+    pub(super) fn now(&self) -> Nanos {
+        self.clock.now()
     }
 
     /// Sends all workers a neighbour update.

@@ -75,6 +75,16 @@ impl Worker {
                     let Processing { shard, tables, .. } = &mut self.processing;
                     let _ = done.send(shard.change_sa(tables, change, self.clock.now()));
                 }
+                Command::ChangeSets { changes, reply } => {
+                    let changed = self.change_sets(&changes);
+                    if let Some(reply) = reply {
+                        let _ = reply.send(Ok(changed));
+                    }
+                }
+                Command::CopySets(to) => self.copy_sets(&to),
+                Command::SetElements { set, first, most, reply } => {
+                    let _ = reply.send(self.set_elements(&set, first, most));
+                }
                 Command::EndCapture(id) => {
                     self.processing.captures.end(id);
                     self.processing.pause_publication();
@@ -192,6 +202,7 @@ impl Worker {
             queued: shard.egress.lengths().collect(),
             trees: shard.egress.trees().collect(),
             sas: shard.sas.views(self.clock.now()),
+            sets: (0..tables.sets.len() as u16).map(|set| shard.set_report(set)).collect(),
             sessions: shard.sessions.views().filter_map(|view| SessionStatus::of(&view, tables)).collect(),
             flows: shard.flows.len(),
             published: shard.fast_path.published() as u32,

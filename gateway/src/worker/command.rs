@@ -1,5 +1,6 @@
 //! The command channel of a worker, its wake-up, and the events that it reports.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use dataplane::meter::{MeterState, MeteredEnds};
 use dataplane::ppp::News;
 use dataplane::reload::{Applied, ReloadPlan};
 use dataplane::sa::{RetiredSa, SaChange, SaEvent, SaRefused};
+use dataplane::set::{Element, SetChange};
 use dataplane::state::{Cursor, Item};
 use dataplane::tables::{Address, Tables};
 use rustix::event::{EventfdFlags, eventfd};
@@ -24,6 +26,8 @@ use crate::about::About;
 use crate::capture::Tap;
 use crate::drops::FoundDrops;
 use crate::flows::{FlowQuery, FlowView, NotKnown};
+use crate::request::SetTrouble;
+use crate::set::{Elements, SetChanged};
 
 use super::link::Attachment;
 use super::report::Report;
@@ -151,6 +155,26 @@ pub enum Command {
         /// Channel for the outcome.
         done: Sender<Result<Option<RetiredSa>, SaRefused>>,
     },
+    /// Makes changes of dynamic sets.
+    ChangeSets {
+        /// Changes, in their order.
+        changes: Arc<[SetChange]>,
+        /// Reply channel for the outcome; none where nobody waits for it.
+        reply: Option<Reply<Result<SetChanged, SetTrouble>>>,
+    },
+    /// Gives all elements of dynamic sets to another worker, which has begun anew.
+    CopySets(CommandSender),
+    /// Lists elements of a dynamic set, from a place on.
+    SetElements {
+        /// Name of the set.
+        set: String,
+        /// Place to start at.
+        first: u32,
+        /// Maximum number of places to visit.
+        most: u32,
+        /// Reply channel; none without such a set.
+        reply: Reply<Option<Elements>>,
+    },
     /// Pauses the publication of established flows to the fast path, or goes on with it, as the policy asks for.
     PausePublication(Pause),
     /// Requests a report of the counters.
@@ -243,6 +267,13 @@ pub enum WorkerEvent {
         interface: String,
         /// The news.
         news: News,
+    },
+    /// Elements that rules have added to dynamic sets.
+    SetAdditions {
+        /// Number of the worker.
+        worker: usize,
+        /// Elements, by the name of their set.
+        elements: BTreeMap<String, Vec<Element>>,
     },
     /// Failure of a port, which is no longer used.
     PortFailed {

@@ -3,6 +3,7 @@
 use dataplane::counter::Counters;
 use dataplane::egress::TreeReport;
 use dataplane::sa::SaView;
+use dataplane::set::SetReport;
 use ports::Statistics;
 use serde::Serialize;
 use wire::Nanos;
@@ -24,6 +25,8 @@ pub struct Report {
     pub trees: Vec<TreeReport>,
     /// Security associations.
     pub sas: Vec<SaView>,
+    /// Dynamic sets, in the order of the tables.
+    pub sets: Vec<SetReport>,
     /// PPP sessions: the interface's name, and the phase; on the worker that has them.
     pub sessions: Vec<SessionStatus>,
     /// Number of flows.
