@@ -11,9 +11,9 @@ use dataplane::hop::LOCAL_HOP;
 use dataplane::meter::{Level, MeterState, Unit};
 use dataplane::pipeline;
 use dataplane::stage::Packets;
-use dataplane::tables::{LOCAL, QueueTree, SELF, Side, Tables};
+use dataplane::tables::{LOCAL, NewDestination, QueueTree, SELF, Side, Tables};
 use dataplane::{Reason, Verdict};
-use policy::model::{Action, Colour, Mode, SourceCheck};
+use policy::model::{Action, Colour, Mode, ServerState, SourceCheck, Sticky};
 use policy::{Lines, Policy, dscp_name};
 use tally::{Count, Region};
 use wire::header::{Endpoint, Protocol};
@@ -286,7 +286,20 @@ impl Renderer<'_> {
         let place = usize::from(opening.dnat);
         let rule = place.checked_sub(1).and_then(|place| self.tables.nat.destinations.get(place));
         match (rule, opening.inward) {
-            (Some(rule), _) => says.push(format!("{}: the destination becomes {to}", self.nat(&rule.name))),
+            (Some(rule), _) => {
+                says.push(format!("{}: the destination becomes {to}", self.nat(&rule.name)));
+                if let NewDestination::Servers(servers) = &rule.action.to {
+                    let up = servers.list.iter().filter(|server| server.state == ServerState::Up).count();
+                    let of = match servers.sticky {
+                        Sticky::Connection => "connection",
+                        Sticky::Source => "client's address",
+                    };
+                    says.push(format!(
+                        "chosen by hash of the {of}, of {up} servers that are up, of {} in all",
+                        servers.list.len()
+                    ));
+                }
+            }
             (None, Some(_)) => {
                 says.push(format!(
                     "the outside port is mapped to an inside host: the destination becomes {to}"

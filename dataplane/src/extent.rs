@@ -19,7 +19,8 @@ pub fn regions(tables: &Tables, shard: &Shard) -> Vec<(Region, u64)> {
     let searches =
         [&tables.filter.search.classifier, &tables.nat.destination_search, &tables.nat.source_search];
     let rules: u64 = searches.into_iter().map(|search| search.region_bytes()).sum();
-    let rules = rules + tables.classes.region_bytes() + tables.tunnels.spd.region_bytes();
+    let rules =
+        rules + tables.classes.region_bytes() + tables.tunnels.spd.region_bytes() + tables.nat.server_bytes();
     let tables_own = [(Region::RuleTable, rules as usize), (Region::RouteTable, routes)];
     let state = PARTS.iter().flat_map(|part| part.regions(shard, tables));
     tables_own.into_iter().chain(state).map(|(region, bytes)| (region, bytes as u64)).collect()

@@ -20,6 +20,7 @@ mod nat;
 mod number;
 mod priority;
 mod queue;
+mod rendezvous;
 mod renumbering;
 pub(crate) mod selection;
 mod selector;
@@ -37,13 +38,15 @@ use lookup::fib::{Fib4, Fib6};
 pub use mac::{NO_MAC, SourceMacs};
 pub(crate) use nat::is_within;
 pub use nat::{
-    Destination, DestinationAction, FirstAddresses, Home, NatRule, NatTables, NewDestination, OWN_ACCORD,
-    OtherPorts, Outgoing, OwnAddress, PoolOwner, PortShift, Returning, SourceAction,
+    Asker, Destination, DestinationAction, FirstAddresses, Home, NatRule, NatTables, NewDestination,
+    OWN_ACCORD, OtherPorts, Outgoing, OwnAddress, PoolOwner, PortShift, Returning, Server, Servers,
+    SourceAction,
 };
 pub(crate) use number::OTHER_NUMBER;
 pub use number::{NO_NUMBER, Numbers};
 pub use priority::Priorities;
 pub use queue::{FqSettings, LeafSettings, NO_NODE, NodeKind, QueueNode, QueueTree, QueueTrees};
+pub use rendezvous::SLOTS;
 pub(crate) use renumbering::Renumbering;
 use selection::Selection;
 pub use selector::{Ends, Fit, Ports, Selector, Selectors};
@@ -51,7 +54,7 @@ pub use session::{Carrier, Session};
 pub use set::{SetAddition, SetQuestions, SetSpec, SetUse, SetUses, Side};
 pub use spd::{Protection, Spd};
 pub use tunnel::{SaSpec, Tunnel, Tunnels};
-pub use wan::{Asked, Choice as WanChoice, Grounds, Path, PolicyRoute, SLOTS, Wan, WanId, Wans};
+pub use wan::{Asked, Choice as WanChoice, Grounds, Path, PolicyRoute, Wan, WanId, Wans};
 
 /// The zone of the gateway itself.
 pub const SELF: u8 = 0;

@@ -136,6 +136,10 @@ pub enum Code {
     PortOverflow,
     /// Port blocks that exceed the outside addresses, or that cannot be computed.
     BlockMisfit,
+    /// A server that a translation names twice.
+    DuplicateServer,
+    /// A translation all of whose servers are out of service.
+    NoServerUp,
     /// A forward to an address without a route.
     TargetUnreachable,
 
@@ -296,6 +300,8 @@ impl Code {
         (Code::UnequalPrefixes, "unequal-prefixes", Severity::Error),
         (Code::PortOverflow, "port-overflow", Severity::Error),
         (Code::BlockMisfit, "block-misfit", Severity::Error),
+        (Code::DuplicateServer, "duplicate-server", Severity::Error),
+        (Code::NoServerUp, "no-server-up", Severity::Warning),
         (Code::TargetUnreachable, "target-unreachable", Severity::Warning),
         (Code::UnknownMeter, "unknown-meter", Severity::Error),
         (Code::BadMeter, "bad-meter", Severity::Error),

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use crate::model::{AddressRange, NatAction, Policy};
+use crate::model::{AddressRange, Balance, NatAction, Policy};
 pub use crate::validate::interface_of;
 
 /// Outside addresses of translations on the link of an interface: no host there has them, so the gateway answers for them
@@ -60,13 +60,15 @@ pub fn on_link_addresses(policy: &Policy) -> Vec<OnLink> {
 fn outside_of(action: &NatAction) -> Vec<AddressRange> {
     match action {
         NatAction::Source { pool, .. } => pool.clone(),
-        NatAction::Forward { outside: Some(outside), .. } => vec![AddressRange::single(*outside)],
+        NatAction::Forward { outside: Some(outside), .. }
+        | NatAction::Balance(Balance { outside: Some(outside), .. }) => vec![AddressRange::single(*outside)],
         NatAction::OneToOne { outside, .. } => {
             vec![AddressRange { first: outside.network(), last: outside.broadcast() }]
         }
         NatAction::Masquerade { .. }
         | NatAction::Exempt
         | NatAction::Forward { outside: None, .. }
+        | NatAction::Balance(Balance { outside: None, .. })
         | NatAction::Redirect { .. } => Vec::new(),
     }
 }

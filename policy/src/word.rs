@@ -7,8 +7,8 @@ use crate::model::{
     Action, Authentication, Checksum, ColourMode, DfBit, Driver, Dropper, Encapsulation, Fairness,
     FamilyMatch, FastPath, FragmentWhen, IcmpMatch, IpfixRecord, Isolation, KeySource, LinkKind, LogEvent,
     MeterKind, Mode, NoInstance, Offload, OnExit, OnFailure, Pickup, PppRole, Protocol, RejectWith,
-    RouteTarget, Scheduler, SearchAlgorithm, SourceCheck, State, SynAnswer, TcpWindow, Template, TreeWorkers,
-    WanState, WhenDown, WhenFull,
+    RouteTarget, Scheduler, SearchAlgorithm, SourceCheck, State, Sticky, SynAnswer, TcpWindow, Template,
+    TreeWorkers, WanState, WhenDown, WhenFull,
 };
 
 /// Keywords with their values. Of several for one value, the first is printed.
@@ -87,6 +87,8 @@ pub(crate) const WHEN_FULL: Words<WhenFull> =
     &[("refuse", WhenFull::Refuse), ("evict-idle", WhenFull::EvictIdle)];
 
 pub(crate) const ON_FAILURE: Words<OnFailure> = &[("kill", OnFailure::Kill), ("keep", OnFailure::Keep)];
+
+pub(crate) const STICKY: Words<Sticky> = &[("connection", Sticky::Connection), ("source", Sticky::Source)];
 
 pub(crate) const WAN_STATE: Words<WanState> = &[("up", WanState::Up), ("down", WanState::Down)];
 

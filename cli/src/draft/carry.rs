@@ -117,6 +117,10 @@ pub(crate) fn carry(ruleset: &[u8], answers: &Answers) -> Result<Carried, Import
         let opened: Vec<Rule> = kept.nats.iter().filter_map(opening).collect();
         kept.rules.extend(opened);
     }
+    if !carried.filters_input {
+        let opened: Vec<Rule> = kept.nats.iter().filter_map(opening_to_self).collect();
+        kept.rules.extend(opened);
+    }
     carried.names = kept.rules.iter().map(|rule| rule.name.clone()).collect();
     carried.nats = kept.nats.iter().map(|nat| nat.name.clone()).collect();
     carried.text = kept.to_string();
@@ -163,6 +167,25 @@ impl Zones<'_> {
         }
         before.is_empty() || !zones.is_empty()
     }
+}
+
+/// Rule that accepts what a redirect leads to the machine itself.
+fn opening_to_self(nat: &Nat) -> Option<Rule> {
+    let NatAction::Redirect { ports, to_port } = &nat.action else { return None };
+    let dports = to_port.map_or_else(|| ports.clone(), |port| vec![PortRange::single(port)]);
+    Some(Rule {
+        name: format!("{}-in", nat.name),
+        conditions: Conditions {
+            from: nat.from.clone(),
+            to: vec![SELF_ZONE.to_owned()],
+            source: nat.source.clone(),
+            protocols: nat.protocols.clone(),
+            dports,
+            ..Conditions::default()
+        },
+        action: Action::Accept,
+        ..Rule::default()
+    })
 }
 
 /// Rule that accepts what a port forward translates.

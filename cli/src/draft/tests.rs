@@ -208,14 +208,22 @@ fn a_masquerade_of_nftables_goes_on_and_its_open_doors_do_not() {
             {"match": {"op": "==", "left": {"payload": {"protocol": "ip", "field": "saddr"}},
                        "right": {"prefix": {"addr": "192.168.1.0", "len": 24}}}},
             {"match": {"op": "==", "left": {"meta": {"key": "oifname"}}, "right": "ppp0"}},
-            {"masquerade": null}]}}]}"#;
+            {"masquerade": null}]}},
+        {"chain": {"family": "ip", "table": "nat", "name": "pre", "handle": 3, "type": "nat", "hook": "prerouting",
+                   "prio": -100, "policy": "accept"}},
+        {"rule": {"family": "ip", "table": "nat", "chain": "pre", "handle": 4, "expr": [
+            {"match": {"op": "==", "left": {"meta": {"key": "iifname"}}, "right": "eth1"}},
+            {"match": {"op": "==", "left": {"payload": {"protocol": "tcp", "field": "dport"}}, "right": 80}},
+            {"redirect": {"port": 3128}}]}}]}"#;
     let machine = router();
     let answers = suggested(&machine);
     let carried = carry(ruleset, &answers).unwrap();
     assert_eq!(carried.left_out, Vec::<String>::new());
     let (text, policy) = sound(&machine, &answers, &carried);
-    assert_eq!(policy.nats.len(), 1, "{text}");
-    assert_eq!((&policy.nats[0].to[..], policy.nats[0].source.items.len()), (&["wan".to_owned()][..], 1));
+    assert_eq!(policy.nats.len(), 2, "{text}");
+    assert_eq!((&policy.nats[1].to[..], policy.nats[1].source.items.len()), (&["wan".to_owned()][..], 1));
+    // What is redirected gets in.
+    assert!(accepts(&policy, "lan", "192.168.1.10", 3128) && !accepts(&policy, "wan", "198.51.100.7", 3128));
     assert_eq!(policy.default_action("lan", "wan"), Action::Accept);
     assert_eq!(policy.default_action("wan", "lan"), Action::Drop);
     assert!(!accepts(&policy, "wan", "198.51.100.7", 22) && !accepts(&policy, "wan", "198.51.100.7", 80));

@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use lookup::classify::{AddressSpan, Admit, Linear, Pattern};
 use policy::Policy;
 use policy::model::{
-    Action, FamilyMatch, Hairpin, Interface, Nat, NatAction, PortUse, Protocol, Rule, SELF_ZONE,
+    Action, FamilyMatch, Hairpin, Interface, Nat, NatAction, PortUse, Protocol, Rule, SELF_ZONE, Server,
 };
 use tally::NoTally;
 use wire::PortId;
@@ -19,9 +19,9 @@ use super::pattern::{self, met};
 use super::route::Routes;
 use crate::nat::{AddressRange, Block, Hold, PoolConfig, PortRange, Reserved};
 use crate::tables::{
-    Address, CompileError, DestinationAction, FirstAddresses, Home, LOCAL, NO_NUMBER, NatRule, NatTables,
-    NewDestination, OWN_ACCORD, OtherPorts, Outgoing, OwnAddress, PoolOwner, PortShift, Returning,
-    SourceAction, Target, is_within,
+    self, Address, CompileError, DestinationAction, FirstAddresses, Home, LOCAL, NO_NUMBER, NatRule,
+    NatTables, NewDestination, OWN_ACCORD, OtherPorts, Outgoing, OwnAddress, PoolOwner, PortShift, Returning,
+    Servers, SourceAction, Target, is_within,
 };
 
 /// The most ports of one range that are taken for those of a service: what is wider lets in whatever there is.
@@ -70,9 +70,17 @@ struct Builder<'a> {
 struct Forward<'a> {
     outside: Option<IpAddr>,
     ports: &'a [policy::model::PortRange],
-    target: Address,
-    target_port: Option<u16>,
+    targets: Vec<Inside>,
+    /// Port in the place of the first outside port, from which the others count upwards.
+    base_port: Option<u16>,
     hairpin: Hairpin,
+}
+
+/// Inside address of a port forward, and the port of the first outside port.
+#[derive(Clone, Copy)]
+struct Inside {
+    address: Address,
+    port: Option<u16>,
 }
 
 impl Builder<'_> {
@@ -101,14 +109,34 @@ impl Builder<'_> {
                 self.source(nat, base, SourceAction::Pool(place));
             }
             NatAction::Forward { outside, ports, target, target_port, hairpin } => {
+                let target = Inside { address: (*target).into(), port: *target_port };
                 let forward = Forward {
                     outside: *outside,
                     ports,
-                    target: (*target).into(),
-                    target_port: *target_port,
+                    targets: vec![target],
+                    base_port: *target_port,
                     hairpin: *hairpin,
                 };
-                self.forward(nat, base, &forward);
+                self.forward(nat, base, &forward, NewDestination::One(target.address));
+            }
+            NatAction::Balance(balance) => {
+                let inside = |server: &Server| Inside { address: server.address.into(), port: server.port };
+                let forward = Forward {
+                    outside: balance.outside,
+                    ports: &balance.ports,
+                    targets: balance.servers.iter().map(inside).collect(),
+                    base_port: Some(0),
+                    hairpin: balance.hairpin,
+                };
+                let list = balance.servers.iter().map(|server| tables::Server {
+                    name: server.target(),
+                    address: server.address.into(),
+                    port: server.port,
+                    weight: server.weight,
+                    state: server.state,
+                });
+                let servers = Servers::new(list.collect(), balance.sticky, balance.on_failure);
+                self.forward(nat, base, &forward, NewDestination::Servers(servers));
             }
             NatAction::Redirect { ports, to_port } => self.redirect(nat, base, ports, *to_port),
             NatAction::OneToOne { outside, inside, hairpin } => {
@@ -121,7 +149,7 @@ impl Builder<'_> {
     /// Without an outside address, packets of the zones of origin are forwarded whichever of the gateway's own addresses they
     /// are for; those of others, by hairpin, where they are for an address on the zones of origin: their own router they
     /// reach as ever.
-    fn forward(&mut self, nat: &Nat, base: Pattern, forward: &Forward<'_>) {
+    fn forward(&mut self, nat: &Nat, base: Pattern, forward: &Forward<'_>, to: NewDestination) {
         let zones_of = |home: PortId| if nat.from.is_empty() { self.home_mask(home) } else { base.from };
         let home_of = |address: Address, interface: PortId| Home {
             addresses: pattern::span(address, address),
@@ -136,7 +164,7 @@ impl Builder<'_> {
             None => {
                 let own = self.own_addresses().into_iter();
                 let own = own.map(|(net, interface)| (Address::from(net.addr()), interface));
-                own.filter(|(own, _)| own.v6 == forward.target.v6)
+                own.filter(|(own, _)| forward.targets.iter().any(|target| target.address.v6 == own.v6))
                     .map(|(own, interface)| home_of(own, interface))
                     .collect()
             }
@@ -153,30 +181,28 @@ impl Builder<'_> {
         for span in &all {
             self.reserve(*span, forward.ports, &nat.protocols);
         }
-        let mut next = forward.target_port;
         let mut shifts = Vec::new();
+        let mut offset = 0_u16;
         for range in forward.ports {
             let outside = PortRange { first: range.first, last: range.last };
-            let inside = next.unwrap_or(range.first);
-            let last = inside.saturating_add(outside.last - outside.first);
-            self.returning.push(Returning {
-                target: forward.target,
-                ports: PortRange { first: inside, last },
-                outside_port: outside.first,
-                protocols: nat.protocols.iter().map(|protocol| protocol.0).collect(),
-                homes: homes.clone(),
-            });
-            if let Some(inside) = next {
-                shifts.push(PortShift { outside, inside, others: OtherPorts::Follow });
-                next = Some(last.saturating_add(1));
+            for target in &forward.targets {
+                let first = target.port.map_or(range.first, |port| port.saturating_add(offset));
+                let last = first.saturating_add(outside.last - outside.first);
+                self.returning.push(Returning {
+                    target: target.address,
+                    ports: PortRange { first, last },
+                    outside_port: outside.first,
+                    protocols: nat.protocols.iter().map(|protocol| protocol.0).collect(),
+                    homes: homes.clone(),
+                });
             }
+            if let Some(base) = forward.base_port {
+                let inside = base.saturating_add(offset);
+                shifts.push(PortShift { outside, inside, others: OtherPorts::Follow });
+            }
+            offset = offset.saturating_add(outside.last - outside.first).saturating_add(1);
         }
-        let action = DestinationAction {
-            addresses: all.clone(),
-            to: NewDestination::One(forward.target),
-            ports: shifts,
-            homes,
-        };
+        let action = DestinationAction { addresses: all.clone(), to, ports: shifts, homes };
         let place = self.destinations.len() as u16;
         let mut meets = |from: u64, destination: Vec<AddressSpan>| {
             self.destination_patterns.push(Pattern {

@@ -251,7 +251,7 @@ fn tell<T: Tally>(frame: &Frame, reason: Reason, cx: &Cx<'_, T>) -> Option<Tell>
             Some(Tell::Icmp { kind, code, mtu })
         }
         // Its connection has ended: no other answer fits what is in the middle of one.
-        Reason::FlowTranslation | Reason::WanDown => {
+        Reason::FlowTranslation | Reason::WanDown | Reason::ServerDown => {
             (frame.meta.protocol == Protocol::TCP.0).then_some(Tell::Reset)
         }
         // A server that answers something else than the SYN which it was sent still has an older connection: it is told that
@@ -260,6 +260,9 @@ fn tell<T: Tally>(frame: &Frame, reason: Reason, cx: &Cx<'_, T>) -> Option<Tell>
             let is_syn = frame.meta.tcp_flags & Flags::SYN_ACK.0 == Flags::SYN.0;
             Some(if is_syn { Tell::Cookie } else { Tell::Reset })
         }
+        // As of a server that does not listen.
+        Reason::NoServer if frame.meta.protocol == Protocol::TCP.0 => Some(Tell::Reset),
+        Reason::NoServer => unreachable(unreachable4::PORT, unreachable6::PORT),
         Reason::RouteMissing => unreachable(unreachable4::NET, unreachable6::NO_ROUTE),
         Reason::RouteUnreachable => unreachable(unreachable4::HOST, unreachable6::REJECT_ROUTE),
         Reason::NeighbourUnknown => unreachable(unreachable4::HOST, unreachable6::ADDRESS),

@@ -15,7 +15,7 @@ use super::{About, Cx, Packets, Stage, Step};
 use crate::flag;
 use crate::nat::Endpoint;
 use crate::opening::Opening;
-use crate::tables::{Address, Destination, Tables};
+use crate::tables::{Address, Asker, Destination, Tables};
 use crate::verdict::Reason;
 
 /// The stage.
@@ -57,8 +57,15 @@ impl Stage for Dnat {
         if let Some((place, rule)) = tables.nat.destination(&seen, cx.tally) {
             cx.tally.read(Region::RuleTable, usize::from(place) * 32, 32);
             let arrived = Destination { address: outside, port: opening.dport };
-            let Some(to) = rule.action.translate(arrived, frame.meta.ingress) else {
-                return Step::Drop(Reason::NatNoAddress);
+            let asker = Asker {
+                source: opening.source,
+                ingress: frame.meta.ingress,
+                hash: (opening.hash >> 32) as u32,
+            };
+            let to = match rule.action.translate(arrived, asker, cx.tally) {
+                Ok(to) => to,
+                Err(Reason::NoServer) => return Step::Answer(Reason::NoServer),
+                Err(reason) => return Step::Drop(reason),
             };
             set_destination(opening, to.address, to.port, frame);
             opening.dnat = place;
@@ -94,8 +101,9 @@ impl Stage for Dnat {
     }
 
     fn program(tables: &Tables) -> u32 {
-        // This stage, 35; an inside endpoint's mapping, 35; and the search through its rules.
-        70 + tables.nat.destination_search.program()
+        // This stage, 35; an inside endpoint's mapping, 35; one of several servers, 40; and the search through its rules.
+        let servers = if tables.nat.server_bytes() > 0 { 40 } else { 0 };
+        70 + servers + tables.nat.destination_search.program()
     }
 }
 

@@ -16,7 +16,7 @@
 
 use arrayvec::ArrayVec;
 use lookup::classify::Header;
-use policy::model::{Action, RejectWith};
+use policy::model::{Action, OnFailure, RejectWith, ServerState};
 use tally::{Op, Region, Tally};
 use wire::esp::Direction as Side;
 use wire::ethernet::Mac;
@@ -35,8 +35,8 @@ use crate::log::Cause;
 use crate::nat::{MappingId, PoolConfig, PoolId};
 use crate::shard::NOTHING;
 use crate::tables::{
-    Address, Asked, Destination, LOCAL, NO_MAC, NO_NUMBER, NewDestination, OWN_ACCORD, PatternRule, SELF,
-    SourceAction, Tables, Target, is_linux, is_within,
+    Address, Asked, Asker, Destination, LOCAL, NO_MAC, NO_NUMBER, NewDestination, OWN_ACCORD, PatternRule,
+    SELF, SourceAction, Tables, Target, is_linux, is_within,
 };
 use crate::verdict::Reason;
 
@@ -148,7 +148,7 @@ fn revalidate<T: Tally>(
     }
     let way = match way(hit.id, flow, cold, ingress, cx) {
         Ok(way) => way,
-        Err(Step::Drop(Reason::WanDown)) => return lose(hit, frame, cx),
+        Err(Step::Drop(Reason::WanDown)) => return lose(hit, Reason::WanDown, frame, cx),
         // Whoever answers is not told of the way there.
         Err(Step::Answer(reason)) if hit.direction == Direction::Reply => {
             return Outcome::Refused(Step::Drop(reason));
@@ -157,6 +157,9 @@ fn revalidate<T: Tally>(
     };
     if hit.direction == Direction::Reply && came != ct_zone(way.egress, cx) {
         return Outcome::Stranger;
+    }
+    if has_lost_server(flow, cold, cx) {
+        return lose(hit, Reason::ServerDown, frame, cx);
     }
     let Some(pair) = translations(flow, cold, ingress, way, cx) else {
         let is_inside = hit.direction == Direction::Original && cold.snat != NO_NUMBER;
@@ -202,9 +205,10 @@ fn revalidate<T: Tally>(
     Outcome::Kept
 }
 
-/// Ends a flow whose WAN is down. Its packet may be the first of another flow, by another WAN; who opened it gets a reset, if the flow is TCP.
-fn lose<T: Tally>(hit: Hit, frame: &Frame, cx: &mut Cx<'_, T>) -> Outcome {
-    match over(hit.id, Reason::WanDown, frame, cx) {
+/// Ends a flow whose WAN or server is down. Its packet may be the first of another flow, by another one; who opened it gets a reset, if
+/// the flow is TCP.
+fn lose<T: Tally>(hit: Hit, reason: Reason, frame: &Frame, cx: &mut Cx<'_, T>) -> Outcome {
+    match over(hit.id, reason, frame, cx) {
         Outcome::Refused(Step::Drop(reason)) if hit.direction == Direction::Original => {
             Outcome::Refused(filter::reject(frame, RejectWith::TcpReset, reason))
         }
@@ -283,6 +287,29 @@ fn way<T: Tally>(
         return Err(Step::Drop(Reason::LinkLocal));
     }
     Ok(way)
+}
+
+/// True if the flow is one of a server that is down, whose flows are to end.
+fn has_lost_server<T: Tally>(flow: &Flow, cold: &Cold, cx: &Cx<'_, T>) -> bool {
+    if cold.dnat == NO_NUMBER {
+        return false;
+    }
+    let place = cx.tables.destination_numbered(cold.dnat);
+    let rule = place.and_then(|place| cx.tables.nat.destinations.get(usize::from(place)));
+    let [arrived, has] = ends(flow);
+    let server = rule.and_then(|rule| rule.action.server(arrived, has));
+    server.is_some_and(|(servers, server)| {
+        server.state == ServerState::Down && servers.on_failure == OnFailure::Kill
+    })
+}
+
+/// Destination of a flow before translation, and after it.
+fn ends(flow: &Flow) -> [Destination; 2] {
+    let (arrived, has) = (flow.original(), flow.reply());
+    [
+        Destination { address: arrived.destination().into(), port: arrived.dport() },
+        Destination { address: has.source().into(), port: has.sport() },
+    ]
 }
 
 /// The pair of translations that a flow has, by their places now; `None` where one of them, or its address, is gone.
@@ -372,8 +399,7 @@ fn is_translated_otherwise<T: Tally>(
         return false;
     }
     let nat = &cx.tables.nat;
-    let (outside, inside): (Address, Address) =
-        (flow.original().destination().into(), flow.reply().source().into());
+    let outside: Address = flow.original().destination().into();
     let seen = header(flow, cold, ingress, way, cx.tables);
     let is_icmp = matches!(Protocol(seen.protocol), Protocol::ICMP | Protocol::ICMPV6);
     let arrived = Header {
@@ -387,9 +413,15 @@ fn is_translated_otherwise<T: Tally>(
     }
     let mut turned = None;
     if let Some((_, rule)) = destination {
-        let arrived = Destination { address: outside, port: flow.original().dport() };
-        let kept = Destination { address: inside, port: flow.reply().sport() };
-        if rule.action.translate(arrived, ingress) != Some(kept) {
+        let [arrived, kept] = ends(flow);
+        let hash = (cx.shard.flows.hash(flow.original(), cx.tally) >> 32) as u32;
+        let asker = Asker { source: flow.original().source().into(), ingress, hash };
+        // A flow keeps its server while that is up, whoever has come or gone.
+        let keeps = match rule.action.server(arrived, kept) {
+            Some((_, server)) => server.state == ServerState::Up,
+            None => rule.action.translate(arrived, asker, cx.tally) == Ok(kept),
+        };
+        if !keeps {
             return true;
         }
         turned = rule.action.turned(outside, seen.from);

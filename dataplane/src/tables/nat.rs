@@ -9,10 +9,13 @@ use wire::PortId;
 use super::Address;
 use crate::nat::{PoolConfig, PortRange};
 
+mod server;
 mod source;
 
 use crate::stage::route::is_link_local;
+use crate::verdict::Reason;
 use lookup::classify::{self, AddressSpan, Classifier, Header, Position};
+pub use server::{Server, Servers};
 pub use source::{Outgoing, OwnAddress};
 
 /// Translations, compiled.
@@ -104,7 +107,7 @@ pub struct DestinationAction {
 }
 
 /// New destination of packets.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum NewDestination {
     /// One address.
     One(Address),
@@ -115,6 +118,8 @@ pub enum NewDestination {
         /// Its new destination; those of higher ones follow.
         target: Address,
     },
+    /// One of several servers.
+    Servers(Servers),
     /// The gateway itself: the first address of the interface that a packet came in by.
     Gateway(Vec<FirstAddresses>),
 }
@@ -135,6 +140,17 @@ pub struct Destination {
     pub address: Address,
     /// Port; for an ICMP query, the second value of [`Key::query_ports`](crate::flow::Key::query_ports).
     pub port: u16,
+}
+
+/// Sender of a packet whose destination is translated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asker {
+    /// Its address.
+    pub source: Address,
+    /// The interface that the packet came in by.
+    pub ingress: PortId,
+    /// Hash of the flow.
+    pub hash: u32,
 }
 
 /// Ports translated.
@@ -165,9 +181,16 @@ impl DestinationAction {
         (home.zones & (1 << from) == 0 && home.interface != super::LOCAL).then_some(home.interface)
     }
 
-    /// Translates a destination; the port stays where no ports are translated. `None` where the gateway has no address to
-    /// redirect to.
-    pub fn translate(&self, arrived: Destination, ingress: PortId) -> Option<Destination> {
+    /// Translates a destination; the port stays where no ports are translated.
+    ///
+    /// # Errors
+    /// [`Reason::NatNoAddress`] where the gateway has no address to redirect to, [`Reason::NoServer`] where no server is up.
+    pub fn translate<T: Tally>(
+        &self,
+        arrived: Destination,
+        asker: Asker,
+        tally: &mut T,
+    ) -> Result<Destination, Reason> {
         let Destination { address: outside, port } = arrived;
         let address = match &self.to {
             NewDestination::One(target) => *target,
@@ -178,16 +201,33 @@ impl DestinationAction {
             // No other host of the link has it: it is the gateway's there.
             NewDestination::Gateway(_) if outside.v6 && is_link_local(outside) => outside,
             NewDestination::Gateway(first) => {
-                let first = first.get(usize::from(ingress.0))?;
-                if outside.v6 { first.v6? } else { first.v4? }
+                let first = first.get(usize::from(asker.ingress.0));
+                let own = first.and_then(|first| if outside.v6 { first.v6 } else { first.v4 });
+                own.ok_or(Reason::NatNoAddress)?
+            }
+            NewDestination::Servers(servers) => {
+                let server = servers.choose(asker.source, asker.hash, tally);
+                return Ok(server.ok_or(Reason::NoServer)?.destination(port, self.shifted(port)));
             }
         };
-        let shift = self.ports.iter().find(|shift| shift.outside.has(port));
-        let port = shift.map_or(port, |shift| match shift.others {
+        Ok(Destination { address, port: self.shifted(port).unwrap_or(port) })
+    }
+
+    /// The server that a packet to `arrived` has been translated to, where it is one of several.
+    pub fn server(&self, arrived: Destination, translated: Destination) -> Option<(&Servers, &Server)> {
+        let NewDestination::Servers(servers) = &self.to else { return None };
+        let offset = self.shifted(arrived.port);
+        let is_it = |server: &&Server| server.destination(arrived.port, offset) == translated;
+        Some((servers, servers.list.iter().find(is_it)?))
+    }
+
+    /// The port in the place of another, where there is one; of several servers, its place among the outside ports.
+    fn shifted(&self, port: u16) -> Option<u16> {
+        let shift = self.ports.iter().find(|shift| shift.outside.has(port))?;
+        Some(match shift.others {
             OtherPorts::Follow => shift.inside.wrapping_add(port - shift.outside.first),
             OtherPorts::Same => shift.inside,
-        });
-        Some(Destination { address, port })
+        })
     }
 }
 
@@ -264,6 +304,15 @@ impl NatTables {
     pub fn source<T: Tally>(&self, header: &Header, tally: &mut T) -> Option<(u16, &NatRule<SourceAction>)> {
         let place = search(self.source_search.as_ref(), header, tally)?;
         self.sources.get(place as usize).map(|rule| (place as u16 + 1, rule))
+    }
+
+    /// Bytes of servers' slots in the memory of a network processor.
+    pub(crate) fn server_bytes(&self) -> u64 {
+        let of = |rule: &NatRule<DestinationAction>| match &rule.action.to {
+            NewDestination::Servers(servers) => servers.region_bytes(),
+            _ => 0,
+        };
+        self.destinations.iter().map(of).sum()
     }
 
     /// True if a pool has this outside address.

@@ -1,20 +1,15 @@
 //! WANs: links that share the default routes, and the choice among them.
 //!
-//! New flows are spread over slots, each of which belongs to a WAN by weighted rendezvous hashing (Thaler and Ravishankar, "Using
-//! name-based mappings to increase hit rates"): a WAN that goes takes only its own slots with it, and one that comes takes
-//! slots from the others in proportion. Slots depend on names, weights and states alone, so that every host, worker and restart has
-//! the same.
+//! New flows are spread over slots by weighted rendezvous hashing (`rendezvous.rs`), by names, weights and states.
 
 use policy::model::{OnFailure, WanState, WhenDown};
 use tally::{Op, Region, Tally};
 use wire::{Family, PortId};
 
 use super::Address;
+use super::rendezvous::{self, Member, hash_of};
 use crate::verdict::Reason;
 use lookup::classify::{self, Classifier, Header};
-
-/// Number of slots of an IP version.
-pub const SLOTS: usize = 8192;
 
 /// Place of no WAN.
 const NO_WAN: u8 = u8::MAX;
@@ -207,10 +202,9 @@ impl Wans {
     /// The WAN whose share of new flows a hash is in; `None` where no WAN is up.
     pub(crate) fn share<T: Tally>(&self, family: Family, hash: u32, tally: &mut T) -> Option<WanId> {
         let slots = &self.slots[of(family)];
-        // A multiplication maps the hash to 0..SLOTS without a division.
-        let slot = (u64::from(hash) * slots.len() as u64) >> 32;
-        tally.read(Region::RouteTable, slot as usize, 1);
-        slots.get(slot as usize).copied().map(WanId)
+        let slot = rendezvous::slot_of(hash, slots.len());
+        tally.read(Region::RouteTable, slot, 1);
+        slots.get(slot).copied().map(WanId)
     }
 
     /// The policy route that a header is of, by place.
@@ -260,55 +254,15 @@ const fn of(family: Family) -> usize {
     }
 }
 
-/// Slots of an IP version: each belongs to the WAN with the lowest number, drawn from an exponential distribution whose rate is the
-/// weight, among those of the lowest tier with any that is up.
+/// Slots of an IP version, shared by the WANs of the lowest tier with any that is up.
 fn slots(list: &[Wan], family: Family) -> Vec<u8> {
     let usable = || (0_u8..).zip(list).filter(|(_, wan)| wan.takes(family));
     let Some(tier) = usable().map(|(_, wan)| wan.tier).min() else { return Vec::new() };
-    let members: Vec<(u8, u64, u64)> = usable()
+    let members: Vec<Member> = usable()
         .filter(|(_, wan)| wan.tier == tier)
-        .map(|(place, wan)| (place, hash_of(&wan.name), u64::from(wan.weight.max(1))))
+        .map(|(place, wan)| Member { place, name: hash_of(&wan.name), weight: wan.weight })
         .collect();
-    let drawn = |slot: u64, name: u64, weight: u64| (exponential(mix(name ^ slot)) << 32) / weight;
-    let owner = |slot: u64| {
-        let all = members.iter().map(|(place, name, weight)| (drawn(slot, *name, *weight), *name, *place));
-        all.min().map_or(NO_WAN, |(_, _, place)| place)
-    };
-    (0..SLOTS as u64).map(owner).collect()
-}
-
-/// Number of the exponential distribution that a uniform one of 64 bits gives: minus its binary logarithm, as a fraction of 2^64,
-/// with 24 bits behind the point. Integers alone: the same on every machine.
-fn exponential(uniform: u64) -> u64 {
-    const POINT: u32 = 24;
-    let uniform = uniform | 1;
-    let leading = uniform.leading_zeros();
-    // From 1 to 2, with 63 bits behind the point.
-    let mut mantissa = uniform << leading;
-    let mut logarithm = 0;
-    for bit in (0..POINT).rev() {
-        let square = (u128::from(mantissa) * u128::from(mantissa)) >> 63;
-        let is_above = square >> 64 != 0;
-        mantissa = (if is_above { square >> 1 } else { square }) as u64;
-        logarithm |= u64::from(is_above) << bit;
-    }
-    (u64::from(leading + 1) << POINT) - logarithm
-}
-
-/// FNV-1a, mixed.
-fn hash_of(name: &str) -> u64 {
-    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
-    mix(hash)
-}
-
-/// Finaliser of SplitMix64.
-fn mix(bits: u64) -> u64 {
-    let bits = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^ bits >> 31
+    rendezvous::slots(&members)
 }
 
 #[cfg(test)]

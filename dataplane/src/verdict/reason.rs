@@ -103,6 +103,10 @@ pub enum Reason {
     FlowTranslation,
     /// The WAN of the flow, or that of its policy route, is down.
     WanDown,
+    /// No server of the translation is up.
+    NoServer,
+    /// The server of the flow is down, which has ended the flow.
+    ServerDown,
     /// The interface that the flow or the frame came in by, or waits to leave by, is gone from the policy.
     InterfaceGone,
     /// No route leads to the destination.
@@ -249,7 +253,7 @@ pub struct Entry {
 
 impl Reason {
     /// Every reason with its name, cause and remedy, in the order of the enum.
-    pub const ALL: [Entry; 112] = [
+    pub const ALL: [Entry; 114] = [
         Entry {
             reason: Reason::LinkTruncated,
             name: "link-truncated",
@@ -537,6 +541,18 @@ impl Reason {
             name: "wan-down",
             cause: "The WAN that the flow left by is down, which has ended the flow; or a policy route has its flows dropped while its WAN is down.",
             remedy: "None needed: the next connection goes by a WAN that is up. `on-failure = \"keep\"` has flows stay with their WAN until it is back, `when-down = \"fall-back\"` has those of a policy route go by the others.",
+        },
+        Entry {
+            reason: Reason::NoServer,
+            name: "no-server",
+            cause: "No server of the translation (`kind = \"balance\"`) is up: TCP gets a reset, UDP a port unreachable.",
+            remedy: "Bring a server back, and take `down` out of its target.",
+        },
+        Entry {
+            reason: Reason::ServerDown,
+            name: "server-down",
+            cause: "The server that the flow was translated to is down, which has ended the flow.",
+            remedy: "None needed: the next connection goes to a server that is up. `on-failure = \"keep\"` leaves connections with their server.",
         },
         Entry {
             reason: Reason::InterfaceGone,

@@ -9,10 +9,11 @@ use toml::de::DeValue;
 
 use super::rule::addresses;
 use super::{Keys, Table, names};
-use crate::model::{Addresses, Hairpin, Nat, NatAction, PortChoice, PortUse};
-use crate::value::address::{ADDRESS, PREFIX, RANGE, TARGET};
+use crate::model::{Addresses, Balance, Hairpin, Nat, NatAction, PortChoice, PortUse};
+use crate::value::address::{ADDRESS, PREFIX, RANGE, SERVER, TARGET};
 use crate::value::packet::{PORT, PORTS, PROTOCOL};
 use crate::value::{Flag, Form, NUMBER16, NUMBER32, Read, STRING, quoted};
+use crate::word;
 
 /// Keys of a `[[nat]]`.
 pub(super) fn nat(keys: &mut Keys<'_, '_>, nat: &mut Nat) -> bool {
@@ -63,6 +64,16 @@ fn action(keys: &mut Keys<'_, '_>, action: &mut NatAction) -> bool {
             keys.key("hairpin", HAIRPIN, hairpin);
             has_target
         }
+        NatAction::Balance(balance) => {
+            keys.optional("outside", ADDRESS, &mut balance.outside);
+            keys.list("port", PORTS, &mut balance.ports);
+            let example = "[\"192.168.1.20:8080\", \"192.168.1.21:8080 weight 2\"]";
+            let has_servers = keys.required_list("targets", example, SERVER, &mut balance.servers);
+            keys.key("sticky", word::STICKY, &mut balance.sticky);
+            keys.key("on-failure", word::ON_FAILURE, &mut balance.on_failure);
+            keys.key("hairpin", HAIRPIN, &mut balance.hairpin);
+            has_servers
+        }
         NatAction::Redirect { ports, to_port } => {
             keys.list("port", PORTS, ports);
             keys.optional("to-port", PORT, to_port);
@@ -103,7 +114,7 @@ pub(super) fn new_nat() -> Nat {
 }
 
 /// Kinds of translations: the words for them, and their actions before their keys are read.
-pub(super) fn kinds() -> [(&'static str, NatAction); 6] {
+pub(super) fn kinds() -> [(&'static str, NatAction); 7] {
     let (ports, hairpin) = (PortUse::default(), Hairpin::default());
     let (target, prefix) = (IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpNet::default());
     [
@@ -114,6 +125,7 @@ pub(super) fn kinds() -> [(&'static str, NatAction); 6] {
             "forward",
             NatAction::Forward { outside: None, ports: Vec::new(), target, target_port: None, hairpin },
         ),
+        ("balance", NatAction::Balance(Balance::default())),
         ("redirect", NatAction::Redirect { ports: Vec::new(), to_port: None }),
         ("one-to-one", NatAction::OneToOne { outside: prefix, inside: prefix, hairpin }),
     ]

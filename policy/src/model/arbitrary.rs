@@ -14,15 +14,16 @@ use wire::vlan::DropEligible;
 use wire::{BitRate, Bytes, Dscp, Nanos, Pcp};
 
 use super::{
-    Action, AddressItem, AddressRange, Addresses, Atm, Authentication, Channel, Checksum, Class, Collector,
-    ColourAction, ColourMode, Conditions, Connection, ConnectionEnd, ConnectionLimit, CrossConnect, Driver,
-    DynamicSet, Encapsulation, FamilyMatch, FastPath, FragmentLimits, Gateway, Hairpin, IcmpMatch, Interface,
-    Ipfix, IpfixRecord, Limits, LinkKind, Log, LogEvent, LogOutput, Logging, Mac, MacRange, Macs, Meter,
-    MeterKind, MeterRate, MeterScope, MetricsAccess, Mode, MssClamp, Nat, NatAction, Neighbour, NextHop,
-    NoInstance, Offload, OnExit, Overhead, PageAccess, PcpMap, Pickup, Policy, PortChoice, PortDriver,
-    PortRange, PortUse, Ppp, PppRole, PriorityTag, Protocol, Rate, RejectWith, Route, RouteTarget, Rule,
-    Scope, Search, SearchAlgorithm, Set, SetSource, SourceCheck, State, SynAnswer, SyslogAddress,
-    TcpFlagsMatch, TcpWindow, Timeouts, Vc, WhenFull, Xfrm, ZoneDefault,
+    Action, AddressItem, AddressRange, Addresses, Atm, Authentication, Balance, Channel, Checksum, Class,
+    Collector, ColourAction, ColourMode, Conditions, Connection, ConnectionEnd, ConnectionLimit,
+    CrossConnect, Driver, DynamicSet, Encapsulation, FamilyMatch, FastPath, FragmentLimits, Gateway, Hairpin,
+    IcmpMatch, Interface, Ipfix, IpfixRecord, Limits, LinkKind, Log, LogEvent, LogOutput, Logging, Mac,
+    MacRange, Macs, Meter, MeterKind, MeterRate, MeterScope, MetricsAccess, Mode, MssClamp, Nat, NatAction,
+    Neighbour, NextHop, NoInstance, Offload, OnExit, OnFailure, Overhead, PageAccess, PcpMap, Pickup, Policy,
+    PortChoice, PortDriver, PortRange, PortUse, Ppp, PppRole, PriorityTag, Protocol, Rate, RejectWith, Route,
+    RouteTarget, Rule, Scope, Search, SearchAlgorithm, Server, ServerState, Set, SetSource, SourceCheck,
+    State, Sticky, SynAnswer, SyslogAddress, TcpFlagsMatch, TcpWindow, Timeouts, Vc, WhenFull, Xfrm,
+    ZoneDefault,
 };
 
 mod queue;
@@ -479,6 +480,7 @@ pub(crate) fn nat() -> impl Strategy<Value = Nat> {
         (vec(range(), 1..3), port_use()).prop_map(|(pool, ports)| NatAction::Source { pool, ports }),
         Just(NatAction::Exempt),
         forward,
+        balance(),
         (vec(ports(), 0..3), option::of(1..=u16::MAX))
             .prop_map(|(ports, to_port)| NatAction::Redirect { ports, to_port }),
         one_to_one.prop_map(|(outside, inside, hairpin)| NatAction::OneToOne { outside, inside, hairpin }),
@@ -489,6 +491,29 @@ pub(crate) fn nat() -> impl Strategy<Value = Nat> {
         let (to, (sports, dports)) = if action.is_of_source() { (to, ends) } else { Default::default() };
         Nat { name, from, to, source, destination, protocols, sports, dports, action }
     })
+}
+
+fn balance() -> impl Strategy<Value = NatAction> {
+    let server = (address(), option::of(any::<u16>()), 1..=u8::MAX, any::<bool>());
+    let server = server.prop_map(|(address, port, weight, up)| Server {
+        address,
+        port,
+        weight,
+        state: if up { ServerState::Up } else { ServerState::Down },
+    });
+    let words = any::<[bool; 3]>();
+    (option::of(address()), vec(ports(), 0..3), vec(server, 1..4), words).prop_map(
+        |(outside, ports, servers, words)| {
+            NatAction::Balance(Balance {
+                outside,
+                ports,
+                servers,
+                sticky: if words[0] { Sticky::Source } else { Sticky::Connection },
+                on_failure: if words[1] { OnFailure::Keep } else { OnFailure::Kill },
+                hairpin: if words[2] { Hairpin::On } else { Hairpin::Off },
+            })
+        },
+    )
 }
 
 fn port_use() -> impl Strategy<Value = PortUse> {

@@ -1,9 +1,10 @@
 //! Address translations.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
 
+use super::OnFailure;
 use super::rule::{AddressRange, Addresses, PortRange, Protocol};
 
 /// An address translation. All conditions must hold; an empty list holds for all packets.
@@ -59,6 +60,8 @@ pub enum NatAction {
         /// Hairpin: inside hosts reach the service by its outside address, too.
         hairpin: Hairpin,
     },
+    /// Port forward to several servers, over which new connections are spread.
+    Balance(Balance),
     /// The destination becomes the gateway itself: the first address of the interface that the packet came in by, of its IP
     /// version.
     Redirect {
@@ -82,6 +85,82 @@ impl NatAction {
     /// True for source translations: masquerade, source and exempt.
     pub fn is_of_source(&self) -> bool {
         matches!(self, NatAction::Masquerade { .. } | NatAction::Source { .. } | NatAction::Exempt)
+    }
+}
+
+/// Port forward to several servers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Balance {
+    /// Outside address; each of the gateway's own addresses where absent.
+    pub outside: Option<IpAddr>,
+    /// Outside ports; all where empty.
+    pub ports: Vec<PortRange>,
+    /// Servers, of one IP version.
+    pub servers: Vec<Server>,
+    /// Connections that keep to one server.
+    pub sticky: Sticky,
+    /// Treatment of the connections of a server that goes down.
+    pub on_failure: OnFailure,
+    /// Hairpin: inside hosts reach the service by its outside address, too.
+    pub hairpin: Hairpin,
+}
+
+/// A server of a [`Balance`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// Inside address.
+    pub address: IpAddr,
+    /// Inside port for the first outside port, the others follow in order; unchanged where absent.
+    pub port: Option<u16>,
+    /// Share of new connections, 1 to 255.
+    pub weight: u8,
+    /// State.
+    pub state: ServerState,
+}
+
+/// State of a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ServerState {
+    /// New connections are spread over it, too.
+    #[default]
+    Up,
+    /// New connections go to others.
+    Down,
+}
+
+/// Connections that keep to one server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sticky {
+    /// Each connection by itself.
+    #[default]
+    Connection,
+    /// All connections of a client's address.
+    Source,
+}
+
+impl Server {
+    /// Address, with its port if it has one.
+    pub fn target(&self) -> String {
+        let Server { address, port, .. } = self;
+        port.map_or_else(|| address.to_string(), |port| SocketAddr::new(*address, port).to_string())
+    }
+}
+
+impl Balance {
+    /// Most servers.
+    pub const MOST_SERVERS: usize = 64;
+}
+
+impl Default for Balance {
+    fn default() -> Balance {
+        Balance {
+            outside: None,
+            ports: Vec::new(),
+            servers: Vec::new(),
+            sticky: Sticky::default(),
+            on_failure: OnFailure::default(),
+            hairpin: Hairpin::default(),
+        }
     }
 }
 

@@ -9,8 +9,8 @@ use super::space::{Family, Space};
 use super::{In, Validator};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::lines::Item;
-use crate::model::{FamilyMatch, Nat, NatAction, PortRange, SELF_ZONE};
-use crate::value::address::address_item_text;
+use crate::model::{Balance, FamilyMatch, Nat, NatAction, PortRange, SELF_ZONE, ServerState};
+use crate::value::address::{address_item_text, server_text};
 
 /// Address that a translation changes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl<'a> Validator<'a> {
                     self.outside_family(item, nat, &pool, "the pool");
                 }
                 NatAction::Exempt => {}
-                NatAction::Forward { .. } => self.forward(item, nat),
+                NatAction::Forward { .. } | NatAction::Balance(_) => self.forward(item, nat),
                 NatAction::Redirect { ports, to_port } => {
                     for (key, is_given) in [("port", !ports.is_empty()), ("to-port", to_port.is_some())] {
                         if is_given {
@@ -199,33 +199,88 @@ impl<'a> Validator<'a> {
     }
 
     fn forward(&mut self, item: Item, nat: &Nat) {
-        let NatAction::Forward { outside, ports, target, target_port, .. } = &nat.action else { return };
+        let (NatAction::Forward { ports, .. } | NatAction::Balance(Balance { ports, .. })) = &nat.action
+        else {
+            return;
+        };
         if !ports.is_empty() {
             self.ports_have_protocol(item, "port", &nat.protocols);
         }
+        match &nat.action {
+            NatAction::Forward { outside, ports, target, target_port, .. } => {
+                let at = In { item, key: "target", index: 0 };
+                self.forwarded(at, *outside, ports, (*target, *target_port));
+            }
+            NatAction::Balance(balance) => self.balance(item, nat, balance),
+            _ => {}
+        }
+    }
+
+    fn balance(&mut self, item: Item, nat: &Nat, balance: &Balance) {
+        let servers = &balance.servers;
+        if servers.len() > Balance::MOST_SERVERS {
+            let message = format!("{} servers are more than {}", servers.len(), Balance::MOST_SERVERS);
+            self.wrong(Code::TooMany, item, "targets", message, "leave some out");
+        }
+        for (index, server) in servers.iter().enumerate() {
+            let at = In { item, key: "targets", index };
+            let earlier = &servers[..index];
+            if earlier.iter().any(|other| (other.address, other.port) == (server.address, server.port)) {
+                let message = format!("{} is there twice", server_text(server));
+                let hint = "write it once, with `weight` if it shall get more";
+                self.wrong_in(Code::DuplicateServer, at, message, hint);
+            } else if servers[0].address.is_ipv4() != server.address.is_ipv4() {
+                let message =
+                    format!("{} and {} are of different IP versions", servers[0].address, server.address);
+                let hint = "give servers of one version, and those of the other a translation of their own";
+                self.wrong_in(Code::FamilyMismatch, at, message, hint);
+            } else {
+                self.forwarded(at, balance.outside, &balance.ports, (server.address, server.port));
+            }
+        }
+        if servers.iter().all(|server| server.state == ServerState::Down) {
+            let message = format!("every server of \"{}\" is down: new connections are refused", nat.name);
+            let hint = "leave \"down\" out of one that is in service";
+            self.wrong(Code::NoServerUp, item, "targets", message, hint);
+        }
+    }
+
+    /// Checks a target of a forward, written at a place.
+    fn forwarded(
+        &mut self,
+        at: In<'_>,
+        outside: Option<IpAddr>,
+        ports: &[PortRange],
+        (target, target_port): (IpAddr, Option<u16>),
+    ) {
+        let item = at.item;
         if let Some(port) = target_port {
             let count: u32 = merged(ports).iter().map(|range| u32::from(range.last - range.first) + 1).sum();
-            let last = u32::from(*port) + count.saturating_sub(1);
+            let last = u32::from(port) + count.saturating_sub(1);
             if ports.is_empty() {
                 let message = format!("the target has the port {port}, and no outside ports are given");
-                self.wrong(Code::PortOverflow, item, "target", message, format!("add port = {port}"));
+                self.wrong_in(Code::PortOverflow, at, message, format!("add port = {port}"));
             } else if last > 65_535 {
                 let message = format!("the last of {count} ports would be {last} at the target");
                 let hint =
                     format!("{port} + {count} - 1 = {last} is past 65535: give a lower port, or fewer");
-                self.wrong(Code::PortOverflow, item, "target", message, hint);
+                self.wrong_in(Code::PortOverflow, at, message, hint);
             }
         }
         let own = Arc::clone(&self.own);
+        let is_first = at.index == 0;
         match outside {
             Some(outside) if outside.is_ipv4() != target.is_ipv4() => {
                 let message = format!("{outside} cannot be forwarded to {target}, of the other IP version");
-                self.wrong(Code::FamilyMismatch, item, "target", message, "give both of one version");
+                self.wrong_in(Code::FamilyMismatch, at, message, "give both of one version");
                 return;
             }
             // The gateway answers for an address on the network of one of its interfaces.
             Some(outside)
-                if self.reach.is_some() && !own.contains(*outside) && !self.is_on_network(*outside) =>
+                if is_first
+                    && self.reach.is_some()
+                    && !own.contains(outside)
+                    && !self.is_on_network(outside) =>
             {
                 let message = format!(
                     "{outside} is not an address of the gateway, nor on the network of one of its interfaces"
@@ -234,14 +289,22 @@ impl<'a> Validator<'a> {
                             the address here, a one-to-one translation takes it";
                 self.wrong(Code::OutsideNotOwn, item, "outside", message, hint);
             }
-            None if self.reach.is_some() && !own.has(Family::of(*target)) && !self.has_dynamic() => {
+            None if is_first
+                && self.reach.is_some()
+                && !own.has(Family::of(target))
+                && !self.has_dynamic() =>
+            {
                 let message =
-                    format!("the gateway has no {} address to forward from", Family::of(*target).name());
-                self.wrong(Code::FamilyMismatch, item, "target", message, "add one to an interface");
+                    format!("the gateway has no {} address to forward from", Family::of(target).name());
+                self.wrong_in(Code::FamilyMismatch, at, message, "add one to an interface");
             }
             _ => {}
         }
-        self.target(item, "target", *target);
+        if self.reach.as_ref().is_some_and(|reach| !reach.leads_to(target)) {
+            let message = format!("no route leads to {target}");
+            let hint = "correct the address, or add a [[route]] to it";
+            self.wrong_in(Code::TargetUnreachable, at, message, hint);
+        }
     }
 
     /// True if the address is on the network of an interface.
@@ -302,7 +365,10 @@ impl<'a> Validator<'a> {
             {
                 (destination, &[])
             }
-            NatAction::Forward { outside, ports, .. } if side == Side::Destination => {
+            NatAction::Forward { outside, ports, .. }
+            | NatAction::Balance(Balance { outside, ports, .. })
+                if side == Side::Destination =>
+            {
                 let outside =
                     outside.map_or_else(|| Arc::clone(&self.own), |outside| Arc::new(Space::of(outside)));
                 (Arc::new(destination.intersection(&outside)), ports)

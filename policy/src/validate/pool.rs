@@ -5,7 +5,7 @@ use super::shape::merged;
 use super::space::{Family, Space};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::lines::Item;
-use crate::model::{AddressRange, Nat, NatAction, PortRange, PortUse};
+use crate::model::{AddressRange, Balance, Nat, NatAction, PortRange, PortUse};
 
 impl Validator<'_> {
     pub(super) fn pools(&mut self) {
@@ -35,6 +35,7 @@ impl Validator<'_> {
                 }
                 NatAction::Exempt
                 | NatAction::Forward { .. }
+                | NatAction::Balance(_)
                 | NatAction::Redirect { .. }
                 | NatAction::OneToOne { .. } => {}
             }
@@ -113,7 +114,8 @@ impl Validator<'_> {
                 NatAction::Source { pool, ports } if at < index => {
                     (Space::of_ranges(pool.iter().copied()), ports.ranges.clone())
                 }
-                NatAction::Forward { outside: Some(outside), ports, .. } => {
+                NatAction::Forward { outside: Some(outside), ports, .. }
+                | NatAction::Balance(Balance { outside: Some(outside), ports, .. }) => {
                     (Space::of(*outside), ports.clone())
                 }
                 NatAction::OneToOne { outside, .. } => (Space::of_net(*outside), Vec::new()),

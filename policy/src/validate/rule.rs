@@ -9,8 +9,8 @@ use super::{In, Validator};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::lines::Item;
 use crate::model::{
-    Action, AddressItem, Addresses, Conditions, FamilyMatch, Interface, LinkKind, MacRange, NatAction,
-    OTHER_ZONE, Protocol, Rule, SELF_ZONE, State, SynAnswer,
+    Action, AddressItem, Addresses, Balance, Conditions, FamilyMatch, Interface, LinkKind, MacRange,
+    NatAction, OTHER_ZONE, Protocol, Rule, SELF_ZONE, State, SynAnswer,
 };
 use crate::value::address::address_item_text;
 
@@ -357,8 +357,11 @@ impl Validator<'_> {
     /// True if `space` lies among the outside addresses of a forward or a one-to-one translation.
     fn is_outside(&self, space: &Space) -> bool {
         self.policy.nats.iter().any(|nat| match &nat.action {
-            NatAction::Forward { outside: Some(outside), .. } => space.contains(*outside),
-            NatAction::Forward { outside: None, .. } => space.overlaps(&self.own),
+            NatAction::Forward { outside: Some(outside), .. }
+            | NatAction::Balance(Balance { outside: Some(outside), .. }) => space.contains(*outside),
+            NatAction::Forward { outside: None, .. } | NatAction::Balance(Balance { outside: None, .. }) => {
+                space.overlaps(&self.own)
+            }
             NatAction::OneToOne { outside, .. } => space.overlaps(&Space::of_net(*outside)),
             _ => false,
         })

@@ -6,7 +6,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::{Complaint, Read, Text};
 use crate::diagnostic::Code;
-use crate::model::{AddressItem, AddressRange, ConnectionEnd, Mac, MacRange, Vc};
+use crate::model::{AddressItem, AddressRange, ConnectionEnd, Mac, MacRange, Server, ServerState, Vc};
 
 /// An IP address.
 pub(crate) const ADDRESS: Text<IpAddr> = Text { read: address, print: IpAddr::to_string };
@@ -52,6 +52,9 @@ pub(crate) const SET: Text<String> = Text {
 
 /// `address`, `v4:port` or `[v6]:port`.
 pub(crate) const TARGET: Text<(IpAddr, Option<u16>)> = Text { read: target, print: target_text };
+
+/// A server: a target, perhaps with `weight N` and `down`.
+pub(crate) const SERVER: Text<Server> = Text { read: server, print: server_text };
 
 /// An Ethernet address.
 pub(crate) const MAC: Text<Mac> = Text { read: mac, print: Mac::to_string };
@@ -223,6 +226,38 @@ fn target(text: &str) -> Read<(IpAddr, Option<u16>)> {
 
 fn target_text((address, port): &(IpAddr, Option<u16>)) -> String {
     port.map_or_else(|| address.to_string(), |port| SocketAddr::new(*address, port).to_string())
+}
+
+fn server(text: &str) -> Read<Server> {
+    let wrong = || {
+        Complaint::new(Code::BadAddress, format!("\"{text}\" is no server"))
+            .hint("write \"192.168.1.20:8080\", \"192.168.1.20:8080 weight 2\" (1 to 255), or with \"down\" at the end")
+    };
+    let mut words = text.split_whitespace();
+    let (address, port) = target(words.next().unwrap_or_default())?;
+    let mut server = Server { address, port, weight: 1, state: ServerState::Up };
+    let mut next = words.next();
+    if next == Some("weight") {
+        let weight = words.next().and_then(|word| word.parse().ok()).filter(|weight| *weight > 0);
+        server.weight = weight.ok_or_else(wrong)?;
+        next = words.next();
+    }
+    if next == Some("down") {
+        server.state = ServerState::Down;
+        next = words.next();
+    }
+    if next.is_some() { Err(wrong()) } else { Ok(server) }
+}
+
+pub(crate) fn server_text(server: &Server) -> String {
+    let mut text = server.target();
+    if server.weight != 1 {
+        text.push_str(&format!(" weight {}", server.weight));
+    }
+    if server.state == ServerState::Down {
+        text.push_str(" down");
+    }
+    text
 }
 
 fn mac(text: &str) -> Read<Mac> {

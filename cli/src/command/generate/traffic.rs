@@ -10,7 +10,7 @@ use dataplane::replay::{Way, Witness};
 use dataplane::{Replay, Tables, Verdict};
 use ipnet::{IpNet, Ipv4Net};
 use policy::Policy;
-use policy::model::{AddressItem, Interface, NatAction, NextHop, Protocol, RouteTarget};
+use policy::model::{AddressItem, Balance, Interface, NatAction, NextHop, Protocol, RouteTarget};
 use traffic::{Host, Link, Office, Settings, Side};
 use wire::capture::{PcapngWriter, Record};
 use wire::ethernet::Mac;
@@ -338,8 +338,16 @@ fn published(policy: &Policy) -> Vec<u16> {
     let mut ports = Vec::new();
     for nat in &policy.nats {
         let tcp = nat.protocols.is_empty() || nat.protocols.contains(&Protocol::TCP);
-        if let (NatAction::Forward { ports: forwarded, target: IpAddr::V4(_), .. }, true) = (&nat.action, tcp)
-        {
+        let forwarded = match &nat.action {
+            NatAction::Forward { ports, target: IpAddr::V4(_), .. } => ports,
+            NatAction::Balance(Balance { ports, servers, .. })
+                if servers.iter().any(|server| server.address.is_ipv4()) =>
+            {
+                ports
+            }
+            _ => continue,
+        };
+        if tcp {
             ports.extend(forwarded.iter().map(|range| range.first));
         }
     }

@@ -5,8 +5,9 @@ use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
 use tally::NoTally;
 use wire::{Family, PortId};
 
-use super::{Asked, Grounds, Path, SLOTS, Wan, WanId, Wans};
+use super::{Asked, Grounds, Path, Wan, WanId, Wans};
 use crate::tables::Address;
+use crate::tables::SLOTS;
 use crate::verdict::Reason;
 
 fn wan(name: &str, interface: u16, weight: u8, tier: u8) -> Wan {
