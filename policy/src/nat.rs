@@ -25,12 +25,16 @@ pub fn on_link_addresses(policy: &Policy) -> Vec<OnLink> {
     for (place, interface) in policy.interfaces.iter().enumerate() {
         nets.extend(interface.addresses.iter().map(|net| (place, *net)));
     }
+    // Whoever is active answers for them by Linux.
+    let moved = || policy.interfaces.iter().flat_map(|interface| &interface.virtual_addresses);
     let mut found = Vec::new();
     for range in policy.nats.iter().flat_map(|nat| outside_of(&nat.action)) {
         for (place, net) in &nets {
             let Some(part) = part_of(range, *net) else { continue };
             // What divides the part: addresses that are not answered for, and networks within this one.
-            let mut holes: Vec<(u128, u128)> = Vec::new();
+            let of_family = moved().filter(|address| address.is_ipv4() == net.addr().is_ipv4());
+            let mut holes: Vec<(u128, u128)> =
+                of_family.map(|address| (bits(*address), bits(*address))).collect();
             for (_, other) in nets.iter().filter(|(_, other)| other.addr().is_ipv4() == net.addr().is_ipv4())
             {
                 holes.push((bits(other.addr()), bits(other.addr())));

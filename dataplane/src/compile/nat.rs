@@ -162,7 +162,7 @@ impl Builder<'_> {
                 vec![home_of(outside, self.home(outside, base.from))]
             }
             None => {
-                let own = self.own_addresses().into_iter();
+                let own = self.shown_addresses().into_iter();
                 let own = own.map(|(net, interface)| (Address::from(net.addr()), interface));
                 own.filter(|(own, _)| forward.targets.iter().any(|target| target.address.v6 == own.v6))
                     .map(|(own, interface)| home_of(own, interface))
@@ -296,7 +296,7 @@ impl Builder<'_> {
         let named6 = base.source.as_ref().is_some_and(|spans| spans.iter().any(|span| span.v6));
         base.v6 = admit(named6);
         let mut outgoing = vec![Outgoing::default(); self.policy.interfaces.len()];
-        for (net, id) in self.own_addresses() {
+        for (net, id) in self.shown_addresses() {
             let place = usize::from(id.0);
             let leaves_by = base.to & (1 << self.names.zone_of(place)) != 0;
             if !leaves_by || net.addr().is_ipv6() && !named6 {
@@ -375,6 +375,25 @@ impl Builder<'_> {
     fn own_addresses(&self) -> Vec<(IpNet, PortId)> {
         let interfaces = (0..).map(PortId).zip(&self.policy.interfaces);
         interfaces.flat_map(|(id, interface)| interface.addresses.iter().map(move |net| (*net, id))).collect()
+    }
+
+    /// Addresses that a masquerade may show, each with its network and interface: virtual addresses first, as the others are one
+    /// gateway's alone, and whether Linux has them at present or not.
+    fn shown_addresses(&self) -> Vec<(IpNet, PortId)> {
+        let interfaces = (0..).map(PortId).zip(&self.policy.interfaces);
+        let of = |(id, interface): (PortId, &Interface)| {
+            let moved = interface.virtual_addresses.clone();
+            let net_of = |address: &IpAddr| {
+                let around = interface.addresses.iter().filter(|net| net.contains(address));
+                let length = around.map(IpNet::prefix_len).max();
+                length.and_then(|length| IpNet::new(*address, length).ok()).unwrap_or(IpNet::from(*address))
+            };
+            let mut shown: Vec<(IpNet, PortId)> = moved.iter().map(|address| (net_of(address), id)).collect();
+            let own = interface.addresses.iter().filter(|net| !moved.contains(&net.addr()));
+            shown.extend(own.map(|net| (*net, id)));
+            shown
+        };
+        interfaces.flat_map(of).collect()
     }
 
     /// The interface on whose network an address is: of several, that with the longest prefix.

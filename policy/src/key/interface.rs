@@ -7,7 +7,7 @@ use super::ppp::ppp;
 use super::tunnel::esp;
 use super::{Keys, Table};
 use crate::model::{Atm, CrossConnect, Interface, LinkKind, PriorityTag};
-use crate::value::address::{CONNECTION_END, INTERFACE_ADDRESS, MAC, SOCKET_ADDRESS, VC};
+use crate::value::address::{ADDRESS, CONNECTION_END, INTERFACE_ADDRESS, MAC, SOCKET_ADDRESS, VC};
 use crate::value::packet::PCP_MAP;
 use crate::value::{BIT_RATE, Flag, MSS, NUMBER16, STRING, key};
 use crate::word;
@@ -28,6 +28,7 @@ pub(super) fn interface(keys: &mut Keys<'_, '_>, interface: &mut Interface) {
         tags(keys, interface);
     }
     keys.items("addresses", INTERFACE_ADDRESS, &mut interface.addresses);
+    keys.list("virtual-addresses", ADDRESS, &mut interface.virtual_addresses);
     if !is_tunnel && !is_session {
         keys.key("link", word::LINK, &mut interface.link);
     }

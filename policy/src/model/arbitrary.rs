@@ -201,19 +201,21 @@ pub(crate) fn interface() -> impl Strategy<Value = Interface> {
     let addresses = vec((address(), any::<u8>()).prop_map(|(address, length)| net(address, length)), 0..3);
     let mss = prop_oneof![Just(MssClamp::Off), Just(MssClamp::Mtu), any::<u16>().prop_map(MssClamp::Bytes)];
     let check = select(&[SourceCheck::Strict, SourceCheck::Loose, SourceCheck::Off][..]);
-    let first = (name(), name(), addresses, any::<u16>(), option::of(mac()));
+    let moved = vec(any::<IpAddr>(), 0..3);
+    let first = (name(), name(), (addresses, moved), any::<u16>(), option::of(mac()));
     let link = select(&[LinkKind::Ethernet, LinkKind::Ip][..]);
     let second = (option::of(name()), vec(any::<u16>(), 0..3), check, mss, link);
     let rate = (option::of((1..=MOST_RATE.0).prop_map(BitRate)), option::of(any::<u16>()));
     let tag = select(&[PriorityTag::No, PriorityTag::Yes][..]);
     (first, second, rate, (pcp_map(), eligible(), tag), option::of(atm()), option::of(ppp())).prop_map(
         |(first, second, (rate, overhead), (pcp, dei, priority_tag), atm, ppp)| {
-            let (name, zone, addresses, mtu, mac) = first;
+            let (name, zone, (addresses, virtual_addresses), mtu, mac) = first;
             let (parent, vlans, source_check, mss, link) = second;
             let plain = Interface {
                 name,
                 zone,
                 addresses,
+                virtual_addresses,
                 link,
                 mtu,
                 rate,

@@ -1,7 +1,7 @@
 //! Interfaces.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
 use wire::link::ETHERNET_OVERHEAD;
@@ -24,6 +24,9 @@ pub struct Interface {
     pub zone: String,
     /// The gateway's own addresses on the interface, each with the prefix length of its network.
     pub addresses: Vec<IpNet>,
+    /// Addresses that VRRP moves between this gateway and others: Linux has them, and answers for them, while this gateway is the
+    /// active one. A masquerade shows them, active or not.
+    pub virtual_addresses: Vec<IpAddr>,
     /// First header of the packets. A link without Ethernet has no link-layer addresses, neighbours or VLANs.
     pub link: LinkKind,
     /// Largest IP packet, 68 to 16000 bytes (at least 1280 with IPv6).
@@ -70,6 +73,7 @@ impl Interface {
             name: name.to_owned(),
             zone: zone.to_owned(),
             addresses: Vec::new(),
+            virtual_addresses: Vec::new(),
             link: LinkKind::Ethernet,
             mtu: Interface::MTU,
             rate: None,

@@ -51,6 +51,17 @@ impl Validator<'_> {
                 self.wrong_in(Code::UnusableAddress, at, message, "give a host's address");
             }
         }
+        for (index, address) in interface.virtual_addresses.iter().enumerate() {
+            let at = In { item, key: "virtual-addresses", index };
+            if let Some(why) = unusable(IpNet::from(*address)) {
+                let message = format!("{address} cannot be an interface's address: it is {why}");
+                self.wrong_in(Code::UnusableAddress, at, message, "give a host's address");
+            } else if interface.addresses.iter().any(|net| net.addr() == *address) {
+                let message = format!("{address} is the interface's own address, and virtual, too");
+                let hint = "a virtual address is the active gateway's alone: leave it to keepalived, and out of `addresses`";
+                self.wrong_in(Code::UnusableAddress, at, message, hint);
+            }
+        }
     }
 
     fn sizes(&mut self, item: Item, interface: &Interface) {
