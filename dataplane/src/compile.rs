@@ -115,6 +115,7 @@ impl Tables {
             limits: policy.limits,
             log: policy.gateway.log.clone(),
             ipfix: policy.gateway.ipfix.clone(),
+            synchronises: policy.gateway.sync.peer.is_some(),
             drop_record: policy.gateway.drop_record().into(),
             timeouts: policy.timeouts,
             idle: Vec::new(),

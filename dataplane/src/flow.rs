@@ -84,7 +84,8 @@ pub struct Flow {
     pub nat: u16,
     /// The epoch of the tables that `hops`, `rule` and `nat` come from; [`STALE`] for tables long gone.
     pub epoch: u16,
-    /// The [`State`] in the low four bits; above it, the parties to the handshake ([`FlowTable::handshake`]).
+    /// The [`State`] in the low four bits; above it, how TCP windows are known, and the parties to the handshake
+    /// ([`FlowTable::handshake`]).
     state: u8,
     /// TCP window scales: the original side's in the low four bits, the reply side's in the high four.
     scales: u8,
@@ -111,6 +112,13 @@ const PROXIED: u8 = 0x80;
 /// In [`Flow::state`]: the handshake with the server is complete too, and the offset between the server's sequence
 /// numbers and those that the client sees is known.
 const SPLICED: u8 = 0x40;
+
+/// In [`Flow::state`]: the TCP windows are not known here; the next segment begins them.
+const UNHEARD: u8 = 0x20;
+/// In [`Flow::state`]: the TCP windows have been learnt in the middle of the connection.
+const MIDWAY: u8 = 0x10;
+/// In [`Flow::state`]: the [`State`].
+const STATE: u8 = 0x0f;
 
 /// Translation of a flow's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,7 +167,7 @@ impl Flow {
     /// Returns the state of the connection.
     #[inline(always)]
     pub fn state(&self) -> State {
-        State::ALL[usize::from(self.state) % State::ALL.len()]
+        State::ALL[usize::from(self.state & STATE)]
     }
 
     /// True if the gateway has made the handshake with the client.

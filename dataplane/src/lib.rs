@@ -39,6 +39,7 @@ pub mod set;
 pub mod shard;
 pub mod stage;
 pub mod state;
+pub mod sync;
 pub mod tables;
 pub mod tunnel;
 pub mod verdict;

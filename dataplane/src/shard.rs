@@ -32,6 +32,7 @@ use crate::ppp::Sessions;
 use crate::recorder::Recorder;
 use crate::sa::Sas;
 use crate::set::Sets;
+use crate::sync::Changes;
 use crate::tables::{Address, LOCAL, Tables, is_linux};
 use crate::verdict::{Reason, Verdict};
 
@@ -70,6 +71,8 @@ pub struct Shard {
     pub log: Log,
     /// Flow records and NAT events for a host that exports them.
     pub accounting: Accounting,
+    /// Flows that a second gateway is to be told of, where a host synchronises.
+    pub changes: Changes,
     /// Last packets dropped and answered, by reason, where a host has them kept.
     pub recorder: Recorder,
     /// Numbers of imported items, accepted and refused.
@@ -157,6 +160,7 @@ impl Shard {
             counters: Counters::new(tables),
             log: Log::default(),
             accounting: Accounting::default(),
+            changes: Changes::default(),
             recorder: Recorder::default(),
             imports: Imports::default(),
             openings: Openings::default(),
@@ -328,6 +332,7 @@ impl Shard {
         if let (Some(flow), Some(cold)) = (self.flows.flow(id), self.flows.cold(id)) {
             self.log.note_closed(flow, cold, cause, self.flows.start());
             self.accounting.note_ended(id, flow, cold, cause, &self.hops);
+            self.changes.note_ended(id, flow, cold, cause, &self.mappings);
             give_back(&mut self.mappings, &mut self.limiter, &mut self.log, cold);
         }
         self.flows.remove(id, tally);
@@ -351,7 +356,8 @@ impl Shard {
     /// Ends flows that have been idle for too long, up to a bounded number at once, and gives up neighbours that have been
     /// asked for too long.
     pub fn expire<T: Tally>(&mut self, now: Nanos, tally: &mut T) {
-        let Shard { flows, mappings, limiter, log, accounting, hops, fast_path, counters, .. } = self;
+        let Shard { flows, mappings, limiter, log, accounting, changes, hops, fast_path, counters, .. } =
+            self;
         let (start, epoch) = (flows.start(), flows.epoch());
         let fast_path = RefCell::new((fast_path, counters, accounting));
         let last_carried = |id| {
@@ -365,6 +371,7 @@ impl Shard {
             }
             log.note_closed(flow, cold, Cause::Timeout, start);
             accounting.note_ended(id, flow, cold, Cause::Timeout, hops);
+            changes.note_ended(id, flow, cold, Cause::Timeout, mappings);
             give_back(mappings, limiter, log, cold);
         });
         self.sas.note_bounds_of_time(now);

@@ -133,6 +133,8 @@ pub struct Tables {
     pub log: Log,
     /// Export of flow records and NAT events.
     pub ipfix: Ipfix,
+    /// The host keeps the same flows as a second gateway, which it tells of changes.
+    pub synchronises: bool,
     /// Packets that the [drop recorder](crate::recorder) remembers of each reason; 0 for none.
     pub drop_record: u32,
     /// Interface at [`OTHER`], for all interfaces outside the policy. `None` where no rule or default names their zone: then all

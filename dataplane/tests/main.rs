@@ -40,6 +40,7 @@ mod service_curve;
 mod set;
 mod stages;
 mod syn_proxy;
+mod sync;
 mod tick;
 mod transport;
 mod wan;

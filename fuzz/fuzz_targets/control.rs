@@ -142,6 +142,7 @@ fn answer(request: Request, worker: &CommandSender, policy: &Arc<Policy>, tables
                 panics: 0,
                 log: LogCounts::default(),
                 ipfix: IpfixCounts::default(),
+                sync: None,
                 confinement: Confinement::default(),
                 notes: Vec::new(),
                 trial: None,

@@ -35,6 +35,7 @@ pub mod store;
 mod stream;
 pub mod subscriber;
 pub mod supervisor;
+pub mod sync;
 pub mod view;
 pub mod wan;
 pub mod worker;

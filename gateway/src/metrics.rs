@@ -16,6 +16,7 @@ use crate::port::{Carrier, Presence};
 use crate::request::Overview;
 use crate::sa::{DirectionStatus, TunnelStatus};
 use crate::set::SetView;
+use crate::sync::{ReceivedCounts, SyncState, SyncStatus};
 use crate::view::{Count, LeafView, QueueView};
 use crate::wan::{Standing, WanView};
 
@@ -74,6 +75,41 @@ impl Family<'_> {
         }
         Ok(())
     }
+}
+
+/// Metrics of the synchronisation with a second gateway.
+fn synchronisation(encoder: &mut DescriptorEncoder<'_>, sync: &SyncStatus) -> fmt::Result {
+    let flag = |is: bool| f64::from(u8::from(is));
+    let is_up = flag(sync.state != SyncState::Waiting);
+    gauge(encoder, "sync_up", "1 while there is a connection to the second gateway.", None, is_up)?;
+    let help = "1 while both gateways forward packets of the same flows.";
+    gauge(encoder, "sync_both_active", help, None, flag(sync.both_active))?;
+    if let Some(ahead) = sync.clock_ahead_seconds {
+        let help = "Time by which the second gateway's clock is ahead.";
+        gauge(encoder, "sync_clock_ahead", help, Some(Unit::Seconds), ahead)?;
+    }
+    let help = "Connections to the second gateway.";
+    counter(encoder, "sync_connections", help, sync.connections)?;
+    let help = "Full synchronisations sent to the second gateway.";
+    counter(encoder, "sync_full", help, sync.full)?;
+    let help = "Times that more flows ended than are kept for the second gateway.";
+    counter(encoder, "sync_overflows", help, sync.overflows)?;
+    let help = "Flows sent to the second gateway, by what became of them here.";
+    let sent = [("changed", sync.flows_sent), ("ended", sync.ended_sent)];
+    Family { name: "sync_sent_flows", help, unit: None, label: "event" }
+        .counters(encoder, sent.into_iter())?;
+    let help = "Flows received from the second gateway, by outcome.";
+    let ReceivedCounts { created, updated, older, conflicts, ended } = sync.received;
+    let received = [
+        ("created", created),
+        ("updated", updated),
+        ("older", older),
+        ("conflict", conflicts),
+        ("ended", ended),
+        ("refused", sync.refused.values().sum()),
+    ];
+    Family { name: "sync_received_flows", help, unit: None, label: "outcome" }
+        .counters(encoder, received.into_iter())
 }
 
 /// Metrics of WANs, by name.
@@ -172,6 +208,9 @@ impl Collector for Collected {
             counter(encoder, "ipfix_messages", "IPFIX messages sent.", ipfix.messages)?;
             let is_up = f64::from(u8::from(ipfix.collector == CollectorState::Up));
             gauge(encoder, "ipfix_collector_up", "1 while the IPFIX collector is reached.", None, is_up)?;
+        }
+        if let Some(sync) = &status.sync {
+            synchronisation(encoder, sync)?;
         }
         let help = "Memory of what is remembered, by part.";
         let memory = status.memory_by_part.iter().map(|(part, bytes)| (part.as_str(), *bytes as i64));

@@ -21,6 +21,7 @@ use crate::privilege::Confinement;
 use crate::sa::{ReserveError, TunnelStatus};
 use crate::set::{SetChanged, SetFaults, SetView};
 use crate::supervisor::{SaAsked, SaTrouble, SetAsked};
+use crate::sync::SyncStatus;
 use crate::wan::WanView;
 use crate::worker::{CommandSender, Known, Reply, Report};
 
@@ -173,6 +174,8 @@ pub struct Overview {
     pub log: LogCounts,
     /// Records exported and lost.
     pub ipfix: IpfixCounts,
+    /// State synchronisation with a second gateway; none where the policy has no peer.
+    pub sync: Option<SyncStatus>,
     /// Privileges of the process.
     pub confinement: Confinement,
     /// Entries of Linux's state left out.

@@ -24,11 +24,11 @@ use crate::page::{self, Explain, Page, Peer, Transport};
 
 pub mod connection;
 mod error;
-mod expiry;
+pub(crate) mod expiry;
 pub(crate) mod socket;
 #[cfg(test)]
 pub(crate) mod tests;
-mod tls;
+pub(crate) mod tls;
 
 use connection::{Bounds, serve};
 use socket::{Purpose, SocketFile, listen};

@@ -8,6 +8,7 @@
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
+use std::marker::PhantomData;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -25,7 +26,7 @@ mod tests;
 pub use stamp::{Occasion, Stamp};
 
 /// Header line, with the version of the block format.
-const HEAD: &[u8] = b"wirerate state 8\n";
+pub(crate) const HEAD: &[u8] = b"wirerate state 8\n";
 
 /// Items of a block, at most. Bounds the memory for decoding: an item is far larger in memory than in a file.
 pub const BLOCK_ITEMS: usize = 1024;
@@ -47,17 +48,19 @@ enum Block {
 }
 
 /// Deserializes [`BLOCK_ITEMS`] items at most.
-fn block_items<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Item>, D::Error> {
-    struct Bounded;
+pub(crate) fn block_items<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    from: D,
+) -> Result<Vec<T>, D::Error> {
+    struct Bounded<T>(PhantomData<T>);
 
-    impl<'de> Visitor<'de> for Bounded {
-        type Value = Vec<Item>;
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Bounded<T> {
+        type Value = Vec<T>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             write!(f, "at most {BLOCK_ITEMS} items")
         }
 
-        fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<Item>, A::Error> {
+        fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<T>, A::Error> {
             let mut items = Vec::new();
             while let Some(item) = seq.next_element()? {
                 if items.len() == BLOCK_ITEMS {
@@ -69,7 +72,7 @@ fn block_items<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Item>, D::Error
         }
     }
 
-    from.deserialize_seq(Bounded)
+    from.deserialize_seq(Bounded(PhantomData))
 }
 
 /// Entry read from a state file.

@@ -200,6 +200,7 @@ impl Supervisor {
                     "worker panicked; its flows are lost, and it starts with an empty flow table: {message}"
                 );
                 self.workers.panicked(worker, self.neighbours.all());
+                self.process.sync.begin_anew(worker::seed());
                 self.added.restore(worker, &self.workers);
                 self.daemons.restore(worker, &self.workers);
                 self.restore_sets(worker);

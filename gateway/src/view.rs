@@ -18,6 +18,7 @@ use crate::port::{Carrier, PortState, Presence};
 use crate::privilege::Confinement;
 use crate::request::Overview;
 use crate::sa::TunnelStatus;
+use crate::sync::SyncStatus;
 use crate::wan::WanView;
 use crate::worker::Report;
 
@@ -80,6 +81,9 @@ pub struct Status {
     /// Flow records and NAT events exported and lost.
     #[serde(default)]
     pub ipfix: IpfixCounts,
+    /// State synchronisation with a second gateway; none where the policy has no peer.
+    #[serde(default)]
+    pub sync: Option<SyncStatus>,
     /// Interfaces that are not up.
     pub ports_not_up: Vec<String>,
     /// Ports without a carrier.
@@ -321,6 +325,7 @@ impl Overview {
             worker_failures: self.panics,
             log: self.log,
             ipfix: self.ipfix,
+            sync: self.sync.clone(),
             ports_not_up: self
                 .ports
                 .iter()

@@ -53,7 +53,7 @@ pub use handoff::Exchange;
 pub use link::Attachment;
 pub use report::{LinkCounts, LinkReport, Report};
 pub(crate) use state::owner_of;
-pub use state::{Exported, Imported};
+pub use state::{Changed, Exported, Imported, TookIn};
 
 use export::RecordExport;
 use fast_path::{FastPorts, Kernel};
@@ -335,6 +335,7 @@ impl Worker {
             log.tell_left_out(&mut self.processing.shard.log, &self.processing.tables, now);
         }
         self.processing.tend(now);
+        self.processing.list_refreshes(now);
         if let Some(export) = &mut self.export {
             export.tend(&mut self.processing.shard, &self.processing.tables, now);
         }
@@ -521,6 +522,7 @@ impl Worker {
     fn keep_records(&mut self) -> Result<(), ShardError> {
         let Processing { shard, tables, .. } = &mut self.processing;
         shard.recorder.keep(tables);
+        shard.keep_changes(tables).map_err(ShardError::Memory)?;
         if self.log.is_some() {
             self.processing.shard.log.keep(log::ROOM, &self.processing.tables);
         }

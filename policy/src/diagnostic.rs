@@ -226,6 +226,8 @@ pub enum Code {
     BadLogOutput,
     /// An invalid collector of IPFIX records.
     BadCollector,
+    /// An invalid peer of state synchronisation.
+    BadSyncPeer,
     /// An address reachable from other machines in the place of a loopback one.
     NotLoopback,
     /// A host name that no browser asks by.
@@ -342,6 +344,7 @@ impl Code {
         (Code::BadLimit, "bad-limit", Severity::Error),
         (Code::BadLogOutput, "bad-log-output", Severity::Error),
         (Code::BadCollector, "bad-collector", Severity::Error),
+        (Code::BadSyncPeer, "bad-sync-peer", Severity::Error),
         (Code::NotLoopback, "not-loopback", Severity::Error),
         (Code::BadHostName, "bad-host-name", Severity::Error),
         (Code::DriverOfVlan, "driver-of-vlan", Severity::Error),

@@ -25,6 +25,7 @@ mod ppp;
 mod queue;
 mod rule;
 mod selector;
+mod sync;
 mod tunnel;
 mod wan;
 
@@ -54,6 +55,7 @@ pub use rule::{
 };
 pub(crate) use selector::overlap;
 pub use selector::{SelectorEnd, SelectorPair};
+pub use sync::{Sync, SyncPeer};
 pub use tunnel::{
     Binding, DfBit, Follow, FragmentWhen, KeyFiles, KeySource, Legacy, Lifetime, Reading, StaticSa, Tunnel,
     TunnelDscp, WindowSize,

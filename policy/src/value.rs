@@ -13,7 +13,7 @@ use wire::link::MOST_RATE;
 use wire::{BitRate, Bytes};
 
 use crate::diagnostic::Code;
-use crate::model::{Collector, LogOutput, MssClamp, Xfrm};
+use crate::model::{Collector, LogOutput, MssClamp, SyncPeer, Xfrm};
 use crate::word::{Words, word_for};
 
 pub(crate) mod address;
@@ -200,6 +200,20 @@ pub(crate) const COLLECTOR: Text<Collector> = Text {
         })
     },
     print: Collector::to_string,
+};
+
+/// The peer of state synchronisation.
+pub(crate) const SYNC_PEER: Text<SyncPeer> = Text {
+    read: |text| {
+        SyncPeer::of(text).ok_or_else(|| {
+            let message = format!("\"{text}\" is no peer of a synchronisation");
+            Complaint::new(Code::BadSyncPeer, message).hint(
+                "write \"listen:192.0.2.1:9480\", an address of this gateway, on one of the two gateways, and \
+                 \"connect:192.0.2.1:9480\" on the other",
+            )
+        })
+    },
+    print: SyncPeer::to_string,
 };
 
 /// Reads an integer from `least` to `most`.

@@ -1,6 +1,6 @@
 //! Questions to a running gateway: `wirerate status`, `ports`, `rules`, `nat`, `classes`, `apply`, `confirm`, `rollback`.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use gateway::ipfix::CollectorState;
 use gateway::log::LogCounts;
 use gateway::port::EgressDrops;
 use gateway::sa::TunnelStatus;
+use gateway::sync::{SyncState, SyncStatus};
 use gateway::view;
 use gateway::{Client, ClientError};
 use serde::Serialize;
@@ -166,6 +167,9 @@ impl Status {
             }
             writeln!(out)?;
         }
+        if let Some(sync) = &status.sync {
+            show_sync(&mut out, sync)?;
+        }
         for TunnelStatus { tunnel, inward, outward } in &status.tunnels {
             let refused: u64 =
                 [inward, outward].iter().flat_map(|way| way.errors()).map(|(_, count)| count).sum();
@@ -230,6 +234,49 @@ impl Status {
         }
         Ok(Exit::Done)
     }
+}
+
+/// Shows the synchronisation with a second gateway.
+fn show_sync(out: &mut impl Write, sync: &SyncStatus) -> io::Result<()> {
+    match (sync.state, &sync.address) {
+        (SyncState::Waiting, _) | (_, None) => {
+            write!(out, "  sync       {BAD}no connection to the peer{BAD:#} ({})", sync.peer)?;
+        }
+        (state, Some(address)) => {
+            let seconds = sync.connected_seconds.unwrap_or(0.0);
+            let version = sync.version.as_deref().unwrap_or("unknown");
+            write!(out, "  sync       with {address} (wirerate {version}) for {seconds:.0} s")?;
+            if state == SyncState::Full {
+                write!(out, ", full synchronisation under way")?;
+            }
+        }
+    }
+    let received = sync.received;
+    let taken = received.created + received.updated;
+    write!(out, "; {} flows sent, {taken} received", sync.flows_sent)?;
+    let refused: u64 = sync.refused.values().sum();
+    if refused > 0 {
+        let reasons: Vec<String> =
+            sync.refused.iter().map(|(reason, count)| format!("{count}: {reason}")).collect();
+        write!(out, ", {BAD}{refused} refused{BAD:#} ({})", reasons.join("; "))?;
+    }
+    if sync.overflows > 0 {
+        write!(out, ", {} overflows", sync.overflows)?;
+    }
+    writeln!(out)?;
+    if let Some(trouble) = &sync.trouble {
+        writeln!(out, "             {BAD}{trouble}{BAD:#}")?;
+    }
+    if sync.both_active {
+        writeln!(
+            out,
+            "             {BAD}both gateways forward packets of the same flows{BAD:#}: does each hear the other's VRRP?"
+        )?;
+    }
+    if let Some(ahead) = sync.clock_ahead_seconds.filter(|ahead| ahead.abs() > 5.0) {
+        writeln!(out, "             the peer's clock is {ahead:+.0} s off this one's")?;
+    }
+    Ok(())
 }
 
 /// Show the interfaces of a running gateway, and by which driver their frames come and go
@@ -513,8 +560,8 @@ impl Release {
 }
 
 /// True if nobody listens at a socket, which is no gateway's then.
-fn is_nobody(error: &std::io::Error) -> bool {
-    matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused)
+fn is_nobody(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
 
 /// Keep the policy that is on trial in a running gateway

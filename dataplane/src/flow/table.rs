@@ -9,8 +9,7 @@ use super::hash::Hasher;
 use super::index::Index;
 use super::wheel::Wheel;
 use super::{
-    Beside, Classified, Cold, Direction, Flow, FlowId, Key, NONE, PROXIED, SPLICED, State, Tick, Timeouts,
-    tcp,
+    Beside, Classified, Cold, Direction, Flow, FlowId, Key, NONE, STATE, State, Tick, Timeouts, tcp,
 };
 
 mod epoch;
@@ -368,7 +367,7 @@ impl FlowTable {
             return;
         };
         let (before, was) = (flow.state(), timeouts.of_flow(flow));
-        flow.state = flow.state & (PROXIED | SPLICED) | state as u8;
+        flow.state = flow.state & !STATE | state as u8;
         flow.seen = now.0;
         let timeout = timeouts.of_flow(flow);
         tally.write(Region::FlowTable, id.0 as usize * size_of::<Flow>() + 48, 16);
@@ -445,6 +444,11 @@ impl FlowTable {
     #[inline(always)]
     pub fn is_expired(&self, flow: &Flow, now: Tick) -> bool {
         now.since(Tick(flow.seen)) >= self.timeouts.of_flow(flow)
+    }
+
+    /// Idle timeout of a flow, in ticks.
+    pub(crate) fn timeout(&self, flow: &Flow) -> u32 {
+        self.timeouts.of_flow(flow)
     }
 
     /// The tick of a moment; 0 before the table was made.

@@ -17,11 +17,12 @@
 //!
 //! Promises: pure functions of flow and segment, no panic on any numbers. Not checked: SACK blocks and timestamps. A
 //! connection that is picked up in its middle may use any window scale, so its windows are wide; and each side may
-//! acknowledge data that was not seen, as far as its window allowed the other to send.
+//! acknowledge data that was not seen, as far as its window allowed the other to send. The latter holds for a connection, too,
+//! whose earlier segments another gateway has followed; its scales are known, and its windows are learnt from the next segments.
 
 use wire::tcp::{self, Flags, TcpOption};
 
-use super::{Direction, Flow, Side, State};
+use super::{Direction, Flow, MIDWAY, Side, State, UNHEARD};
 
 /// Fields of a TCP segment that the state machine reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,6 +167,15 @@ pub fn track(
         return Err(Fault::Flags);
     }
     let state = flow.state();
+    if flow.state & UNHEARD != 0 {
+        // The number that a reset's receiver waits for is not known: that receiver decides.
+        if segment.flags.intersects(Flags::RST) {
+            return Ok(state);
+        }
+        if segment.flags.intersects(Flags::ACK) {
+            flow.begin_midway(direction, segment);
+        }
+    }
     if segment.flags.intersects(Flags::RST) {
         return reset(flow, direction, segment, settings);
     }
@@ -214,7 +224,7 @@ pub fn may_be_quoted(flow: &Flow, direction: Direction, seq: u32, settings: Sett
     if settings.window == WindowCheck::Off || flow.state() == State::Opening || side.max_window == 0 {
         return true;
     }
-    let sent = if flow.is_picked_up() { later(side.end, side.max_end) } else { side.end };
+    let sent = if flow.is_midway() { later(side.end, side.max_end) } else { side.end };
     let range = other.max_window.max(MIN_ACK_RANGE);
     !is_after(seq, sent) && !is_after(sent.wrapping_sub(range), seq)
 }
@@ -344,10 +354,7 @@ fn pick_up(
         return Err(Fault::NotOpen);
     }
     flow.scales = PICKED_UP;
-    flow.sides = [Side::default(); 2];
-    let end = segment.end();
-    flow.sides[direction as usize] = Side { end, max_end: end.wrapping_add(MIN_ACK_RANGE), max_window: 0 };
-    flow.sides[direction.turned() as usize] = Side { end: segment.ack, max_end: segment.ack, max_window: 0 };
+    flow.begin_midway(direction, segment);
     flow.learn(direction, segment);
     Ok(next(flow, direction, segment, State::Established))
 }
@@ -362,7 +369,7 @@ fn check(flow: &Flow, direction: Direction, segment: &Segment) -> Result<(), Fau
     let first = !is_after(segment.seq, side.max_end);
     let second = !is_after(oldest(side, other), segment.end());
     let range = side.max_window.max(MIN_ACK_RANGE);
-    let sent = if flow.is_picked_up() { later(other.end, other.max_end) } else { other.end };
+    let sent = if flow.is_midway() { later(other.end, other.max_end) } else { other.end };
     let third_and_fourth = acknowledges(segment, other.end.wrapping_sub(range), sent);
     let belongs = !other_known || (first && second && (third_and_fourth || !known));
     if belongs { Ok(()) } else { Err(Fault::Window) }
@@ -411,9 +418,27 @@ impl Flow {
         self.sides[direction as usize]
     }
 
+    /// True if the connection was picked up in its middle: its scales are not known.
     #[inline]
     fn is_picked_up(&self) -> bool {
         self.scales == PICKED_UP
+    }
+
+    /// True if segments have gone by elsewhere, before the windows were learnt here.
+    #[inline]
+    fn is_midway(&self) -> bool {
+        self.is_picked_up() || self.state & MIDWAY != 0
+    }
+
+    /// Begins both windows by a segment with an acknowledgement, in the middle of the connection.
+    #[cold]
+    fn begin_midway(&mut self, direction: Direction, segment: &Segment) {
+        let end = segment.end();
+        self.sides[direction as usize] =
+            Side { end, max_end: end.wrapping_add(MIN_ACK_RANGE), max_window: 0 };
+        self.sides[direction.turned() as usize] =
+            Side { end: segment.ack, max_end: segment.ack, max_window: 0 };
+        self.state = self.state & !UNHEARD | MIDWAY;
     }
 
     /// The window that a segment offers, in bytes, 1 at least: with a closed window one byte may be tried.
@@ -454,7 +479,7 @@ impl Flow {
         let offered = self.offered(direction, segment);
         let allowed = segment.ack.wrapping_add(offered);
         let (mut side, mut other) = (self.side(direction), self.side(direction.turned()));
-        if self.is_picked_up() {
+        if self.is_midway() {
             // What one side acknowledges the other has sent, though it was not seen.
             other.end = later(other.end, segment.ack);
         }

@@ -132,6 +132,7 @@ pub(super) fn flow<T: Tally>(
         *classified = Classified::new(number(frame.meta.egress));
         classified.set(Direction::Original, opening.class_kind, opening.class);
     }
+    cx.shard.changes.begin(id);
     if cx.shard.log.wants_connections() {
         note_opened(id, frame, cx);
     }

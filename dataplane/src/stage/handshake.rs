@@ -174,6 +174,7 @@ pub(super) fn join<T: Tally>(
             let first = if is_reset { cookie.wrapping_add(1) } else { cookie };
             let spliced = Handshake::Spliced(segment.seq.wrapping_sub(first));
             let noted = cx.shard.flows.set_handshake(hit.id, spliced);
+            cx.shard.changes.note(hit.id);
             noted.map(|()| segment).map_err(|_| Step::Drop(Reason::FlowTableFull))
         }
         (Handshake::Spliced(shift), Direction::Original) => {

@@ -322,6 +322,7 @@ fn follow<T: Tally>(frame: &mut Frame, hit: Hit, hash: u64, cx: &mut Cx<'_, T>) 
     cx.tally.write(Region::FlowTable, id.0 as usize * 128 + 32, 32);
     if state != before {
         cx.shard.flows.set_state(id, state, tick, cx.tally);
+        cx.shard.changes.note(id);
     }
     if is_published {
         cx.shard.follow_published(id, direction, sides_before);

@@ -23,6 +23,7 @@ use crate::set::Watch;
 use crate::shard::{
     Shard, ShardError, most_flows, remembers_classes, remembers_wans, timeouts, watches_sets,
 };
+use crate::sync::Room;
 use crate::tables::{Address, LOCAL, NO_NUMBER, OWN_ACCORD, Tables, Target};
 
 /// Flows, with their handshakes and MAC addresses.
@@ -39,6 +40,8 @@ struct FlowsPlan {
     classes: Option<Slab<Classified>>,
     /// Memory for the counts of flows that are exported, where none have been so far.
     counts: Option<Slab<Counts>>,
+    /// Memory for the list of changes, where the bound on flows changes.
+    changes: Option<Room>,
     /// Memory for WANs of flows, where the policy has had none so far.
     wans: Option<Slab<u32>>,
     /// Memory for validations of flows, where no rule has asked for a dynamic set so far.
@@ -63,6 +66,7 @@ impl Part for Flows {
         let may_count = renewed.is_some() || old.ipfix != new.ipfix;
         let may_leave = renewed.is_none() && !remembers_wans(old) && remembers_wans(new);
         let may_watch = renewed.is_none() && !watches_sets(old) && watches_sets(new);
+        let may_list = renewed.is_some() && new.synchronises;
         let flows = most_flows(new);
         Ok(Box::new(FlowsPlan {
             timeouts: timeouts(new),
@@ -71,13 +75,14 @@ impl Part for Flows {
             classes: may_class.then(|| records(flows)).transpose().map_err(ShardError::Memory)?,
             counts: if may_count { counts(new).map_err(ShardError::Memory)? } else { None },
             watches: may_watch.then(|| records(flows)).transpose().map_err(ShardError::Memory)?,
+            changes: may_list.then(|| Room::new(new)).transpose().map_err(ShardError::Memory)?,
             wans: may_leave.then(|| records(flows)).transpose().map_err(ShardError::Memory)?,
             renewed,
         }))
     }
 
     fn memory_bytes(&self, shard: &Shard) -> usize {
-        shard.flows.memory_bytes() + shard.accounting.bytes()
+        shard.flows.memory_bytes() + shard.accounting.bytes() + shard.changes.bytes()
     }
 
     fn regions(&self, shard: &Shard, _: &Tables) -> Vec<(Region, usize)> {
@@ -105,7 +110,7 @@ impl Part for Flows {
         now: Nanos,
     ) -> Option<Result<(), Refused>> {
         let Item::Flow(record) = item else { return None };
-        Some(shard.import_flow(tables, record, now))
+        Some(shard.import_flow(tables, record, now).map(drop))
     }
 }
 
@@ -145,6 +150,9 @@ impl Plan for FlowsPlan {
             // Flows have other places there.
             shard.take_each_back();
             reload.carried = shard.move_into(fresh, reload.tables, reload.now);
+            if shard.changes.is_on() {
+                self.changes = self.changes.take().and_then(|room| shard.changes.keep(room));
+            }
         }
     }
 }
@@ -203,7 +211,12 @@ impl Shard {
         if is_it { Ended::Now } else { Ended::Before }
     }
 
-    fn import_flow(&mut self, tables: &Tables, record: &FlowRecord, now: Nanos) -> Result<(), Refused> {
+    pub(crate) fn import_flow(
+        &mut self,
+        tables: &Tables,
+        record: &FlowRecord,
+        now: Nanos,
+    ) -> Result<FlowId, Refused> {
         if tables.mode == Mode::Stateless {
             return Err(Refused::Stateless);
         }
@@ -278,13 +291,14 @@ impl Shard {
             flow.set_translated(if is_plain { Translated::No } else { Translated::Yes });
         }
         self.accounting.begin(id);
+        self.changes.begin(id);
         if self.flows.set_handshake(id, record.handshake).is_err() {
             self.end_flow(id, &mut NoTally);
             return Err(Refused::NameGone);
         }
         let rule = record.rule.and_then(|place| tables.filter.rules.get(place as usize));
         self.flows.set_idle(id, rule.map_or(0, |rule| rule.idle), &mut NoTally);
-        Ok(())
+        Ok(id)
     }
 
     /// Hands over the counts of a flow that has moved to other memory.

@@ -57,7 +57,7 @@ pub(crate) struct Places {
     keys: Vec<PathBuf>,
     /// Directory of pinned guards, with the directories of this network namespace.
     guards: (PathBuf, Option<[PathBuf; 2]>),
-    /// Files of users, certificates and keys of metrics and page, which are read again when they change.
+    /// Files of users, certificates and keys of metrics, page and synchronisation, which are read again when they change.
     access: Vec<PathBuf>,
     /// Files of dynamic sets, which are read again when they change.
     lists: Vec<PathBuf>,
@@ -104,10 +104,20 @@ impl Places {
         }
     }
 
-    /// Adds the files of access to metrics and page.
+    /// Adds the files of access to metrics and page, and of synchronisation.
     pub(crate) fn access(&mut self, gateway: &Gateway) {
         let (metrics, page) = (&gateway.metrics_access, &gateway.page_access);
-        let files = [&metrics.certificate, &metrics.key, &page.tokens, &page.certificate, &page.key];
+        let sync = &gateway.sync;
+        let files = [
+            &metrics.certificate,
+            &metrics.key,
+            &page.tokens,
+            &page.certificate,
+            &page.key,
+            &sync.certificate,
+            &sync.key,
+            &sync.ca,
+        ];
         self.access = files.into_iter().flatten().cloned().collect();
     }
 

@@ -14,6 +14,8 @@ pub enum Endpoint {
     Metrics,
     /// The page.
     Page,
+    /// State synchronisation.
+    Sync,
 }
 
 impl Endpoint {
@@ -21,6 +23,7 @@ impl Endpoint {
         match self {
             Endpoint::Metrics => "metrics",
             Endpoint::Page => "the page",
+            Endpoint::Sync => "the synchronisation",
         }
     }
 
@@ -29,6 +32,7 @@ impl Endpoint {
         match self {
             Endpoint::Metrics => "metrics",
             Endpoint::Page => "page",
+            Endpoint::Sync => "sync",
         }
     }
 }

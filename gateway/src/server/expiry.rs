@@ -23,7 +23,7 @@ const LATER: Duration = Duration::from_secs(1 << 40);
 /// Returns the last moment of a certificate's validity; `None` if it cannot be read.
 ///
 /// The library has no word for it, but a verification at a later time says when the certificate expired.
-pub(super) fn end_of(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
+pub(crate) fn end_of(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
     let parsed = ParsedCertificate::try_from(certificate).ok()?;
     let (roots, at) = (RootCertStore::empty(), UnixTime::since_unix_epoch(LATER));
     let algorithms = ring::default_provider().signature_verification_algorithms.all;
@@ -36,11 +36,12 @@ pub(super) fn end_of(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
 }
 
 /// Returns a sentence on a certificate that is expired, or soon will be.
-pub(super) fn warning(endpoint: Endpoint, path: &Path, end: SystemTime, now: SystemTime) -> Option<String> {
+pub(crate) fn warning(endpoint: Endpoint, path: &Path, end: SystemTime, now: SystemTime) -> Option<String> {
     let (name, path, at) = (endpoint.name(), path.display(), time_text(end));
+    let who = if endpoint == Endpoint::Sync { "new connections" } else { "clients" };
     match end.duration_since(now) {
         Err(_) => Some(format!(
-            "the certificate of {name}, {path}, expired at {at}: clients refuse it; put a new one there, which is read again"
+            "the certificate of {name}, {path}, expired at {at}: {who} refuse it; put a new one there, which is read again"
         )),
         Ok(left) if left < EARLY => {
             let days = left.as_secs() / DAY;

@@ -104,6 +104,7 @@ fn answer(request: Request, worker: &CommandSender, policy: &Arc<policy::Policy>
                 panics: 0,
                 log: Default::default(),
                 ipfix: Default::default(),
+                sync: None,
                 guards: Vec::new(),
                 fast_path: None,
                 confinement: Confinement::default(),

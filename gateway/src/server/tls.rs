@@ -102,37 +102,74 @@ fn stamps(certificate: &Path, key: &Path) -> [Option<Stamp>; 2] {
     [certificate, key].map(Stamp::of)
 }
 
+/// Certificate with its chain, and private key.
+pub(crate) struct Identity {
+    pub(crate) chain: Vec<CertificateDer<'static>>,
+    pub(crate) key: PrivateKeyDer<'static>,
+    /// Last moment of the certificate's validity.
+    pub(crate) end: Option<SystemTime>,
+}
+
+impl Identity {
+    /// Reads both files: PEM.
+    ///
+    /// # Errors
+    /// Unreadable file or not PEM.
+    pub(crate) fn read(certificate: &Path, key: &Path, endpoint: Endpoint) -> Result<Identity, ServerError> {
+        let of_certificate = |error| ServerError::Certificate {
+            endpoint,
+            path: certificate.to_owned(),
+            error: read_error(error),
+        };
+        let chain =
+            CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+        let chain = chain.map_err(of_certificate)?;
+        let first = chain.first().ok_or_else(|| of_certificate(pem::Error::NoItemsFound))?;
+        let end = expiry::end_of(first);
+        let private = PrivateKeyDer::from_pem_file(key).map_err(|error| ServerError::Key {
+            endpoint,
+            path: key.to_owned(),
+            error: read_error(error),
+        })?;
+        Ok(Identity { chain, key: private, end })
+    }
+
+    /// Error of files that the library refuses.
+    pub(crate) fn refused(
+        error: rustls::Error,
+        certificate: &Path,
+        key: &Path,
+        endpoint: Endpoint,
+    ) -> ServerError {
+        // Else it is a key of no known kind, or another certificate's.
+        let is_certificate = matches!(error, rustls::Error::InvalidCertificate(_));
+        let error = io::Error::new(io::ErrorKind::InvalidData, error);
+        if is_certificate {
+            ServerError::Certificate { endpoint, path: certificate.to_owned(), error }
+        } else {
+            ServerError::Key { endpoint, path: key.to_owned(), error }
+        }
+    }
+}
+
 /// Reads both files; returns the last moment of the certificate's validity, too.
 fn acceptor(
     certificate: &Path,
     key: &Path,
     endpoint: Endpoint,
 ) -> Result<(TlsAcceptor, Option<SystemTime>), ServerError> {
-    let of_certificate = |error| ServerError::Certificate { endpoint, path: certificate.to_owned(), error };
-    let of_key = |error| ServerError::Key { endpoint, path: key.to_owned(), error };
-    let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let chain = chain.map_err(|error| of_certificate(read(error)))?;
-    if chain.is_empty() {
-        return Err(of_certificate(read(pem::Error::NoItemsFound)));
-    }
-    let end = chain.first().and_then(expiry::end_of);
-    let private = PrivateKeyDer::from_pem_file(key).map_err(|error| of_key(read(error)))?;
+    let Identity { chain, key: private, end } = Identity::read(certificate, key, endpoint)?;
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .expect("ring has cipher suites of TLS 1.2 and 1.3")
         .with_no_client_auth()
         .with_single_cert(chain, private)
-        .map_err(|error| {
-            // Else it is a key of no known kind, or another certificate's.
-            let is_certificate = matches!(error, rustls::Error::InvalidCertificate(_));
-            let error = io::Error::new(io::ErrorKind::InvalidData, error);
-            if is_certificate { of_certificate(error) } else { of_key(error) }
-        })?;
+        .map_err(|error| Identity::refused(error, certificate, key, endpoint))?;
     Ok((TlsAcceptor::from(Arc::new(config)), end))
 }
 
 /// Converts an error of a PEM file, preserving the kind of a system error.
-fn read(error: pem::Error) -> io::Error {
+pub(crate) fn read_error(error: pem::Error) -> io::Error {
     match error {
         pem::Error::Io(error) => error,
         other => io::Error::new(io::ErrorKind::InvalidData, other.to_string()),

@@ -106,6 +106,7 @@ impl Supervisor {
             panics: self.workers.panics(),
             log: self.process.log.counts(),
             ipfix: self.process.ipfix.counts(),
+            sync: self.process.sync.status(),
             confinement: self.process.confinement.clone(),
             notes,
             trial: self.reload.time_on_trial(),

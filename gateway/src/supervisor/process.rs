@@ -10,6 +10,7 @@ use super::worker::Workers;
 use crate::ipfix::Exporter;
 use crate::privilege::{Confinement, Held, Places};
 use crate::server::Server;
+use crate::sync::Synchroniser;
 use crate::{log, service, xfrm};
 
 /// Resources of the process over its lifetime.
@@ -26,6 +27,8 @@ pub(super) struct Process {
     pub(super) log: log::Writer,
     /// Sends the flow records and NAT events of workers.
     pub(super) ipfix: Exporter,
+    /// Synchronises flows with a second gateway.
+    pub(super) sync: Synchroniser,
     /// Files that the process is restricted to.
     pub(super) places: Places,
     /// Privileges of the process.
@@ -72,6 +75,9 @@ impl Process {
         }
         if (old.page, &old.page_access) != (new.page, &new.page_access) {
             return Some("where the page is, and who may use it,".to_owned());
+        }
+        if old.sync != new.sync {
+            return Some("the gateway that flows are synchronised with".to_owned());
         }
         if old.xfrm != new.xfrm {
             return Some("where IKE daemons give their SAs".to_owned());

@@ -36,6 +36,7 @@ use crate::sa::reserve::Reserve;
 use crate::sa::total::Totals;
 use crate::server::{Public, Server};
 use crate::set::Sources;
+use crate::sync::{self, Synchroniser};
 use crate::wan::{self, Checks};
 use crate::xfrm::carried::Carried;
 use crate::xfrm::linux::Source;
@@ -153,6 +154,14 @@ impl Supervisor {
             events: &sender,
             fast_path: fast_path.as_ref(),
         })?;
+        let sync = Synchroniser::start(sync::Start {
+            sync: policy.gateway.sync.clone(),
+            workers: workers.commands(),
+            steering: workers.steering(),
+            tables: tables.clone(),
+            instance: seed(),
+        })
+        .map_err(|error| system("start a thread", error))?;
         // Beside the state, which outlives the process likewise.
         let lists = options.state.as_deref().map(|state| directory_of(state).join("sets"));
         let mut supervisor = Supervisor {
@@ -178,6 +187,7 @@ impl Supervisor {
                 watchdog,
                 log,
                 ipfix,
+                sync,
                 places,
                 confinement,
                 _held: held,

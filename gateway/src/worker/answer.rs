@@ -60,6 +60,19 @@ impl Worker {
                 Command::Import { tables, items, reply } => {
                     let _ = reply.send(self.processing.import(&tables, &items, self.clock));
                 }
+                Command::Changes { all, most, into, reply } => {
+                    let _ = reply.send(self.processing.changes(all, most, into, self.clock.now()));
+                }
+                Command::TakeIn { tables, flows, ended, round, reply } => {
+                    let now = self.clock.now();
+                    let _ = reply.send(self.processing.take_in(&tables, &flows, &ended, round, now));
+                    // Logs and records of flows that have ended.
+                    self.send_records();
+                }
+                Command::SweepCopies { sweep, first, most, reply } => {
+                    let _ = reply.send(self.processing.shard.sweep_copies(sweep, first, most));
+                    self.send_records();
+                }
                 Command::Capture { id, tap, reply } => {
                     let _ = reply.send(self.processing.captures.add(id, *tap, &self.processing.tables));
                     self.processing.pause_publication();

@@ -15,7 +15,8 @@ use dataplane::ppp::News;
 use dataplane::reload::{Applied, ReloadPlan};
 use dataplane::sa::{RetiredSa, SaChange, SaEvent, SaRefused};
 use dataplane::set::{Element, SetChange};
-use dataplane::state::{Cursor, Item};
+use dataplane::state::{Cursor, FlowRecord, Item};
+use dataplane::sync::{CopySweep, EndedFlow, Taken};
 use dataplane::tables::{Address, Tables};
 use rustix::event::{EventfdFlags, eventfd};
 use tokio::sync::oneshot;
@@ -31,7 +32,7 @@ use crate::set::{Elements, SetChanged};
 
 use super::link::Attachment;
 use super::report::Report;
-use super::state::{Exported, Imported};
+use super::state::{Changed, Exported, Imported, TookIn};
 
 /// Reply channel. The receiver may have gone.
 pub type Reply<T> = oneshot::Sender<T>;
@@ -129,6 +130,41 @@ pub enum Command {
         items: Vec<Item>,
         /// Reply channel.
         reply: Reply<Imported>,
+    },
+    /// Takes flows that have changed, for a second gateway.
+    Changes {
+        /// Place from which on all flows are taken; those that have changed where absent.
+        all: Option<FlowId>,
+        /// Number of flows, or of places to visit, at most.
+        most: u32,
+        /// Memory for the changes, with room.
+        into: Taken,
+        /// Reply channel.
+        reply: Reply<Changed>,
+    },
+    /// Takes in what a second gateway tells.
+    TakeIn {
+        /// Tables that the indices in the flows refer to.
+        tables: Arc<Tables>,
+        /// Flows that are new or have changed there.
+        flows: Vec<FlowRecord>,
+        /// Flows that have ended there.
+        ended: Vec<EndedFlow>,
+        /// Round of the second gateway's full synchronisations.
+        round: u8,
+        /// Reply channel.
+        reply: Reply<TookIn>,
+    },
+    /// Sweeps the copies of a second gateway's flows. Replies with the place to go on from, none at the end.
+    SweepCopies {
+        /// The sweep.
+        sweep: CopySweep,
+        /// Place to start at.
+        first: FlowId,
+        /// Maximum number of places to visit.
+        most: u32,
+        /// Reply channel.
+        reply: Reply<Option<FlowId>>,
     },
     /// Begins a capture, unless the worker's tables lack a name in its filter.
     Capture {

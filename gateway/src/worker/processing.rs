@@ -20,6 +20,9 @@ use crate::clock::Clock;
 /// Most published flows that a sweep brings up to date: 80,000 a second.
 const MOST_SWEPT: usize = 1_600;
 
+/// Most flows that a sweep looks at for a second gateway.
+const MOST_LISTED: u32 = 20_000;
+
 /// State of processing.
 pub(super) struct Processing {
     pub(super) tables: Arc<Tables>,
@@ -175,6 +178,15 @@ impl Processing {
     pub(super) fn sweep_published(&mut self, now: Nanos) {
         let most = (self.shard.fast_path.published() / 40).clamp(64, MOST_SWEPT);
         self.shard.sweep_published(most, now);
+    }
+
+    /// Lists flows of which a second gateway has not heard for long, where there is one: all are looked at within a second, in turns of 20 ms,
+    /// or as many as take well below a tenth of the worker's time.
+    pub(super) fn list_refreshes(&mut self, now: Nanos) {
+        if self.shard.changes.is_on() {
+            let most = (self.shard.flows.used() / 50).clamp(64, MOST_LISTED);
+            self.shard.list_refreshes(most, now);
+        }
     }
 
     /// Publishes no flows while there are captures, which are to see all packets.

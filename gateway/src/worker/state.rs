@@ -4,10 +4,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use dataplane::Tables;
-use dataplane::flow::SteeringTable;
+use dataplane::flow::{FlowId, SteeringTable};
 use dataplane::import::Refused;
 use dataplane::nat::Share;
-use dataplane::state::{Cursor, Item, Subject};
+use dataplane::state::{Cursor, Ended, FlowRecord, Item, Subject};
+use dataplane::sync::{EndedFlow, Synced, Taken};
 use dataplane::tables::Address;
 use wire::Nanos;
 
@@ -33,7 +34,61 @@ pub enum Imported {
     Outdated(Arc<Tables>),
 }
 
+/// Changes for a second gateway.
+pub struct Changed {
+    /// Tables that the indices in the flows refer to.
+    pub tables: Arc<Tables>,
+    /// Flows that have changed or ended.
+    pub taken: Taken,
+    /// Place to go on from; none at the end, and where no place was asked for.
+    pub next: Option<FlowId>,
+}
+
+/// Result of taking in what a second gateway tells.
+pub enum TookIn {
+    /// All was looked at.
+    Done {
+        /// Results by flow.
+        outcomes: Vec<Result<Synced, Refused>>,
+        /// Number of flows ended.
+        ended: u64,
+    },
+    /// Nothing was taken in: the indices are of other tables than these, which the worker has now.
+    Outdated(Arc<Tables>),
+}
+
 impl Processing {
+    /// Takes changes for a second gateway.
+    pub(super) fn changes(&mut self, all: Option<FlowId>, most: u32, mut into: Taken, now: Nanos) -> Changed {
+        let Processing { shard, tables, .. } = self;
+        let next = match all {
+            Some(first) => shard.take_all(tables, now, first, most, &mut into),
+            None => {
+                shard.take_changes(tables, now, most as usize, &mut into);
+                None
+            }
+        };
+        Changed { tables: tables.clone(), taken: into, next }
+    }
+
+    /// Takes in what a second gateway tells, whose indices are of `tables`.
+    pub(super) fn take_in(
+        &mut self,
+        tables: &Arc<Tables>,
+        flows: &[FlowRecord],
+        ended: &[EndedFlow],
+        round: u8,
+        now: Nanos,
+    ) -> TookIn {
+        if !Arc::ptr_eq(tables, &self.tables) {
+            return TookIn::Outdated(self.tables.clone());
+        }
+        let shard = &mut self.shard;
+        let ended = ended.iter().filter(|ended| shard.end_synced(tables, ended) == Ended::Now).count() as u64;
+        let outcomes = flows.iter().map(|flow| shard.take_in_synced(tables, flow, now, round)).collect();
+        TookIn::Done { outcomes, ended }
+    }
+
     /// Exports the items in `most` places from a cursor on: all, or those that bear on a packet.
     pub(super) fn export(&mut self, about: Option<&About>, now: Nanos, from: Cursor, most: u32) -> Exported {
         self.shard.update_before_export(&self.tables, from, most);

@@ -6,7 +6,7 @@ use super::{Keys, Table};
 use crate::model::{Gateway, PortDriver};
 use crate::value::address::SOCKET_ADDRESS;
 use crate::value::time::{DURATION, RATE};
-use crate::value::{COLLECTOR, Form, LOG_OUTPUT, NUMBER16, NUMBER32, PATH, STRING, XFRM, key};
+use crate::value::{COLLECTOR, Form, LOG_OUTPUT, NUMBER16, NUMBER32, PATH, STRING, SYNC_PEER, XFRM, key};
 use crate::word;
 
 /// Keys of `[gateway]`.
@@ -33,6 +33,10 @@ pub(super) fn gateway(keys: &mut Keys<'_, '_>, gateway: &mut Gateway) {
     keys.optional("ipfix-active-timeout", DURATION, &mut gateway.ipfix.active_timeout);
     keys.optional("ipfix-template-refresh", DURATION, &mut gateway.ipfix.template_refresh);
     keys.optional("ipfix-domain", NUMBER32, &mut gateway.ipfix.domain);
+    keys.optional("sync", SYNC_PEER, &mut gateway.sync.peer);
+    keys.optional("sync-certificate", PATH, &mut gateway.sync.certificate);
+    keys.optional("sync-key", PATH, &mut gateway.sync.key);
+    keys.optional("sync-ca", PATH, &mut gateway.sync.ca);
     keys.optional("drop-record", NUMBER16, &mut gateway.drop_record);
     keys.optional("xfrm", XFRM, &mut gateway.xfrm);
     keys.key("on-exit", word::ON_EXIT, &mut gateway.on_exit);

@@ -22,8 +22,8 @@ use super::{
     Neighbour, NextHop, NoInstance, Offload, OnExit, OnFailure, Overhead, PageAccess, PcpMap, Pickup, Policy,
     PortChoice, PortDriver, PortRange, PortUse, Ppp, PppRole, PriorityTag, Protocol, Rate, RejectWith, Route,
     RouteTarget, Rule, Scope, Search, SearchAlgorithm, Server, ServerState, Set, SetSource, SourceCheck,
-    State, Sticky, SynAnswer, SyslogAddress, TcpFlagsMatch, TcpWindow, Timeouts, Vc, WhenFull, Xfrm,
-    ZoneDefault,
+    State, Sticky, SynAnswer, Sync, SyncPeer, SyslogAddress, TcpFlagsMatch, TcpWindow, Timeouts, Vc,
+    WhenFull, Xfrm, ZoneDefault,
 };
 
 mod queue;
@@ -127,11 +127,11 @@ pub(crate) fn gateway() -> impl Strategy<Value = Gateway> {
     let socket = name().prop_filter("a word of its own", |name| name != "linux");
     let xfrm = prop_oneof![Just(Xfrm::Linux), socket.prop_map(PathBuf::from).prop_map(Xfrm::Socket)];
     let carried = (offload, fast_path);
-    let log = (log(), ipfix(), option::of(any::<u16>()), page);
+    let log = (log(), (ipfix(), sync()), option::of(any::<u16>()), page);
     (option::of(any::<u16>()), driver(), drivers, carried, metrics, access, log, option::of(xfrm), on_exit)
         .prop_map(|(workers, driver, drivers, carried, metrics, metrics_access, log, xfrm, on_exit)| {
             let (offload, fast_path) = carried;
-            let (log, ipfix, drop_record, (page, page_access)) = log;
+            let (log, (ipfix, sync), drop_record, (page, page_access)) = log;
             Gateway {
                 workers,
                 driver,
@@ -144,6 +144,7 @@ pub(crate) fn gateway() -> impl Strategy<Value = Gateway> {
                 page_access,
                 log,
                 ipfix,
+                sync,
                 drop_record,
                 xfrm,
                 on_exit,
@@ -194,6 +195,22 @@ fn ipfix() -> impl Strategy<Value = Ipfix> {
             domain,
         },
     )
+}
+
+/// Any synchronisation.
+fn sync() -> impl Strategy<Value = Sync> {
+    let at = (any::<IpAddr>(), 1..=u16::MAX)
+        .prop_filter("a host's", |(ip, _)| !ip.is_unspecified() && !ip.is_multicast())
+        .prop_map(SocketAddr::from);
+    let peer = (at, any::<bool>())
+        .prop_map(|(at, listens)| if listens { SyncPeer::Listen(at) } else { SyncPeer::Connect(at) });
+    let path = || option::of(name().prop_map(PathBuf::from));
+    (option::of(peer), path(), path(), path()).prop_map(|(peer, certificate, key, ca)| Sync {
+        peer,
+        certificate,
+        key,
+        ca,
+    })
 }
 
 /// Any interface.

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::{Ipfix, Log, MetricsAccess, PageAccess};
+use super::{Ipfix, Log, MetricsAccess, PageAccess, Sync};
 
 /// Settings of the live daemon; replay and chip ignore them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,6 +30,8 @@ pub struct Gateway {
     pub log: Log,
     /// Export of flow records and NAT events.
     pub ipfix: Ipfix,
+    /// State synchronisation with a second gateway.
+    pub sync: Sync,
     /// Packets that the drop recorder remembers of each reason, 0 for none; [`Gateway::DROP_RECORD`] if absent.
     pub drop_record: Option<u16>,
     /// Source of the SAs of IKE daemons; none if absent.

@@ -5,7 +5,7 @@ use wire::Nanos;
 use super::{In, Validator};
 use crate::diagnostic::Code;
 use crate::lines::Item;
-use crate::model::{Collector, Driver, Gateway, Ipfix, MetricsAccess, PageAccess, Scope};
+use crate::model::{Collector, Driver, Gateway, Ipfix, MetricsAccess, PageAccess, Scope, Sync};
 
 impl Validator<'_> {
     pub(super) fn gateway(&mut self) {
@@ -23,6 +23,7 @@ impl Validator<'_> {
         self.metrics();
         self.page();
         self.ipfix();
+        self.sync();
         for (key, rate) in [("log-rate", gateway.log.rate), ("log-rate-total", gateway.log.total)] {
             if rate.is_some_and(|rate| rate.scope == Scope::Source) {
                 let message = format!("`{key}` has no sources to tell apart");
@@ -94,6 +95,32 @@ impl Validator<'_> {
             let message = "a stateless policy has no flows to export".to_owned();
             let hint = "leave `ipfix` out, or `mode = \"stateless\"`";
             self.wrong(Code::NeedsStateful, Item::Top, "ipfix", message, hint);
+        }
+    }
+
+    fn sync(&mut self) {
+        let Sync { peer, certificate, key, ca } = &self.policy.gateway.sync;
+        let parts = [("sync-certificate", certificate), ("sync-key", key), ("sync-ca", ca)]
+            .map(|(key, path)| (key, path.is_some()));
+        // One that could not be read has been told of.
+        let is_broken = self.lines.is_broken(Item::Top);
+        if peer.is_none() {
+            for (key, _) in parts.into_iter().filter(|(_, is_there)| *is_there && !is_broken) {
+                let message = format!("`{key}` has no meaning without `sync`");
+                let hint = "say where the peer is: sync = \"connect:192.0.2.1:9480\"";
+                self.wrong(config::Code::MisplacedKey, Item::Top, key, message, hint);
+            }
+            return;
+        }
+        for (key, _) in parts.into_iter().filter(|(_, is_there)| !is_there && !is_broken) {
+            let message = format!("nobody can tell this gateway from others: `{key}` is missing");
+            let hint = "name a certificate, its key, and the authority of the peer's: `sync-certificate`, `sync-key`, `sync-ca`";
+            self.wrong(config::Code::MissingKey, Item::Top, "sync", message, hint);
+        }
+        if self.is_stateless() {
+            let message = "a stateless policy has no flows to synchronise".to_owned();
+            let hint = "leave `sync` out, or `mode = \"stateless\"`";
+            self.wrong(Code::NeedsStateful, Item::Top, "sync", message, hint);
         }
     }
 

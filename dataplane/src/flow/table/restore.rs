@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use tally::NoTally;
 
 use super::{FlowTable, Refusal};
-use crate::flow::{Flow, FlowId, Key, STALE, Side, State, Tick, tcp};
+use crate::flow::{Flow, FlowId, Key, Life, MIDWAY, STALE, Side, State, Tick, UNHEARD, tcp};
 
 /// TCP window state of both sides of a connection, as [`Flow`] keeps it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,6 +80,15 @@ impl FlowTable {
         }
         self.note_stale();
         Ok(id)
+    }
+
+    /// Forgets the TCP windows of a connection whose handshake is over: they are learnt anew from its next segments.
+    pub(crate) fn forget_windows(&mut self, id: FlowId) {
+        let Some(flow) = self.flow_mut(id) else { return };
+        if matches!(flow.state().life(), Life::TcpEstablished | Life::TcpClosing) {
+            flow.sides = [Side::default(); 2];
+            flow.state = flow.state & !MIDWAY | UNHEARD;
+        }
     }
 
     /// Continues the counters of another table whose flows this one has taken in.

@@ -1,0 +1,320 @@
+//! A session: what goes over one connection between two gateways, whichever has opened it.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use dataplane::flow::FlowId;
+use dataplane::state::{Item, Names};
+use dataplane::sync::{CopySweep, Taken};
+use dataplane::tables::Tables;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, ReadHalf, WriteHalf, split};
+use tokio::time::{Instant, sleep, timeout};
+use tracing::{info, warn};
+use wire::Nanos;
+
+use super::message::{Greeting, Hello, Message, encode, read};
+use super::shards::{AT_ONCE, Shards};
+use super::{Instance, Shared};
+use crate::store::BLOCK_ITEMS;
+use crate::worker::Changed;
+
+/// Times of a session.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    /// For greetings.
+    pub(super) greeting: Duration,
+    /// Silence of the peer after which it has gone.
+    pub(super) silence: Duration,
+    /// Time for which the peer may take nothing.
+    pub(super) stuck: Duration,
+    /// Interval of signs of life.
+    pub(super) alive: Duration,
+}
+
+impl Times {
+    pub(super) const LIVE: Times = Times {
+        greeting: Duration::from_secs(5),
+        silence: Duration::from_secs(5),
+        stuck: Duration::from_secs(10),
+        alive: Duration::from_secs(1),
+    };
+}
+
+/// Pause between two looks for changes, where there were few, and where there were none.
+const PAUSE: Duration = Duration::from_millis(5);
+const IDLE_PAUSE: Duration = Duration::from_millis(10);
+
+/// Pause between two parts of a full synchronisation: 256 flows a millisecond.
+const FULL_PAUSE: Duration = Duration::from_millis(1);
+
+/// Difference of clocks that the log tells of.
+const SKEW: f64 = 5.0;
+
+/// End of a session.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SessionError {
+    /// See [`Greeting::read`].
+    #[error(
+        "the peer speaks \"{theirs}\", this gateway \"{own}\": nothing is synchronised until both run releases with one version"
+    )]
+    Version {
+        /// Greeting of the peer.
+        theirs: String,
+        /// Greeting of this gateway.
+        own: String,
+    },
+    #[error("who is at the other end does not greet as a gateway does")]
+    NoGreeting,
+    #[error("the peer did not introduce itself in time")]
+    Late,
+    #[error("the connection leads to this gateway itself: `sync` names its own address")]
+    Itself,
+    #[error("the peer sent what is no message, or out of turn; the connection is closed")]
+    NoMessage,
+    #[error("a message is too long to be sent: the policy has too many names")]
+    TooLong,
+    #[error("the peer has been silent for too long, and counts as gone")]
+    Silent,
+    #[error("the peer has taken nothing for too long; it gets all flows anew when it connects again")]
+    Stuck,
+    #[error("the peer has closed the connection")]
+    Closed,
+    #[error("the connection broke: {0}")]
+    Read(io::Error),
+    #[error("the connection broke: {0}")]
+    Write(io::Error),
+    #[error("the peer has opened another connection, in the place of this one")]
+    Replaced,
+    #[error("flows were lost here: the connection begins anew")]
+    BegunAnew,
+    #[error("the gateway ends")]
+    Ending,
+}
+
+impl SessionError {
+    /// An error in reading where a message would begin.
+    pub(super) fn of_read(error: io::Error) -> SessionError {
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof => SessionError::Closed,
+            _ => SessionError::Read(error),
+        }
+    }
+}
+
+/// Memory of the peer from one session to the next.
+#[derive(Debug, Default)]
+pub(super) struct PeerMemory {
+    instance: Option<Instance>,
+    /// Round of full synchronisations.
+    round: u8,
+}
+
+/// Conducts a session until it breaks.
+pub(super) async fn conduct<S: AsyncRead + AsyncWrite>(
+    stream: S,
+    address: &str,
+    shards: &Shards,
+    shared: &Shared,
+    memory: &mut PeerMemory,
+    times: Times,
+) -> SessionError {
+    let (from, mut to) = split(stream);
+    let mut from = BufReader::with_capacity(1 << 16, from);
+    let own = shared.instance();
+    let introduced = timeout(times.greeting, introduce(&mut from, &mut to, own)).await;
+    let hello = match introduced {
+        Ok(Ok(hello)) => hello,
+        Ok(Err(error)) => return error,
+        Err(_) => return SessionError::Late,
+    };
+    let ahead = ahead(&hello);
+    if ahead.abs() > SKEW {
+        warn!(
+            "the peer's clock is {ahead:+.0} seconds off this one's: logs of the two do not agree; flows do not depend on it"
+        );
+    }
+    if memory.instance.is_some_and(|before| before != hello.instance) {
+        info!("the peer has begun anew: flows that it had are told to it");
+        if let Err(error) = shards.sweep(CopySweep::Adopt).await {
+            return error;
+        }
+    }
+    memory.instance = Some(hello.instance);
+    shared.account.connected(address, &hello.version, ahead);
+    info!(peer = address, version = hello.version, "synchronising");
+    let outcome = tokio::select! {
+        outcome = listen(&mut from, shards, shared, &mut memory.round, times) => outcome,
+        outcome = tell(&mut to, shards, shared, times) => outcome,
+        () = shared.begun_anew.notified() => Err(SessionError::BegunAnew),
+    };
+    // Whoever is at the other end sees that it is over.
+    let _ = timeout(Duration::from_millis(100), to.shutdown()).await;
+    match outcome {
+        Err(error) => error,
+        Ok(never) => match never {},
+    }
+}
+
+/// Nothing: neither side of a session ends but by an error.
+enum Never {}
+
+/// Exchanges greetings.
+async fn introduce<S: AsyncRead + AsyncWrite>(
+    from: &mut BufReader<ReadHalf<S>>,
+    to: &mut WriteHalf<S>,
+    instance: Instance,
+) -> Result<Hello, SessionError> {
+    let greeting = Greeting::own();
+    let mut bytes = greeting.line().into_bytes();
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    let time_of_day = now_since_epoch();
+    encode(&Message::Hello(Hello { instance, version, time_of_day }), &mut bytes)?;
+    to.write_all(&bytes).await.map_err(SessionError::Write)?;
+    to.flush().await.map_err(SessionError::Write)?;
+    greeting.read(from).await?;
+    match read(from, &mut bytes).await? {
+        Message::Hello(hello) if hello.instance == instance => Err(SessionError::Itself),
+        Message::Hello(hello) => Ok(hello),
+        _ => Err(SessionError::NoMessage),
+    }
+}
+
+fn now_since_epoch() -> Nanos {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().into()
+}
+
+/// Seconds by which the peer's clock is ahead.
+fn ahead(hello: &Hello) -> f64 {
+    hello.time_of_day.as_secs_f64() - now_since_epoch().as_secs_f64()
+}
+
+/// Takes in what the peer tells.
+async fn listen<S: AsyncRead>(
+    from: &mut BufReader<ReadHalf<S>>,
+    shards: &Shards,
+    shared: &Shared,
+    round: &mut u8,
+    times: Times,
+) -> Result<Never, SessionError> {
+    let (mut bytes, mut intake) = (Vec::new(), shards.intake());
+    loop {
+        let message = timeout(times.silence, read(from, &mut bytes)).await;
+        match message.map_err(|_| SessionError::Silent)?? {
+            Message::Hello(_) => return Err(SessionError::NoMessage),
+            Message::Names(names) => intake.name(names),
+            Message::Flows(items) if items.iter().any(|item| !matches!(item, Item::Flow(_))) => {
+                return Err(SessionError::NoMessage);
+            }
+            Message::Flows(items) => intake.take_in(&items, *round, &shared.account).await?,
+            Message::Ended(ended) => intake.end(&ended, &shared.account).await?,
+            Message::FullBegins => *round = round.wrapping_add(1),
+            Message::FullEnds => shards.sweep(CopySweep::Purge { round: *round }).await?,
+            Message::Alive => {}
+        }
+        // Memory of the names of a large policy.
+        if bytes.capacity() > 1 << 20 {
+            bytes = Vec::new();
+        }
+    }
+}
+
+/// Sending side of a session.
+struct Teller<'a, S> {
+    to: &'a mut WriteHalf<S>,
+    shared: &'a Shared,
+    times: Times,
+    bytes: Vec<u8>,
+    /// Tables whose names have been told last.
+    told: Option<Arc<Tables>>,
+    /// Time of the last message.
+    last: Instant,
+    /// Memory for changes.
+    spare: Taken,
+}
+
+/// Tells the peer all flows, then what changes.
+async fn tell<S: AsyncWrite>(
+    to: &mut WriteHalf<S>,
+    shards: &Shards,
+    shared: &Shared,
+    times: Times,
+) -> Result<Never, SessionError> {
+    let (last, spare) = (Instant::now(), Taken::default());
+    let mut teller = Teller { to, shared, times, bytes: Vec::new(), told: None, last, spare };
+    teller.tell_all(shards).await?;
+    loop {
+        let (mut busiest, mut lost) = (0, 0);
+        for worker in 0..shards.len() {
+            let changed = shards.changes(worker, std::mem::take(&mut teller.spare)).await?;
+            busiest = busiest.max(changed.taken.flows.len() + changed.taken.ended.len());
+            lost += changed.taken.lost;
+            teller.tell(changed).await?;
+        }
+        if lost > 0 {
+            shared.account.overflowed();
+            teller.tell_all(shards).await?;
+        } else if busiest == 0 && teller.last.elapsed() >= times.alive {
+            encode(&Message::Alive, &mut teller.bytes)?;
+            teller.send().await?;
+        }
+        match busiest {
+            0 => sleep(IDLE_PAUSE).await,
+            few if few < AT_ONCE / 2 => sleep(PAUSE).await,
+            // The peer's own messages, and workers' packets, have their turn.
+            _ => tokio::task::yield_now().await,
+        }
+    }
+}
+
+impl<S: AsyncWrite> Teller<'_, S> {
+    /// Full synchronisation, at a bounded rate.
+    async fn tell_all(&mut self, shards: &Shards) -> Result<(), SessionError> {
+        encode(&Message::FullBegins, &mut self.bytes)?;
+        for worker in 0..shards.len() {
+            let mut next = Some(FlowId(0));
+            while let Some(first) = next {
+                let changed = shards.all(worker, first, std::mem::take(&mut self.spare)).await?;
+                next = changed.next;
+                self.tell(changed).await?;
+                sleep(FULL_PAUSE).await;
+            }
+        }
+        encode(&Message::FullEnds, &mut self.bytes)?;
+        self.send().await?;
+        self.shared.account.full_ended();
+        Ok(())
+    }
+
+    /// Sends changes of a worker.
+    async fn tell(&mut self, changed: Changed) -> Result<(), SessionError> {
+        let Changed { tables, mut taken, .. } = changed;
+        let Taken { flows, ended, .. } = &mut taken;
+        if !flows.is_empty() && self.told.as_ref().is_none_or(|told| !Arc::ptr_eq(told, &tables)) {
+            encode(&Message::Names(Names::of(&tables)), &mut self.bytes)?;
+            self.told = Some(tables);
+        }
+        for some in ended.chunks(BLOCK_ITEMS) {
+            encode(&Message::Ended(some.to_vec()), &mut self.bytes)?;
+        }
+        for some in flows.chunks(BLOCK_ITEMS) {
+            encode(&Message::Flows(some.to_vec()), &mut self.bytes)?;
+        }
+        self.shared.account.sent(flows.len(), ended.len());
+        flows.clear();
+        ended.clear();
+        self.spare = Taken { lost: 0, ..taken };
+        if self.bytes.is_empty() { Ok(()) } else { self.send().await }
+    }
+
+    async fn send(&mut self) -> Result<(), SessionError> {
+        let sent = timeout(self.times.stuck, async {
+            self.to.write_all(&self.bytes).await?;
+            self.to.flush().await
+        });
+        sent.await.map_err(|_| SessionError::Stuck)?.map_err(SessionError::Write)?;
+        self.bytes.clear();
+        self.last = Instant::now();
+        Ok(())
+    }
+}

@@ -1,0 +1,180 @@
+//! Account of the synchronisation, for status and metrics.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use dataplane::import::Refused;
+use dataplane::sync::Synced;
+use policy::model::SyncPeer;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tracing::warn;
+
+/// Time after a conflict for which both gateways count as active.
+const RECENT: Duration = Duration::from_secs(10);
+
+/// State of the synchronisation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SyncState {
+    /// There is no connection to the peer.
+    #[default]
+    Waiting,
+    /// All flows are sent to the peer.
+    Full,
+    /// Changes are sent to the peer as they come.
+    Incremental,
+}
+
+/// Status of the state synchronisation with a second gateway.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SyncStatus {
+    /// Peer, as the policy names it.
+    pub peer: String,
+    /// State.
+    pub state: SyncState,
+    /// Address of the peer, while there is a connection.
+    pub address: Option<String>,
+    /// Version of the peer's program, while there is a connection.
+    pub version: Option<String>,
+    /// Seconds since the connection was opened.
+    pub connected_seconds: Option<f64>,
+    /// Connections so far.
+    pub connections: u64,
+    /// Full synchronisations sent.
+    pub full: u64,
+    /// Times that more flows ended than are kept for the peer: a full synchronisation followed.
+    pub overflows: u64,
+    /// Flows sent: new and changed ones.
+    pub flows_sent: u64,
+    /// Ends of flows sent.
+    pub ended_sent: u64,
+    /// Flows received, by outcome.
+    pub received: ReceivedCounts,
+    /// Flows received and refused, by reason.
+    pub refused: BTreeMap<String, u64>,
+    /// Seconds by which the peer's clock is ahead of this one's. Nothing of the synchronisation depends on it.
+    pub clock_ahead_seconds: Option<f64>,
+    /// Both gateways have seen packets of the same flows, within the last ten seconds.
+    pub both_active: bool,
+    /// The last trouble, in words; none once a connection has gone on behind it.
+    pub trouble: Option<String>,
+}
+
+/// Flows received, by outcome.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ReceivedCounts {
+    /// Flows that were new here.
+    pub created: u64,
+    /// Flows that were there, and are now as the peer has them.
+    pub updated: u64,
+    /// Flows of which a later packet has been seen here: they stay as they are.
+    pub older: u64,
+    /// Flows of which both gateways have seen packets within a second.
+    pub conflicts: u64,
+    /// Flows that have ended there, and here with that.
+    pub ended: u64,
+}
+
+/// Account that the thread keeps.
+pub(super) struct Account(Mutex<Entries>);
+
+#[derive(Default)]
+struct Entries {
+    status: SyncStatus,
+    connected: Option<Instant>,
+    conflict: Option<Instant>,
+}
+
+impl Account {
+    pub(super) fn new(peer: SyncPeer) -> Account {
+        let status = SyncStatus { peer: peer.to_string(), ..SyncStatus::default() };
+        Account(Mutex::new(Entries { status, ..Entries::default() }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Entries> {
+        // A thread that panicked while it held the lock has left numbers.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn status(&self) -> SyncStatus {
+        let entries = self.lock();
+        SyncStatus {
+            connected_seconds: entries.connected.map(|since| since.elapsed().as_secs_f64()),
+            both_active: entries.conflict.is_some_and(|at| at.elapsed() < RECENT),
+            ..entries.status.clone()
+        }
+    }
+
+    /// A session begins.
+    pub(super) fn connected(&self, address: &str, version: &str, clock_ahead_seconds: f64) {
+        let entries = &mut *self.lock();
+        entries.connected = Some(Instant::now());
+        let status = &mut entries.status;
+        status.connections += 1;
+        status.address = Some(address.to_owned());
+        status.version = Some(version.to_owned());
+        status.clock_ahead_seconds = Some(clock_ahead_seconds);
+        status.state = SyncState::Full;
+    }
+
+    /// A session has ended, or none could be begun. The log tells of it unless it has just told the same.
+    pub(super) fn failed(&self, trouble: &str) {
+        let entries = &mut *self.lock();
+        let was_connected = entries.connected.take().is_some();
+        let status = &mut entries.status;
+        (status.state, status.address, status.version) = (SyncState::Waiting, None, None);
+        if was_connected || status.trouble.as_deref() != Some(trouble) {
+            warn!("synchronisation: {trouble}");
+        }
+        status.trouble = Some(trouble.to_owned());
+    }
+
+    /// A connection was refused beside the session, which goes on.
+    pub(super) fn refused_beside(&self, trouble: &str) {
+        let status = &mut self.lock().status;
+        if status.trouble.as_deref() != Some(trouble) {
+            warn!("synchronisation: {trouble}");
+        }
+        status.trouble = Some(trouble.to_owned());
+    }
+
+    /// All flows have been sent.
+    pub(super) fn full_ended(&self) {
+        let status = &mut self.lock().status;
+        status.full += 1;
+        status.state = SyncState::Incremental;
+        status.trouble = None;
+    }
+
+    pub(super) fn overflowed(&self) {
+        let status = &mut self.lock().status;
+        status.overflows += 1;
+        status.state = SyncState::Full;
+    }
+
+    pub(super) fn sent(&self, flows: usize, ended: usize) {
+        let status = &mut self.lock().status;
+        status.flows_sent += flows as u64;
+        status.ended_sent += ended as u64;
+    }
+
+    pub(super) fn received(&self, outcomes: &[Result<Synced, Refused>], ended: u64) {
+        let entries = &mut *self.lock();
+        let received = &mut entries.status.received;
+        received.ended += ended;
+        for outcome in outcomes {
+            match outcome {
+                Ok(Synced::Created) => received.created += 1,
+                Ok(Synced::Updated) => received.updated += 1,
+                Ok(Synced::Older) => received.older += 1,
+                Ok(Synced::Conflict) => {
+                    received.conflicts += 1;
+                    entries.conflict = Some(Instant::now());
+                }
+                Err(reason) => *entries.status.refused.entry(reason.to_string()).or_default() += 1,
+            }
+        }
+    }
+}

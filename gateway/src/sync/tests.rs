@@ -1,0 +1,389 @@
+//! Sessions between two gateways in one process, with real workers; and with peers that no gateway is.
+
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use dataplane::flow::{Ends, FlowId, Handshake, State, Windows};
+use dataplane::hop::Resolve;
+use dataplane::nat::Share;
+use dataplane::shard::Setup;
+use dataplane::state::{FlowRecord, Item, Names, Standing, Through};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::runtime::Builder;
+use tokio::sync::oneshot;
+use tokio::time::sleep;
+use wire::{Nanos, Pool, PortId};
+
+use super::message::{Greeting, Hello, Message, encode, read};
+use super::session::{PeerMemory, SessionError, Times, conduct};
+use super::*;
+use crate::clock::Clock;
+use crate::worker::{
+    Command, Exchange, Imported, Memory, Parts, Shared as SharedParts, WakeUp, Worker, command_channel,
+};
+
+const POLICY: &str = r#"
+[interface.lan]
+zone = "lan"
+addresses = ["192.168.1.2/24"]
+[interface.wan]
+zone = "wan"
+addresses = ["203.0.113.2/24"]
+[[route]]
+to = "0.0.0.0/0"
+via = "203.0.113.1"
+[gateway]
+sync = "listen:192.0.2.1:9480"
+sync-certificate = "crt"
+sync-key = "key"
+sync-ca = "ca"
+[limit]
+flows = 4096
+"#;
+
+/// Times by which a test comes to its end.
+const QUICK: Times = Times {
+    greeting: Duration::from_millis(300),
+    silence: Duration::from_millis(500),
+    stuck: Duration::from_millis(300),
+    alive: Duration::from_millis(100),
+};
+
+struct Gateway {
+    senders: Vec<CommandSender>,
+    threads: Vec<JoinHandle<Memory>>,
+    tables: Arc<Tables>,
+    shards: Shards,
+    shared: Shared,
+    memory: PeerMemory,
+}
+
+impl Gateway {
+    fn new(workers: usize, instance: Instance) -> Gateway {
+        let tables = Arc::new(Tables::compile(&policy::check(POLICY, "policy").policy.unwrap(), 1).unwrap());
+        let channels: Vec<_> = (0..workers).map(|_| command_channel().unwrap()).collect();
+        let wake_ups: Vec<WakeUp> = channels.iter().map(|(_, commands)| commands.wake_up().clone()).collect();
+        let steering = (workers > 1).then(|| Arc::new(SteeringTable::new(workers as u16, 4096).unwrap()));
+        let (clock, clients) = (Clock::start(), Arc::default());
+        let (mut senders, mut threads) = (Vec::new(), Vec::new());
+        for ((number, (sender, commands)), exchange) in
+            channels.into_iter().enumerate().zip(Exchange::between(&wake_ups))
+        {
+            let share = Share::new(number as u16, workers as u16).unwrap();
+            let worker = Worker::new(Parts {
+                number,
+                tables: tables.clone(),
+                setup: Setup { seed: instance, now: clock.now(), resolve: Resolve::ByHost, share },
+                pool: Pool::new(64, 2048).unwrap(),
+                clock,
+                commands,
+                events: std::boxed::Box::new(|_| true),
+                shared: steering.clone().map(|steering| SharedParts {
+                    steering,
+                    clients: Arc::clone(&clients),
+                    exchange,
+                }),
+                log: None,
+                export: None,
+                fast_path: None,
+            });
+            let worker = worker.unwrap();
+            threads.push(thread::spawn(move || worker.work()));
+            senders.push(sender);
+        }
+        let shards = Shards::new(senders.clone(), steering, tables.clone());
+        let peer = SyncPeer::Listen(([192, 0, 2, 1], 9480).into());
+        Gateway {
+            senders,
+            threads,
+            tables,
+            shards,
+            shared: Shared::new(peer, instance),
+            memory: PeerMemory::default(),
+        }
+    }
+
+    /// Sets flows up, as their packets would.
+    fn begin(&self, flows: impl Iterator<Item = FlowRecord>) {
+        let workers = self.senders.len();
+        for flow in flows {
+            let owner = crate::worker::owner_of(&Item::Flow(flow), workers, None).unwrap();
+            let (reply, answer) = oneshot::channel();
+            let (tables, items) = (self.tables.clone(), vec![Item::Flow(flow)]);
+            self.senders[owner].send(Command::Import { tables, items, reply });
+            let Imported::Done(outcomes) = answer.blocking_recv().unwrap() else { panic!("other tables") };
+            assert_eq!(outcomes, [Ok(())]);
+        }
+    }
+
+    fn flows(&self) -> u32 {
+        let (to, told) = channel();
+        self.senders.iter().for_each(|sender| drop(sender.send(Command::Report(to.clone()))));
+        drop(to);
+        told.iter().map(|report| report.flows).sum()
+    }
+
+    fn status(&self) -> SyncStatus {
+        self.shared.account.status()
+    }
+
+    async fn with(&mut self, stream: DuplexStream) -> SessionError {
+        conduct(stream, "peer", &self.shards, &self.shared, &mut self.memory, QUICK).await
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        self.senders.iter().for_each(|sender| drop(sender.send(Command::Stop)));
+        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+    }
+}
+
+fn flow(number: u16) -> FlowRecord {
+    let [a, b] = [[192, 168, 1, 10], [8, 8, 8, 8]].map(|bytes: [u8; 4]| bytes.into());
+    let original = Ends { source: a, destination: b, sport: 1024 + number, dport: 53, protocol: 17 };
+    let reply = Ends { source: b, destination: a, sport: 53, dport: 1024 + number, protocol: 17 };
+    FlowRecord {
+        id: FlowId(0),
+        original,
+        reply,
+        ingress: Some(PortId(0)),
+        state: State::UdpConfirmed,
+        windows: Windows::default(),
+        idle: Nanos(0),
+        age: Nanos(0),
+        standing: Standing::Waits,
+        rule: None,
+        destination: Through::None,
+        source: Through::None,
+        mapping: None,
+        inward: None,
+        kind: 0,
+        ds_field: 0,
+        tcp_flags: 0,
+        wan: None,
+        mac: None,
+        handshake: Handshake::Direct,
+    }
+}
+
+/// Runs `act` on a runtime as the thread's.
+fn run<T>(act: impl Future<Output = T>) -> T {
+    Builder::new_current_thread().enable_all().build().unwrap().block_on(act)
+}
+
+async fn until(what: &str, is: impl Fn() -> bool) {
+    for _ in 0..1000 {
+        if is() {
+            return;
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+    panic!("waited in vain: {what}");
+}
+
+/// The session of one with the other, until `act` has come to its end.
+async fn talk(one: &mut Gateway, other: &mut Gateway, act: impl Future<Output = ()>) {
+    let (a, b) = duplex(1 << 16);
+    tokio::select! {
+        ended = one.with(a) => panic!("{ended}"),
+        ended = other.with(b) => panic!("{ended}"),
+        () = act => {}
+    }
+}
+
+#[test]
+fn flows_are_told_at_first_and_as_they_come_and_both_ways() {
+    let (mut one, mut two) = (Gateway::new(1, [1, 1]), Gateway::new(2, [2, 2]));
+    one.begin((0..700).map(flow));
+    let (a, b) = duplex(1 << 12);
+    let (stop, stopped) = oneshot::channel::<()>();
+    run(async {
+        let senders = one.senders.clone();
+        let tables = one.tables.clone();
+        let own = async {
+            sleep(Duration::from_millis(300)).await;
+            let (reply, answer) = oneshot::channel();
+            let items = (700..720).map(flow).map(Item::Flow).collect();
+            senders[0].send(Command::Import { tables, items, reply });
+            answer.await.unwrap_or_else(|_| panic!("no answer"));
+            let _ = stopped.await;
+        };
+        let account = &two.shared.account;
+        let watch = async {
+            until("all flows are there", || account.status().received.created == 720).await;
+            let _ = stop.send(());
+        };
+        tokio::select! {
+            ended = conduct(a, "two", &one.shards, &one.shared, &mut one.memory, QUICK) => panic!("{ended}"),
+            ended = conduct(b, "one", &two.shards, &two.shared, &mut two.memory, QUICK) => panic!("{ended}"),
+            _ = async { tokio::join!(own, watch) } => {}
+        }
+    });
+    assert_eq!(two.flows(), 720);
+    // Nothing of it came back.
+    let status = one.status();
+    assert_eq!((status.received, status.flows_sent), (ReceivedCounts::default(), 720));
+    assert_eq!((status.state, status.full, status.trouble), (SyncState::Incremental, 1, None));
+}
+
+#[test]
+fn a_peer_that_began_anew_gets_its_flows_back_and_one_that_did_not_says_which_have_ended() {
+    let (mut one, mut two) = (Gateway::new(1, [1, 1]), Gateway::new(1, [2, 2]));
+    one.begin((0..10).map(flow));
+    run(async {
+        talk(&mut one, &mut two, sleep(Duration::from_millis(300))).await;
+    });
+    assert_eq!(two.flows(), 10);
+    // Away, while nothing of it is left there: it says so by what it does not tell of.
+    let mut anew = Gateway::new(1, [1, 1]);
+    run(async { talk(&mut anew, &mut two, sleep(Duration::from_millis(300))).await });
+    assert_eq!(two.flows(), 0, "the same flows' gateway has none of them");
+    one.memory = PeerMemory::default();
+    run(async { talk(&mut one, &mut two, sleep(Duration::from_millis(300))).await });
+    assert_eq!(two.flows(), 10);
+    let mut other = Gateway::new(1, [3, 3]);
+    run(async { talk(&mut other, &mut two, sleep(Duration::from_millis(300))).await });
+    assert_eq!((two.flows(), other.flows()), (10, 10), "one that has begun anew learns them");
+}
+
+/// Words of a gateway on a peer that sends these bytes, and then does `then` with the stream.
+fn says_of<F: Future<Output = ()>>(
+    gateway: &mut Gateway,
+    bytes: Vec<u8>,
+    then: impl FnOnce(DuplexStream) -> F,
+) -> String {
+    run(async {
+        let (a, mut b) = duplex(1 << 12);
+        let peer = async move {
+            b.write_all(&bytes).await.unwrap();
+            then(b).await;
+        };
+        let (said, ()) = tokio::join!(gateway.with(a), peer);
+        said.to_string()
+    })
+}
+
+/// A peer that reads on until the other has done.
+async fn listens(mut stream: DuplexStream) {
+    let mut all = Vec::new();
+    let _ = stream.read_to_end(&mut all).await;
+}
+
+fn hello(instance: Instance) -> Vec<u8> {
+    let mut bytes = Greeting::own().line().into_bytes();
+    let hello = Hello { instance, version: "9.9".to_owned(), time_of_day: Nanos::from_secs(86_400) };
+    encode(&Message::Hello(hello), &mut bytes).unwrap();
+    bytes
+}
+
+fn after_hello(message: &Message) -> Vec<u8> {
+    let mut bytes = hello([9, 9]);
+    encode(message, &mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn a_peer_that_is_none_is_refused_in_words_and_leaves_nothing() {
+    let mut own = Gateway::new(1, [1, 1]);
+    let raw = |length: u32, bytes: &[u8]| {
+        let mut all = hello([9, 9]);
+        all.extend(length.to_le_bytes());
+        all.extend(bytes);
+        all
+    };
+    let other_item = Item::Own(dataplane::state::OwnRecord::default());
+    let many = Message::Flows(vec![Item::Flow(flow(0)); crate::store::BLOCK_ITEMS + 1]);
+    let tries = [
+        (b"wirerate sync 2, wirerate state 9\n".to_vec(), "\"wirerate sync 2, wirerate state 9\""),
+        (b"GET / HTTP/1.1\r\n\r\n".to_vec(), "does not greet"),
+        (vec![0xff; 4000], "does not greet"),
+        (b"wirerate sync \x1b[2J\n".to_vec(), "does not greet"),
+        (hello([1, 1]), "this gateway itself"),
+        (
+            after_hello(&Message::Hello(Hello {
+                instance: [9, 9],
+                version: String::new(),
+                time_of_day: Nanos(0),
+            })),
+            "no message",
+        ),
+        (after_hello(&many), "no message"),
+        (after_hello(&Message::Flows(vec![other_item])), "no message"),
+        (raw(u32::MAX, b""), "no message"),
+        (raw(3, b"\xff\xff\xff"), "no message"),
+    ];
+    for (bytes, word) in tries {
+        let said = says_of(&mut own, bytes.clone(), listens);
+        assert!(said.contains(word), "{said}: {word}: {bytes:?}");
+    }
+    assert!(says_of(&mut own, Vec::new(), listens).contains("in time"));
+    assert_eq!(own.flows(), 0);
+}
+
+#[test]
+fn a_peer_that_says_nothing_and_one_that_takes_nothing_have_gone() {
+    let mut own = Gateway::new(1, [1, 1]);
+    assert!(says_of(&mut own, hello([9, 9]), listens).contains("silent"));
+    let status = own.status();
+    assert!(status.clock_ahead_seconds.unwrap() < -1e9, "its clock is at 1970, and nothing depends on it");
+    own.begin((0..2000).map(flow));
+    // It goes on to talk, and reads no byte.
+    let deaf = |mut stream: DuplexStream| async move {
+        let mut alive = Vec::new();
+        encode(&Message::Alive, &mut alive).unwrap();
+        while stream.write_all(&alive).await.is_ok() {
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    assert!(says_of(&mut own, hello([9, 9]), deaf).contains("taken nothing"));
+    // All are there for it when it comes again, and listens.
+    let mut two = Gateway::new(1, [2, 2]);
+    run(async { talk(&mut own, &mut two, sleep(Duration::from_millis(800))).await });
+    assert_eq!(two.flows(), 2000);
+}
+
+#[test]
+fn items_for_another_policy_are_refused_by_reason() {
+    let mut own = Gateway::new(1, [1, 1]);
+    let names = Names { interfaces: vec!["elsewhere".to_owned()], ..Names::of(&own.tables) };
+    let mut bytes = after_hello(&Message::Names(names));
+    encode(&Message::Flows(vec![Item::Flow(flow(0)), Item::Flow(flow(1))]), &mut bytes).unwrap();
+    says_of(&mut own, bytes, listens);
+    assert_eq!(own.status().refused.values().sum::<u64>(), 2, "{:?}", own.status());
+    assert_eq!(own.flows(), 0);
+}
+
+#[test]
+fn messages_are_read_as_they_were_written() {
+    let ended = dataplane::sync::EndedFlow {
+        original: flow(3).original,
+        reply: flow(3).reply,
+        port: 4711,
+        cause: dataplane::sync::EndCause::Killed,
+    };
+    let messages = [
+        Message::Flows(vec![Item::Flow(flow(1)), Item::Flow(flow(2))]),
+        Message::Ended(vec![ended]),
+        Message::FullBegins,
+        Message::FullEnds,
+        Message::Alive,
+    ];
+    let mut bytes = Vec::new();
+    messages.iter().for_each(|message| encode(message, &mut bytes).unwrap());
+    run(async {
+        let mut from = bytes.as_slice();
+        for message in &messages {
+            assert_eq!(read(&mut from, &mut Vec::new()).await.unwrap(), *message);
+        }
+        assert!(matches!(read(&mut from, &mut Vec::new()).await, Err(SessionError::Closed)));
+        // Cut anywhere, it is no message.
+        let mut one = Vec::new();
+        encode(&messages[0], &mut one).unwrap();
+        for length in 1..one.len() {
+            let mut from = &one[..length];
+            assert!(read(&mut from, &mut Vec::new()).await.is_err());
+        }
+    });
+}

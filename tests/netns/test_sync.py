@@ -1,0 +1,390 @@
+"""Two gateways that keep the same flows: when the active one is killed, the other goes on with established connections. See docs/sync.md."""
+
+import contextlib
+import os
+import resource
+import shutil
+import signal
+import socket
+import ssl
+import struct
+import time
+
+import pytest
+import wait
+from boxes import MOVED, MOVED_LAN, PORT, SERVER, Boxes
+from gateway import missing
+from host import TIMEOUT
+
+pytestmark = pytest.mark.longest(240)
+
+KINDS = {
+    "wirerate-packet": {"driver": "packet"},
+    "wirerate-xdp": {"driver": "xdp"},
+    "wirerate-fast": {"driver": "packet", "fast_path": "tc"},
+}
+
+
+def pytest_generate_tests(metafunc):
+    if "kind" in metafunc.fixturenames:
+        named = metafunc.config.getoption("gateway") or list(KINDS)
+        metafunc.parametrize("kind", [name for name in KINDS if name in named], indirect=True)
+
+
+@pytest.fixture
+def kind(request):
+    """How both gateways get their frames."""
+    if lacking := missing(request.param):
+        pytest.skip(f"SKIPPED: {lacking}")
+    if not shutil.which("keepalived"):
+        reason = "SKIPPED: not installed: keepalived (./setup test)"
+        pytest.fail(reason) if request.config.getoption("must_run") else pytest.skip(reason)
+    return KINDS[request.param]
+
+
+LONG = os.environ.get("WIRERATE_LONG") == "1"
+KILLS = int(os.environ.get("WIRERATE_KILLS", "100" if LONG else "6"))
+FLOWS = 5_000 if LONG else 1_000
+WIDE = 90_000 if LONG else 10_000
+AT_ONCE = 200
+IP_PKTINFO = 8
+
+
+class Talk:
+    """Connections through whoever is active, and what goes over them."""
+
+    def __init__(self, boxes, count=20):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+        with boxes.server.listen(7000, SERVER) as listener:
+            self.connections = [self._connect(boxes, listener) for _ in range(count)]
+        self.echo = boxes.server.udp(SERVER, 7001)
+        # Ports that Linux chooses may be shared, as these sockets have SO_REUSEADDR.
+        self.datagrams = [boxes.client.udp(port=10_000 + number) for number in range(count)]
+        for here in self.datagrams:
+            here.connect((SERVER, 7001))
+        self.shown = {}
+        self.goes_on(b"first")
+
+    def _connect(self, boxes, listener):
+        here = boxes.client.connect(SERVER, 7000)
+        there, shown = listener.accept()
+        there.settimeout(TIMEOUT)
+        assert shown[0] == MOVED, "the virtual address is shown"
+        return here, there
+
+    def goes_on(self, word):
+        """New data both ways over each, by the same outside ports."""
+        for first in range(0, len(self.connections), AT_ONCE):
+            some = self.connections[first : first + AT_ONCE]
+            for number, (here, there) in enumerate(some):
+                here.sendall(b"%s %d there" % (word, number))
+                there.sendall(b"%s %d here" % (word, number))
+            for number, (here, there) in enumerate(some):
+                assert there.recv(100) == b"%s %d there" % (word, number)
+                assert here.recv(100) == b"%s %d here" % (word, number)
+        for first in range(0, len(self.datagrams), AT_ONCE):
+            some = range(first, min(first + AT_ONCE, len(self.datagrams)))
+            # The second one after the answer makes a stream of it.
+            for _ in range(2):
+                for number in some:
+                    self.datagrams[number].send(b"%s %d" % (word, number))
+                for _ in some:
+                    heard, shown = self.echo.recvfrom(100)
+                    number = int(heard.rsplit(b" ", 1)[1])
+                    assert self.shown.setdefault(number, shown) == shown, "another outside port"
+                    self.echo.sendto(heard, shown)
+                for number in some:
+                    assert self.datagrams[number].recv(100) == b"%s %d" % (word, number)
+
+    def close(self):
+        for sockets in [*self.connections, self.datagrams, [self.echo]]:
+            for opened in sockets:
+                opened.close()
+
+
+class Wide:
+    """Many flows by few sockets: from each of them to 250 servers, all of which are one."""
+
+    PORT = 7002
+
+    def __init__(self, boxes, flows):
+        boxes.server.ip("route add local 198.51.100.0/24 dev lo")
+        self.servers = [f"198.51.100.{number}" for number in range(1, 251)]
+        self.echo = boxes.server.udp(port=self.PORT)
+        self.echo.setsockopt(socket.IPPROTO_IP, IP_PKTINFO, 1)
+        self.near = [boxes.client.udp(port=40_000 + number) for number in range(flows // len(self.servers))]
+        self.shown = {}
+        self.goes_on(b"first")
+
+    def goes_on(self, word):
+        for number, near in enumerate(self.near):
+            for first in range(0, len(self.servers), 50):
+                some = self.servers[first : first + 50]
+                for _ in range(2):
+                    for server in some:
+                        near.sendto(b"%s %d" % (word, number), (server, self.PORT))
+                    for _ in some:
+                        heard, about, _, shown = self.echo.recvmsg(100, 100)
+                        assert self.shown.setdefault(number, shown) == shown, "another outside port"
+                        # The answer comes from the server that was asked.
+                        to = about[0][2][8:12]
+                        pktinfo = struct.pack("=I4s4s", 0, to, to)
+                        self.echo.sendmsg([heard], [(socket.IPPROTO_IP, IP_PKTINFO, pktinfo)], 0, shown)
+                    heard = {near.recvfrom(100)[1][0] for _ in some}
+                    assert heard == set(some)
+
+    def close(self):
+        for opened in [self.echo, *self.near]:
+            opened.close()
+
+
+def has_all(box, count):
+    """The standby has been told of so many flows."""
+    wait.until(lambda: box.daemon.counters()["flows"] >= count, f"{box.name} has {count} flows", deadline=30)
+
+
+def test_established_connections_go_on_when_the_active_gateway_crashes(kind):
+    boxes = Boxes(**kind, workers=(1, 2))
+    with boxes.running():
+        one, two = boxes.boxes
+        talk = Talk(boxes)
+        has_all(two, 40)
+        boxes.crash(one)
+        wait.until(two.is_active, "the standby becomes active")
+        talk.goes_on(b"by the other")
+        wait.until(lambda: two.status()["state"] == "waiting", "it notices that its peer has gone")
+        # And back: the first one comes up empty, learns, and takes over.
+        boxes.revive(one)
+        wait.until(one.is_active, "the first one is active again")
+        wait.until(lambda: not two.is_active(), "the other is not any more")
+        talk.goes_on(b"by the first again")
+        boxes.crash(one)
+        wait.until(two.is_active, "the standby becomes active")
+        talk.goes_on(b"by the other again")
+        talk.close()
+
+
+@pytest.mark.longest(7_200 if LONG else 400)
+def test_nothing_established_is_lost_in_repeated_crashes_with_many_flows(kind):
+    """By turns of both gateways, with a transfer under way: `WIRERATE_KILLS` says how many."""
+    boxes = Boxes(**kind, workers=(2, 1), more="[limit]\nflows = 200_000\n")
+    with boxes.running():
+        talk, wide = Talk(boxes, FLOWS), Wide(boxes, WIDE)
+        boxes.server.start("iperf3", "-s", "-B", SERVER, log="iperf3")
+        for kill in range(KILLS):
+            active, standby = boxes.boxes if boxes.one.is_active() else reversed(boxes.boxes)
+            has_all(standby, 2 * FLOWS + WIDE)
+            transfer = boxes.client.start("iperf3", "-c", SERVER, "-t", "6", "-b", "20M", log=f"iperf3-{kill}")
+            said = lambda: transfer.log.read_text(errors="replace")
+            wait.until(lambda: said().count(" sec ") >= 1, "the transfer is under way")
+            boxes.crash(active)
+            wait.until(standby.is_active, "the standby becomes active")
+            talk.goes_on(b"round %d" % kill)
+            wide.goes_on(b"round %d" % kill)
+            assert transfer.wait(timeout=30) == 0, said()
+            assert standby.status()["refused"] == {}, standby.status()
+            boxes.revive(active)
+            wait.until(boxes.one.is_active, "the first one is active")
+            wait.until(lambda: not boxes.two.is_active(), "and the other is not")
+            talk.goes_on(b"round %d, back" % kill)
+        talk.close()
+        wide.close()
+
+
+def test_a_daemon_that_dies_alone_gives_the_addresses_up(kind):
+    """The machine lives on: keepalived asks the daemon, and the other takes over."""
+    boxes = Boxes(**kind)
+    with boxes.running():
+        one, two = boxes.boxes
+        talk = Talk(boxes)
+        has_all(two, 40)
+        one.daemon.kill()
+        wait.until(two.is_active, "the standby becomes active")
+        wait.until(lambda: not one.is_active(), "the other gives the addresses up")
+        talk.goes_on(b"by the other")
+        talk.close()
+
+
+def test_the_standby_does_not_answer_for_the_virtual_addresses(kind):
+    boxes = Boxes(**kind)
+    with boxes.running():
+        one, two = boxes.boxes
+        macs = {box.mac("lan"): box.name for box in boxes.boxes}
+
+        def answers():
+            """Whoever answers for the hosts' router."""
+            boxes.client.run("ip", "neigh", "flush", "dev", "eth0")
+            with boxes.client.wire("eth0") as heard:
+                boxes.client.ping(MOVED_LAN, count=2)
+                said, end = set(), time.monotonic() + 0.5
+                while time.monotonic() < end:
+                    frame = heard.recv(2048)
+                    # ARP replies from that address.
+                    if frame[12:14] == b"\x08\x06" and frame[21] == 2 and frame[28:32] == bytes([192, 168, 1, 1]):
+                        said.add(macs[frame[22:28].hex(":")])
+            return said
+
+        assert answers() == {"one"}
+        boxes.crash(one)
+        wait.until(two.is_active, "the standby becomes active")
+        assert answers() == {"two"}
+
+
+def test_port_forwards_go_on_too_and_what_a_peer_kills_is_gone(kind):
+    boxes = Boxes(**kind)
+    with boxes.running():
+        one, two = boxes.boxes
+        with boxes.client.listen(8080) as listener:
+            far = boxes.server.connect(MOVED, 8080, source="203.0.113.1")
+            near, _ = listener.accept()
+        has_all(two, 1)
+        boxes.crash(one)
+        wait.until(two.is_active, "the standby becomes active")
+        far.sendall(b"in")
+        assert near.recv(2) == b"in"
+        near.sendall(b"out")
+        assert far.recv(3) == b"out"
+        boxes.revive(one)
+        wait.until(one.is_active, "the first one is active again")
+        has_all(one, 1)
+        two.daemon.ask("flows", "kill", "--port", "8080")
+        wait.until(lambda: one.daemon.counters()["flows"] == 0, "the other has ended it, too")
+
+
+def lines(box, wanted):
+    """What the daemon's log has said that contains a text."""
+    return [line for line in box.daemon.log().splitlines() if wanted in line]
+
+
+def troubled(box, wanted):
+    wait.until(lambda: wanted in (box.status()["trouble"] or ""), f"{box.name} says {wanted!r}", deadline=20)
+
+
+@pytest.fixture
+def pair(kind):
+    """Both gateways, without keepalived: for what concerns the connection alone."""
+    boxes = Boxes(**kind)
+    try:
+        for box in boxes.boxes:
+            box.start()
+        boxes.synchronised()
+        yield boxes
+    except BaseException:
+        print(boxes.evidence())
+        raise
+    finally:
+        boxes.close()
+
+
+@pytest.mark.parametrize("name, said", [("forged", "UnknownIssuer"), ("expired", "xpired")])
+def test_a_certificate_that_is_no_good_is_refused_by_both_in_words(pair, name, said):
+    one, two = pair.boxes
+    files = pair.certificates.files
+    two.daemon.stop()
+    for ending in ["crt", "key"]:
+        shutil.copy(files / f"{name}.{ending}", files / f"two.{ending}")
+    two.start()
+    troubled(one, said)
+    wait.until(lambda: two.status()["trouble"], "the other says so, too")
+    assert one.status()["state"] == two.status()["state"] == "waiting"
+    # A good one in its place is read without a restart.
+    pair.certificates.sign("two")
+    pair.synchronised()
+
+
+def test_who_has_no_certificate_and_what_is_no_gateway_are_refused(pair):
+    one, two = pair.boxes
+    two.daemon.stop()
+    files = pair.certificates.files
+    words = ["openssl", "s_client", "-connect", "10.0.0.1:9480", "-CAfile", files / "ca.crt"]
+    two.gateway.run(*words, check=False, timeout=10)
+    troubled(one, "peer sent no certificates")
+    with two.gateway.connect("10.0.0.1", PORT) as garbage:
+        garbage.sendall(os.urandom(10_000))
+        with contextlib.suppress(ConnectionError):
+            garbage.recv(100)
+    troubled(one, "TLS with")
+    # A connection that says nothing is in nobody's way.
+    silent = [two.gateway.connect("10.0.0.1", PORT) for _ in range(3)]
+    two.start()
+    pair.synchronised()
+    for opened in silent:
+        opened.close()
+
+
+def spoken(pair, words, timeout=8):
+    """What the listening gateway answers to somebody with a good certificate who says this."""
+    _, two = pair.boxes
+    context = ssl.create_default_context(cafile=pair.certificates.files / "ca.crt")
+    context.load_cert_chain(pair.certificates.files / "two.crt", pair.certificates.files / "two.key")
+    opened = two.gateway.connect("10.0.0.1", PORT)
+    opened.settimeout(timeout)
+    with context.wrap_socket(opened, server_hostname="10.0.0.1") as tls:
+        tls.sendall(words)
+        heard = b""
+        with contextlib.suppress(OSError):
+            while more := tls.recv(65_536):
+                heard += more
+        return heard
+
+
+def test_a_peer_of_another_version_is_refused_in_words(pair):
+    one, two = pair.boxes
+    two.daemon.stop()
+    heard = spoken(pair, b"wirerate sync 2, wirerate state 99\n")
+    assert heard.startswith(b"wirerate sync 1, wirerate state"), "it says what it speaks itself"
+    troubled(one, 'the peer speaks "wirerate sync 2, wirerate state 99"')
+    spoken(pair, b"\0" * 5_000)
+    troubled(one, "does not greet as a gateway does")
+    spoken(pair, heard.split(b"\n")[0] + b"\n" + b"\xff" * 5_000)
+    troubled(one, "no message")
+    assert one.daemon.alive()
+    two.start()
+    pair.synchronised()
+
+
+def test_a_peer_that_vanishes_is_noticed_and_found_again(pair):
+    one, two = pair.boxes
+    # Packets are lost, and nobody says so.
+    for box in pair.boxes:
+        cut = "table ip cut { chain in { type filter hook input priority 0; iifname sync drop; }; }"
+        box.gateway.run("nft", "-f", "-", input=cut)
+    for box in pair.boxes:
+        troubled(box, "silent")
+    for box in pair.boxes:
+        box.gateway.run("nft", "delete", "table", "ip", "cut")
+    pair.synchronised()
+    # One that hangs is no better than one that is gone.
+    two.daemon.process.send_signal(signal.SIGSTOP)
+    troubled(one, "silent")
+    two.daemon.process.send_signal(signal.SIGCONT)
+    pair.synchronised()
+
+
+def test_two_active_gateways_are_seen_and_flows_go_on(kind):
+    boxes = Boxes(**kind)
+    with boxes.running():
+        one, two = boxes.boxes
+        # Neither hears the other any more.
+        for box in boxes.boxes:
+            box.daemon.write(more="[[nat]]\nname = \"none\"\nkind = \"exempt\"\nto = \"lan\"\n", vrrp="drop")
+            box.daemon.ask("apply", box.daemon.policy)
+        wait.until(lambda: one.is_active() and two.is_active(), "both are active")
+        # The hosts have one of the two each.
+        boxes.client.ip(f"neigh replace {MOVED_LAN} lladdr {one.mac('lan')} dev eth0 nud permanent")
+        boxes.server.ip(f"neigh replace {MOVED} lladdr {two.mac('wan')} dev wan nud permanent")
+        echo = boxes.server.udp(SERVER, 7001)
+        # Answers come by the other gateway, which knows the flow by then.
+        for _ in range(5):
+            here = boxes.client.udp()
+            here.connect((SERVER, 7001))
+            here.send(b"there")
+            _, shown = echo.recvfrom(100)
+            has_it = lambda shown=shown: two.daemon.ask("flows", "--port", shown[1], "--json").stdout
+            wait.until(lambda: str(shown[1]) in has_it(), "the other knows the flow")
+            echo.sendto(b"back", shown)
+            assert here.recv(100) == b"back"
+            here.close()
+        echo.close()
+        wait.until(lambda: any(box.status()["both_active"] for box in boxes.boxes), "one says so")
+        assert "both gateways forward packets" in one.daemon.ask("status").stdout + two.daemon.ask("status").stdout
