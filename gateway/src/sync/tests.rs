@@ -78,7 +78,7 @@ impl Gateway {
                 pool: Pool::new(64, 2048).unwrap(),
                 clock,
                 commands,
-                events: std::boxed::Box::new(|_| true),
+                events: Box::new(|_| true),
                 shared: steering.clone().map(|steering| SharedParts {
                     steering,
                     clients: Arc::clone(&clients),
@@ -119,7 +119,9 @@ impl Gateway {
 
     fn flows(&self) -> u32 {
         let (to, told) = channel();
-        self.senders.iter().for_each(|sender| drop(sender.send(Command::Report(to.clone()))));
+        for sender in &self.senders {
+            sender.send(Command::Report(to.clone()));
+        }
         drop(to);
         told.iter().map(|report| report.flows).sum()
     }
@@ -135,7 +137,9 @@ impl Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        self.senders.iter().for_each(|sender| drop(sender.send(Command::Stop)));
+        for sender in &self.senders {
+            sender.send(Command::Stop);
+        }
         self.threads.drain(..).for_each(|thread| drop(thread.join()));
     }
 }
