@@ -89,7 +89,7 @@ impl NatAction {
 }
 
 /// Port forward to several servers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Balance {
     /// Outside address; each of the gateway's own addresses where absent.
     pub outside: Option<IpAddr>,
@@ -149,19 +149,6 @@ impl Server {
 impl Balance {
     /// Most servers.
     pub const MOST_SERVERS: usize = 64;
-}
-
-impl Default for Balance {
-    fn default() -> Balance {
-        Balance {
-            outside: None,
-            ports: Vec::new(),
-            servers: Vec::new(),
-            sticky: Sticky::default(),
-            on_failure: OnFailure::default(),
-            hairpin: Hairpin::default(),
-        }
-    }
 }
 
 /// Hairpinning: return of packets from inside to an outside address back inside (RFC 4787, section 6).
