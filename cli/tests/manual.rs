@@ -18,7 +18,7 @@ use wire::{Family, LinkKind, build};
 const WIDTH: usize = 80;
 
 /// Commands with examples of their own, each pasted by a test below or among [`NOT_PASTED`].
-const COMMANDS: [&[&str]; 62] = [
+const COMMANDS: [&[&str]; 61] = [
     &[],
     &["check"],
     &["run"],
@@ -34,7 +34,6 @@ const COMMANDS: [&[&str]; 62] = [
     &["sa", "add"],
     &["sa", "delete"],
     &["sa", "flush"],
-    &["set"],
     &["set", "show"],
     &["set", "add"],
     &["set", "remove"],
