@@ -5,7 +5,6 @@
 //! read, or yields no list, leaves the list in force as it is.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::SystemTime;
@@ -27,7 +26,7 @@ mod source;
 
 pub use list::LineFault;
 pub(crate) use list::{Difference, prefix};
-pub(crate) use source::Outcome;
+pub(crate) use source::{Directories, Outcome};
 
 use list::Faults;
 use source::{Loaded, Plan};
@@ -139,8 +138,7 @@ pub struct SetNews {
 /// Sources of all sets.
 pub(crate) struct Sources {
     running: BTreeMap<String, Running>,
-    /// Directory of the last good lists; none are kept where absent.
-    directory: Option<PathBuf>,
+    directories: Directories,
     /// Number of the next source.
     next: u64,
 }
@@ -178,15 +176,15 @@ pub(crate) enum Base {
 }
 
 impl Sources {
-    /// No sources. `directory` is where the last good lists are kept.
-    pub(crate) fn new(directory: Option<PathBuf>) -> Sources {
-        Sources { running: BTreeMap::new(), directory, next: 0 }
+    /// No sources.
+    pub(crate) fn new(directories: Directories) -> Sources {
+        Sources { running: BTreeMap::new(), directories, next: 0 }
     }
 
     /// Starts the sources of the sets of this policy, and ends those of others. Returns what is to be changed in sets whose source is another than
     /// before.
     pub(crate) fn follow(&mut self, policy: &Policy, events: &Sender<Event>) -> Vec<SetDifference> {
-        let plan_of = |set| Plan::of(set, self.directory.as_deref());
+        let plan_of = |set| Plan::of(set, &self.directories);
         let plans: BTreeMap<&str, (Plan, String)> = policy
             .dynamic_sets
             .iter()

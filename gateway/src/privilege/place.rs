@@ -137,7 +137,7 @@ impl Places {
     /// Adds the files of dynamic sets of a policy.
     pub(crate) fn sets(&mut self, policy: &Policy) {
         let files = policy.dynamic_sets.iter().filter_map(|set| match &set.source {
-            SetSource::File(path) => Some(path.into()),
+            SetSource::File(path) => Some(directory_of(&self.policy).join(path)),
             SetSource::Rules | SetSource::Url { .. } => None,
         });
         self.lists = files.collect();

@@ -21,12 +21,28 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Pause after the first download that failed; it doubles with each, up to `refresh`.
 const RETRY: Duration = Duration::from_secs(30);
 
+/// Places of lists.
+#[derive(Clone, Debug)]
+pub(crate) struct Directories {
+    /// Directory of the policy file, which relative paths begin at.
+    pub(crate) policy: PathBuf,
+    /// Directory of the last good lists; none are kept where absent.
+    pub(crate) kept: Option<PathBuf>,
+}
+
 /// List of a dynamic set, and the place where its last good one is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
-    source: SetSource,
+    source: Source,
     size: u32,
     kept: Option<PathBuf>,
+}
+
+/// Source of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Source {
+    File(PathBuf),
+    Url { url: String, refresh: Duration },
 }
 
 /// Outcome of reading a source.
@@ -88,20 +104,26 @@ fn hint(error: &io::Error) -> &'static str {
 }
 
 impl Plan {
-    /// The source of a set that has one. `directory` is where the last good list is kept.
-    pub(super) fn of(set: &DynamicSet, directory: Option<&Path>) -> Option<Plan> {
-        if set.source == SetSource::Rules {
-            return None;
-        }
-        let kept = directory.map(|directory| directory.join(format!("{}.list", set.name)));
-        Some(Plan { source: set.source.clone(), size: set.size, kept })
+    /// The source of a set that has one.
+    pub(super) fn of(set: &DynamicSet, directories: &Directories) -> Option<Plan> {
+        let source = match &set.source {
+            SetSource::Rules => return None,
+            SetSource::File(path) => Source::File(directories.policy.join(path)),
+            SetSource::Url { url, refresh } => {
+                Source::Url { url: url.clone(), refresh: Duration::from_nanos(refresh.0) }
+            }
+        };
+        // A name may have slashes, and no percent signs.
+        let file = format!("{}.list", set.name.replace('/', "%2F"));
+        let kept = directories.kept.as_ref().map(|directory| directory.join(file));
+        Some(Plan { source, size: set.size, kept })
     }
 
     /// Reads the list to begin with: that of the file; of a URL, or where the file has none, the last good one.
     pub(super) fn begin(&self) -> Vec<Outcome> {
         let mut outcomes = Vec::new();
-        if let SetSource::File(path) = &self.source {
-            match self.read_file(Path::new(path)) {
+        if let Source::File(path) = &self.source {
+            match self.read_file(path) {
                 Ok(loaded) => return vec![Outcome::Loaded(loaded)],
                 Err(error) => outcomes.push(Outcome::Trouble(error)),
             }
@@ -171,12 +193,9 @@ pub(super) fn follow(
     told: impl Fn(Outcome) + Send + 'static,
 ) -> io::Result<()> {
     let thread = thread::Builder::new().name("set".to_owned());
-    thread.spawn(move || match plan.source.clone() {
-        SetSource::File(path) => follow_file(&plan, Path::new(&path), &ended, told),
-        SetSource::Url { url, refresh } => {
-            follow_url(&plan, &url, Duration::from_nanos(refresh.0), &ended, told);
-        }
-        SetSource::Rules => {}
+    thread.spawn(move || match &plan.source {
+        Source::File(path) => follow_file(&plan, path, &ended, told),
+        Source::Url { url, refresh } => follow_url(&plan, url, *refresh, &ended, told),
     })?;
     Ok(())
 }

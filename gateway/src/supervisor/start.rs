@@ -35,7 +35,7 @@ use crate::sa::key_log::KeyLog;
 use crate::sa::reserve::Reserve;
 use crate::sa::total::Totals;
 use crate::server::{Public, Server};
-use crate::set::Sources;
+use crate::set::{Directories, Sources};
 use crate::sync::{self, Synchroniser};
 use crate::wan::{self, Checks};
 use crate::xfrm::carried::Carried;
@@ -162,8 +162,9 @@ impl Supervisor {
             instance: seed(),
         })
         .map_err(|error| system("start a thread", error))?;
-        // Beside the state, which outlives the process likewise.
-        let lists = options.state.as_deref().map(|state| directory_of(state).join("sets"));
+        // Last good lists are beside the state, which outlives the process likewise.
+        let kept = options.state.as_deref().map(|state| directory_of(state).join("sets"));
+        let lists = Directories { policy: directory.clone(), kept };
         let mut supervisor = Supervisor {
             events,
             sender,

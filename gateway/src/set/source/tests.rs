@@ -22,7 +22,11 @@ impl Place {
 
     fn plan(&self, source: SetSource) -> Plan {
         let set = DynamicSet { source, size: 100, ..DynamicSet::new("banned") };
-        Plan::of(&set, Some(&self.0.join("sets"))).unwrap()
+        Plan::of(&set, &self.directories()).unwrap()
+    }
+
+    fn directories(&self) -> Directories {
+        Directories { policy: self.0.clone(), kept: Some(self.0.join("sets")) }
     }
 
     fn file(&self) -> PathBuf {
@@ -62,7 +66,19 @@ fn trouble(outcome: &Outcome) -> String {
 
 #[test]
 fn a_set_of_rules_has_no_source() {
-    assert_eq!(Plan::of(&DynamicSet::new("banned"), None), None);
+    let directories = Directories { policy: PathBuf::new(), kept: None };
+    assert_eq!(Plan::of(&DynamicSet::new("banned"), &directories), None);
+}
+
+#[test]
+fn a_path_begins_at_the_policy_and_a_name_leads_nowhere_else() {
+    let place = Place::new("relative");
+    fs::write(place.file(), "192.0.2.1\n").unwrap();
+    let source = SetSource::File("list.txt".to_owned());
+    let set = DynamicSet { source, ..DynamicSet::new("a/../../elsewhere") };
+    let plan = Plan::of(&set, &place.directories()).unwrap();
+    assert_eq!(prefixes(&plan.begin()[0]), ["192.0.2.1/32"]);
+    assert_eq!(plan.kept.unwrap().parent().unwrap(), place.0.join("sets"));
 }
 
 #[test]
