@@ -72,7 +72,8 @@ fn the_package_has_what_it_should() {
     let list = succeeds(&format!("dpkg-deb -c {file}"), &room.0);
     for line in list.lines() {
         let mode = line.split_whitespace().next().unwrap();
-        let is_program = line.ends_with("./usr/bin/wirerate");
+        let programs = ["./usr/bin/wirerate", "./usr/share/wirerate/crowdsec/wirerate-bouncer"];
+        let is_program = programs.iter().any(|program| line.ends_with(program));
         let expected = match mode.as_bytes()[0] {
             b'd' => "drwxr-xr-x",
             _ if is_program => "-rwxr-xr-x",
@@ -99,6 +100,8 @@ fn the_package_has_what_it_should() {
         "usr/share/fish/vendor_completions.d/wirerate.fish",
         "usr/share/doc/wirerate/changelog.gz",
         "usr/share/wirerate/monitoring/wirerate.rules.yml",
+        "usr/share/wirerate/crowdsec/wirerate-bouncer.yaml",
+        "etc/fail2ban/action.d/wirerate.conf",
         "usr/share/doc/wirerate/copyright",
         "usr/share/doc/wirerate/docs/policy.md",
         "usr/share/doc/wirerate/examples/policies/home-office.toml",
