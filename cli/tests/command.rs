@@ -158,7 +158,7 @@ fn explain_points_at_the_word_it_does_not_know() {
 fn import_prints_a_policy_and_lists_what_is_missing() {
     let room = Room::new("import-missing");
     let router = fs::read_to_string(root().join("policy/tests/import/router.v4")).unwrap();
-    let source = room.write("router.v4", &router.replace("--to-ports 3128", "--to-ports 3128-3130"));
+    let source = room.write("router.v4", router.replace("--to-ports 3128", "--to-ports 3128-3130"));
     let run = wirerate(&["import", "iptables", &source]).exits(1);
     assert!(run.out.contains("[[rule]]"));
     assert!(run.err.contains("router.v4:10: a destination is translated"), "{}", run.err);
