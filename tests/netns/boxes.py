@@ -226,6 +226,9 @@ class Box:
     def status(self):
         return self.daemon.counters()["sync"]
 
+    def metrics(self):
+        return self.gateway.run("curl", "-s", "--unix-socket", self.daemon.socket, "http://gateway/metrics").stdout
+
     def addresses(self):
         found = self.gateway.run("ip", "-o", "-4", "addr").stdout
         return {word for word in found.split() if "/" in word}

@@ -119,7 +119,7 @@ def test_what_the_policy_no_longer_has_is_told(net, tmp_path):
             net.office.ask("apply", net.office.policy)
             loaded = json.loads(net.office.ask("load", saved, "--json").stdout)
             reasons = [refused["reason"] for refused in loaded["refused"]]
-            assert reasons == ["its translation, rule, meter or key is gone"], loaded
+            assert reasons == ["its translation, rule, meter, set or key is gone"], loaded
             outside.settimeout(0.1)
     net.office.apply()
 

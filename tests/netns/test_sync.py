@@ -387,4 +387,7 @@ def test_two_active_gateways_are_seen_and_flows_go_on(kind):
             here.close()
         echo.close()
         wait.until(lambda: any(box.status()["both_active"] for box in boxes.boxes), "one says so")
+        # The alerts of packaging/monitoring ask for these.
+        assert any("\nwirerate_sync_both_active 1" in box.metrics() for box in boxes.boxes)
+        assert all("\nwirerate_sync_up 1" in box.metrics() for box in boxes.boxes)
         assert "both gateways forward packets" in one.daemon.ask("status").stdout + two.daemon.ask("status").stdout
