@@ -124,6 +124,20 @@ pub struct SetChanged {
     pub refused: u64,
 }
 
+impl SetChanged {
+    /// Adds the outcome of another part of the change.
+    pub fn add(&mut self, part: &SetChanged) {
+        self.added += part.added;
+        self.refreshed += part.refreshed;
+        self.removed += part.removed;
+        self.absent += part.absent;
+        self.refused += part.refused;
+    }
+}
+
+/// Changes of dynamic sets that a worker makes between two turns, at most: well under a millisecond's work.
+pub(crate) const AT_ONCE: usize = 2048;
+
 /// Outcome of reading the source of a set.
 #[derive(Debug)]
 pub struct SetNews {

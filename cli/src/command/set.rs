@@ -229,11 +229,7 @@ fn send(
     let request = SetRequest { set: set.to_owned(), elements, timeout: timeout.map(str::to_owned) };
     let body = serde_json::to_string(&request).unwrap_or_default();
     let changed: SetChanged = client.post(path, body)?;
-    sum.added += changed.added;
-    sum.refreshed += changed.refreshed;
-    sum.removed += changed.removed;
-    sum.absent += changed.absent;
-    sum.refused += changed.refused;
+    sum.add(&changed);
     Ok(())
 }
 

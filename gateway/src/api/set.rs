@@ -11,15 +11,12 @@ use ipnet::IpNet;
 use super::Desk;
 use super::trouble::{Answer, Trouble, trouble};
 use crate::request::{Request, SetTrouble};
-use crate::set::{Elements, SetChanged, SetFaults, SetQuery, SetRequest, SetView, prefix};
+use crate::set::{AT_ONCE, Elements, SetChanged, SetFaults, SetQuery, SetRequest, SetView, prefix};
 use crate::supervisor::{SetAddition, SetAsked};
 use crate::worker::Command;
 
 /// Most bytes of a request: some 40,000 addresses.
 pub(super) const MOST: usize = 1 << 20;
-
-/// Changes that a worker makes between two turns, at most: well under a millisecond's work.
-const AT_ONCE: usize = 2048;
 
 /// Elements listed in a response, at most.
 const LISTED: usize = 10_000;
@@ -141,11 +138,7 @@ async fn ask(desk: &Desk, name: &str, asked: SetAsked, changed: &mut SetChanged)
             trouble(StatusCode::CONFLICT, error, hint)
         }
     })?;
-    changed.added += part.added;
-    changed.refreshed += part.refreshed;
-    changed.removed += part.removed;
-    changed.absent += part.absent;
-    changed.refused += part.refused;
+    changed.add(&part);
     Ok(())
 }
 

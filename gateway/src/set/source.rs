@@ -14,6 +14,7 @@ use policy::model::{DynamicSet, SetSource};
 use super::download::{Fetched, Fetcher, Validators};
 use super::list::{List, MOST_BYTES, NoList};
 use crate::stamp::Stamp;
+use crate::store::{self, StoreError};
 
 /// Interval between two looks at a file.
 const LOOK: Duration = Duration::from_secs(1);
@@ -167,20 +168,17 @@ impl Plan {
 }
 
 /// Writes a list in place of that of a file.
-fn write_list(path: &Path, prefixes: &[IpNet]) -> io::Result<()> {
+fn write_list(path: &Path, prefixes: &[IpNet]) -> Result<(), StoreError> {
+    let failed = |error| StoreError::System { operation: "write", error };
     if let Some(directory) = path.parent() {
-        fs::create_dir_all(directory)?;
+        fs::create_dir_all(directory).map_err(failed)?;
     }
     let mut text = String::with_capacity(prefixes.len() * 20);
     for prefix in prefixes {
         text.push_str(&prefix.to_string());
         text.push('\n');
     }
-    let fresh = path.with_extension("new");
-    let mut file = File::create(&fresh)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&fresh, path)
+    store::replace(path, |file| file.write_all(text.as_bytes()).map_err(failed))
 }
 
 /// Follows the source from what [`Plan::begin`] has read on, until the sender of `ended` is dropped.

@@ -33,7 +33,7 @@ use crate::event::Event;
 use crate::ipfix::Exporter;
 use crate::log;
 use crate::request::SetTrouble;
-use crate::set::SetChanged;
+use crate::set::{AT_ONCE, SetChanged};
 use crate::worker::handoff::Exchange;
 use crate::worker::{
     Attachment, Command, CommandSender, Known, Memory, Parts, Reply, Report, Shared, Swap, WakeUp, Worker,
@@ -45,9 +45,6 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Time limit for the workers to drain their ports, 100 ms: a daemon waits for it. A worker that shares its core with others is some milliseconds late.
 const DRAIN_PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 20_000 } else { 100 });
-
-/// Changes of dynamic sets that a worker makes between two turns, at most: well under a millisecond's work.
-const CHANGES: usize = 2048;
 
 /// All workers, in the order of their numbers.
 pub(super) struct Workers {
@@ -241,7 +238,7 @@ impl Workers {
 
     /// Has all workers make changes of dynamic sets, in groups between which packets have their turn.
     pub(super) fn change_sets(&self, changes: &[SetChange]) {
-        for group in changes.chunks(CHANGES).map(Arc::<[SetChange]>::from) {
+        for group in changes.chunks(AT_ONCE).map(Arc::<[SetChange]>::from) {
             for handle in &self.handles {
                 handle.commands.send(Command::ChangeSets { changes: group.clone(), reply: None });
             }
