@@ -98,13 +98,15 @@ pub struct Extensions {
     pub fragment: Option<FragmentHeader>,
     /// Last routing header, if there is one.
     pub routing: Option<Routing>,
+    /// True if an authentication header was among those walked.
+    pub is_authenticated: bool,
 }
 
 impl Extensions {
     /// No extension header, before `protocol`.
     #[inline]
     pub const fn none(protocol: Protocol) -> Extensions {
-        Extensions { protocol, len: 0, count: 0, fragment: None, routing: None }
+        Extensions { protocol, len: 0, count: 0, fragment: None, routing: None, is_authenticated: false }
     }
 }
 
@@ -208,6 +210,7 @@ pub fn walk(next: Protocol, bytes: &[u8]) -> Result<Extensions, Malformed> {
         found.protocol = Protocol(first[0]);
         found.len = end as u16; // at most 512
         found.count += 1;
+        found.is_authenticated |= walked == Protocol::AH;
         if walked == Protocol::ROUTING {
             found.routing = Some(Routing { kind: first[2], segments_left: first[3], at });
         }

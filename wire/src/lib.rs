@@ -34,6 +34,7 @@ pub mod prefetch;
 pub mod random;
 pub mod rfc2684;
 pub mod segment;
+pub mod siit;
 pub mod tcp;
 pub mod udp;
 pub mod unit;
