@@ -49,7 +49,7 @@ mod token;
 mod trouble;
 mod zone;
 
-pub use basis::{BasisView, NeighbourView};
+pub use basis::{BasisQuery, BasisView, NeighbourView};
 pub use history::{Caller, KeptQuery};
 pub use meter::MeterView;
 pub use plan::{ChangeView, PlanView};

@@ -20,6 +20,7 @@ pub mod ipfix;
 pub mod linux;
 pub mod log;
 pub mod metrics;
+pub mod near;
 pub mod page;
 pub mod port;
 pub mod privilege;

@@ -68,6 +68,13 @@ pub struct ElementView {
     pub expires_seconds: Option<f64>,
 }
 
+impl ElementView {
+    /// Network that the element says; an address is one of its own.
+    pub fn prefix(&self) -> Option<IpNet> {
+        prefix(&self.element).ok()
+    }
+}
+
 /// Response: elements of a dynamic set, in no order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Elements {
@@ -94,6 +101,9 @@ pub struct SetQuery {
     /// Place to go on from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<u32>,
+    /// Addresses and networks ([`Near`](crate::near::Near)): elements that have none of them in common are left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub near: Option<String>,
 }
 
 /// Request to add elements to a dynamic set, or to remove them.

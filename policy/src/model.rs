@@ -260,6 +260,34 @@ pub struct Listener {
 }
 
 impl Policy {
+    /// Returns the policy with other routes; its own, of which there may be a million, are not copied.
+    #[must_use]
+    pub fn with_routes(&self, routes: Vec<Route>) -> Policy {
+        Policy {
+            mode: self.mode,
+            interfaces: self.interfaces.clone(),
+            sets: self.sets.clone(),
+            dynamic_sets: self.dynamic_sets.clone(),
+            routes,
+            wans: self.wans.clone(),
+            policy_routes: self.policy_routes.clone(),
+            neighbours: self.neighbours.clone(),
+            cross_connects: self.cross_connects.clone(),
+            defaults: self.defaults.clone(),
+            rules: self.rules.clone(),
+            classes: self.classes.clone(),
+            meters: self.meters.clone(),
+            queues: self.queues.clone(),
+            shapes: self.shapes.clone(),
+            nats: self.nats.clone(),
+            listeners: self.listeners.clone(),
+            search: self.search,
+            limits: self.limits,
+            timeouts: self.timeouts,
+            gateway: self.gateway.clone(),
+        }
+    }
+
     /// Returns the interface named `name`.
     pub fn interface(&self, name: &str) -> Option<&Interface> {
         self.interfaces.iter().find(|interface| interface.name == name)

@@ -1,6 +1,7 @@
 """FRR on the gateway: a full table by BGP, from a neighbour that is BIRD; it comes, changes and goes while connections go on."""
 
 import ipaddress
+import json
 import os
 import re
 import shutil
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 import wait
 from host import stop
-from topology import HIDDEN, OUTSIDE, REMOTE, ROUTER, ROUTER2, STRANGER
+from topology import CLIENT, HIDDEN, OUTSIDE, REMOTE, ROUTER, ROUTER2, STRANGER
 
 pytestmark = [
     pytest.mark.only("wirerate-packet", "wirerate-fast", why="drivers do not matter to routes"),
@@ -137,6 +138,13 @@ def test_a_full_table_comes_and_goes(net):
             if number % (ROUTES // 20) == 7:
                 inside = ipaddress.ip_network(prefix)[9]
                 wait.until(lambda inside=inside: router(net, inside) == ROUTER2, f"{prefix} is reached by its router", 60)
+        # A packet is explained by the routes that concern it: no million of them is sent for that.
+        inside = next(ipaddress.ip_network(prefix)[9] for prefix in prefixes(ROUTES))
+        began = time.monotonic()
+        told = json.loads(net.office.ask("explain", "--live", "--json", f"lan udp {CLIENT}:1000 > {inside}:1000", timeout=120).stdout)
+        print(f"explained in {time.monotonic() - began:.1f} s")
+        says = next(" ".join(stage["says"]) for stage in told["stages"] if stage["stage"] == "route")
+        assert ROUTER2 in says and told["verdict"] == "forwarded", told
         # Between them the default route leads.
         assert router(net, STRANGER) == ROUTER
 

@@ -261,6 +261,13 @@ class TestFile:
     def test_a_file_fills_the_set_and_fills_it_anew(self, net, file):
         assert list(elements(net)) == [STRANGER]
         assert not net.stranger.ping(OUTSIDE)
+        for sender, verdict in [(STRANGER, "dropped"), (REMOTE, "delivered")]:
+            told = json.loads(net.office.ask("explain", "--live", "--json", f"wan icmp {sender} > {OUTSIDE} echo-request").stdout)
+            assert told["verdict"] == verdict, told
+            shown = json.loads(net.office.ask("set", "show", "banned", sender, "--json").stdout)
+            assert [one["element"] for one in shown] == [STRANGER] * (sender == STRANGER)
+        done = net.office.ask("set", "show", "banned", "nowhere", check=False)
+        assert done.returncode != 0 and "neither an address nor a network" in done.stdout
         self.replace(file, f"{REMOTE}\n2001:db8:aaaa::/64\n")
         wait.until(lambda: set(elements(net)) == {REMOTE, "2001:db8:aaaa::/64"}, "the new list is in force")
         assert net.stranger.ping(OUTSIDE) and not net.remote.ping(OUTSIDE)

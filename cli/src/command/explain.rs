@@ -214,7 +214,7 @@ fn with_live<T>(
 ) -> Result<T, Failure> {
     let (mut live, tables) = Live::ask(Client::at(socket))?;
     let Packet { ingress, at, number, bytes } = packet(&tables)?;
-    let mut replay = live.replay(tables, at, &bytes)?;
+    let mut replay = live.replay(&tables, at, &bytes)?;
     let account = replay.explain(ingress, at, number, &bytes, &mut ());
     let chosen = live.chosen(&account, &replay.tables);
     let unknown = live.unknown(chosen.as_ref(), &account, &replay.tables);

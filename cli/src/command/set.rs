@@ -39,8 +39,16 @@ enum Command {
     #[command(after_long_help = with_exit_codes("\
 Examples:
   wirerate set show scanners
+  wirerate set show scanners 192.0.2.7
   wirerate set show scanners --json"))]
-    Show(Named),
+    Show {
+        #[command(flatten)]
+        named: Named,
+
+        /// Addresses and networks: only elements with addresses in common are shown
+        #[arg(value_name = "ADDRESS")]
+        near: Vec<String>,
+    },
     /// Add addresses and networks to a set
     #[command(after_long_help = with_exit_codes("\
 Examples:
@@ -105,12 +113,12 @@ impl Arguments {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         match self.command {
             None => list(&self.ask),
-            Some(Command::Show(named)) => show(&named),
+            Some(Command::Show { named, near }) => show(&named, &near),
             Some(Command::Add { change, timeout }) => change.run("/sets/add", timeout.as_deref()),
             Some(Command::Remove { change }) => change.run("/sets/remove", None),
             Some(Command::Flush(Named { set, ask })) => {
                 let changed: SetChanged =
-                    ask.client().post_with("/sets/flush", &SetQuery { set, after: None })?;
+                    ask.client().post_with("/sets/flush", &SetQuery { set, ..SetQuery::default() })?;
                 if !ask.as_json(&changed)? {
                     writeln!(screen::out(), "{GOOD}flushed{GOOD:#}")?;
                 }
@@ -149,11 +157,12 @@ fn list(ask: &Ask) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-fn show(Named { set, ask }: &Named) -> Result<Exit, Failure> {
+fn show(Named { set, ask }: &Named, near: &[String]) -> Result<Exit, Failure> {
+    let near = Some(near.join(",")).filter(|near| !near.is_empty());
     let mut all = Vec::new();
     let mut after = Some(0);
     while after.is_some() {
-        let query = SetQuery { set: set.clone(), after };
+        let query = SetQuery { set: set.clone(), after, near: near.clone() };
         let Elements { elements, next } = ask.client().get_with("/sets/elements", &query)?;
         all.extend(elements);
         after = next;
@@ -171,7 +180,7 @@ fn show(Named { set, ask }: &Named) -> Result<Exit, Failure> {
 }
 
 fn faults(Named { set, ask }: Named) -> Result<Exit, Failure> {
-    let found: SetFaults = ask.client().get_with("/sets/faults", &SetQuery { set, after: None })?;
+    let found: SetFaults = ask.client().get_with("/sets/faults", &SetQuery { set, ..SetQuery::default() })?;
     if ask.as_json(&found)? {
         return Ok(Exit::Done);
     }

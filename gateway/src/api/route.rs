@@ -198,7 +198,11 @@ pub(crate) static ROUTES: &[Route] = &[
     read("/sets", json::<Vec<SetView>>(), "Dynamic sets, with their sources", || get(set::sets)),
     Route {
         load: Load::Heavy,
-        query: &[SET, number("after", "Place to go on from: `next` of the response before")],
+        query: &[
+            SET,
+            number("after", "Place to go on from: `next` of the response before"),
+            text("near", "Addresses and networks, by commas: only elements with addresses in common"),
+        ],
         ..read(
             "/sets/elements",
             json::<Elements>(),
@@ -311,6 +315,7 @@ pub(crate) static ROUTES: &[Route] = &[
     },
     Route {
         load: Load::Heavy,
+        query: &[text("to", "Addresses and networks, by commas: only routes that lead there")],
         ..read(
             "/basis",
             json::<basis::BasisView>(),

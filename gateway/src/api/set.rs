@@ -8,10 +8,12 @@ use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use ipnet::IpNet;
 
-use super::Desk;
 use super::trouble::{Answer, Trouble, trouble};
+use super::{Desk, basis};
 use crate::request::{Request, SetTrouble};
-use crate::set::{AT_ONCE, Elements, SetChanged, SetFaults, SetQuery, SetRequest, SetView, prefix};
+use crate::set::{
+    AT_ONCE, ElementView, Elements, SetChanged, SetFaults, SetQuery, SetRequest, SetView, prefix,
+};
 use crate::supervisor::{SetAddition, SetAsked};
 use crate::worker::Command;
 
@@ -35,6 +37,10 @@ pub(super) async fn elements(
     State(desk): State<Desk>,
     Query(query): Query<SetQuery>,
 ) -> Answer<Json<Elements>> {
+    let near = query.near.as_deref().map(basis::near).transpose()?;
+    let is_listed = |view: &ElementView| {
+        near.as_ref().is_none_or(|near| view.prefix().is_some_and(|prefix| near.meets(&prefix)))
+    };
     let workers = desk.ask(Request::Workers).await?;
     let Some(worker) = workers.first() else { return Err(unknown(&query.set)) };
     let mut listed = Elements { elements: Vec::new(), next: query.after.or(Some(0)) };
@@ -43,7 +49,7 @@ pub(super) async fn elements(
         let found =
             desk.ask_worker(worker, |reply| Command::SetElements { set, first, most: PLACES, reply }).await?;
         let Elements { elements, next } = found.ok_or_else(|| unknown(&query.set))?;
-        listed.elements.extend(elements);
+        listed.elements.extend(elements.into_iter().filter(is_listed));
         listed.next = next;
     }
     Ok(Json(listed))

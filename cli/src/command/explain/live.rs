@@ -11,16 +11,20 @@ use dataplane::meter::MeteredEnds;
 use dataplane::nat::Endpoint;
 use dataplane::replay::{Way, answered_ends};
 use dataplane::sa::{SaStandIn, Senders};
+use dataplane::set::{Element, SetChange};
 use dataplane::state::{FlowRecord, Item, Names, Standing};
 use dataplane::tables::OWN_ACCORD;
 use dataplane::{Replay, Tables};
 use gateway::about::About;
-use gateway::api::{BasisView, Listed, MeterView};
+use gateway::api::{BasisQuery, BasisView, Listed, MeterView};
 use gateway::flows::{FlowQuery, FlowView};
+use gateway::near::Near;
 use gateway::sa::AssociationView;
+use gateway::set::{ElementView, Elements, SetQuery};
 use gateway::store::{self, Entry};
 use gateway::{Client, ClientError};
 use policy::Policy;
+use policy::model::NatAction;
 use serde_json::{Value, json};
 use wire::Nanos;
 use wire::esp::{Direction, Suite, Udp};
@@ -50,22 +54,21 @@ const TICK: Duration = Duration::from_secs(1);
 const FLOWS: u32 = 65_536;
 
 impl Live {
-    /// Asks a gateway for its policy and state.
+    /// Asks a gateway for its policy, so far without the routes of Linux, of which there may be a million: those near the packet are
+    /// asked for when it is known.
     pub(super) fn ask(client: Client) -> Result<(Live, Tables), Failure> {
-        let basis: BasisView = client.get("/basis")?;
-        let garbled = |what: &str| ClientError::Garbled(format!("its policy, with Linux's routes, {what}"));
-        let parsed = policy::parse::parse(&basis.policy, "the policy in force");
-        let mut policy = parsed.policy.ok_or_else(|| {
-            let first = parsed.diagnostics.iter().find(|diagnostic| diagnostic.is_error());
-            garbled(first.map_or("cannot be read", |first| &first.message))
-        })?;
-        policy.limits.flows = policy.limits.flows.min(FLOWS);
-        let tables = Tables::compile(&policy, EPOCH).map_err(|error| garbled(&error.to_string()))?;
+        let (policy, basis) = effective(&client, &Near::default())?;
+        let tables = compile(&policy)?;
         Ok((Live { client, policy, basis, about: None, flows: Vec::new() }, tables))
     }
 
-    /// A gateway here that goes by the same, and remembers what bears on the packet.
-    pub(super) fn replay(&mut self, tables: Tables, at: Nanos, packet: &[u8]) -> Result<Replay, Failure> {
+    /// A gateway here that goes by the same, and remembers what bears on the packet; `tables` are those of [`Live::ask`].
+    pub(super) fn replay(&mut self, tables: &Tables, at: Nanos, packet: &[u8]) -> Result<Replay, Failure> {
+        let about = answered_ends(packet).zip(sender(packet)).map(|(ends, from)| about(ends, from));
+        let state = about.as_ref().map_or(Ok(Vec::new()), |about| self.state(about))?;
+        let near = self.near(packet, about.as_ref(), &items(&state, tables)?);
+        (self.policy, self.basis) = effective(&self.client, &near)?;
+        let tables = compile(&self.policy)?;
         let setup = |error| PolicyError::Setup { file: "the policy in force".to_owned(), error };
         let mut replay = Replay::resolved_by_host(tables, at, Way::Step).map_err(setup)?;
         for known in &self.basis.neighbours {
@@ -77,22 +80,78 @@ impl Live {
         }
         self.load_meters(&mut replay, at, packet)?;
         self.load_sas(&mut replay)?;
-        if let (Some(ends), Some(from)) = (answered_ends(packet), sender(packet)) {
-            let about = about(ends, from);
-            self.about = Some(about.clone());
-            for item in self.items(about, &replay.tables)? {
-                // What cannot be here, where there is nothing else, cannot be there either.
-                if replay.shard.import(&replay.tables, &item, at).is_ok() {
-                    self.flows.extend(match item {
-                        Item::Flow(flow) => Some(flow),
-                        Item::Debt(_) | Item::Own(_) | Item::Meter(_) | Item::Sa(_) | Item::Element(_) => {
-                            None
-                        }
-                    });
-                }
+        self.load_sets(&mut replay, &near, at)?;
+        self.about = about;
+        for item in items(&state, &replay.tables)? {
+            // What cannot be here, where there is nothing else, cannot be there either.
+            if replay.shard.import(&replay.tables, &item, at).is_ok() {
+                self.flows.extend(match item {
+                    Item::Flow(flow) => Some(flow),
+                    Item::Debt(_) | Item::Own(_) | Item::Meter(_) | Item::Sa(_) | Item::Element(_) => None,
+                });
             }
         }
         Ok(replay)
+    }
+
+    /// Addresses that a route or the element of a set may meet the packet by: its own, those of its flows, and those that the policy
+    /// gives packets.
+    fn near(&self, packet: &[u8], about: Option<&About>, items: &[Item]) -> Near {
+        let mut near = Near::default();
+        sender(packet).into_iter().chain(receiver(packet)).for_each(|address| near.add(address));
+        if let Some(about) = about {
+            near.add(about.one);
+            near.add(about.other);
+        }
+        for item in items {
+            if let Item::Flow(flow) = item {
+                for ends in [&flow.original, &flow.reply] {
+                    near.add(ends.source);
+                    near.add(ends.destination);
+                }
+            }
+        }
+        for nat in &self.policy.nats {
+            match &nat.action {
+                NatAction::Forward { target, .. } => near.add(*target),
+                NatAction::Balance(balance) => {
+                    balance.servers.iter().for_each(|server| near.add(server.address))
+                }
+                NatAction::OneToOne { inside, outside, .. } => {
+                    near.add_net(*inside);
+                    near.add_net(*outside);
+                }
+                NatAction::Masquerade { .. }
+                | NatAction::Source { .. }
+                | NatAction::Exempt
+                | NatAction::Redirect { .. } => {}
+            }
+        }
+        for tunnel in self.policy.interfaces.iter().filter_map(|own| own.esp.as_deref()) {
+            near.add(tunnel.local);
+            tunnel.remote.into_iter().for_each(|remote| near.add(remote));
+        }
+        near
+    }
+
+    /// Gives the dynamic sets the elements that they have there for the packet's addresses.
+    fn load_sets(&self, replay: &mut Replay, near: &Near, at: Nanos) -> Result<(), Failure> {
+        for (place, spec) in (0..).zip(&self.policy.dynamic_sets) {
+            let mut after = Some(0);
+            while after.is_some() {
+                let query = SetQuery { set: spec.name.clone(), after, near: Some(near.to_string()) };
+                let Elements { elements, next } = self.client.get_with("/sets/elements", &query)?;
+                for element in elements {
+                    let until = left(&element).map(|left| at + left);
+                    if let Some(prefix) = element.prefix() {
+                        let element = Element { set: place, prefix, until };
+                        replay.shard.change_set(&replay.tables, &SetChange::Add(element), at);
+                    }
+                }
+                after = next;
+            }
+        }
+        Ok(())
     }
 
     /// Gives the meters the tokens that they have there for the packet.
@@ -124,28 +183,14 @@ impl Live {
         Ok(())
     }
 
-    /// Returns the state that concerns a packet, its places those of `tables`.
-    fn items(&self, about: About, tables: &Tables) -> Result<Vec<Item>, Failure> {
+    /// Returns the state that concerns a packet, as a state file has it.
+    fn state(&self, about: &About) -> Result<Vec<u8>, Failure> {
         let mut bytes = Vec::new();
-        self.client.listen("/state", &about, TICK, |piece| {
+        self.client.listen("/state", about, TICK, |piece| {
             bytes.extend_from_slice(piece.unwrap_or_default());
             Ok::<_, ClientError>(ControlFlow::Continue(()))
         })?;
-        let mut places = Names::default().places_in(tables);
-        let mut items = Vec::new();
-        store::read(bytes.as_slice(), |entry| match entry {
-            // It is of this moment.
-            Entry::Stamp(_) => {}
-            Entry::Names(names) => places = names.places_in(tables),
-            // Whether it has been validated there is worth telling; here it is validated in any case.
-            Entry::Item(Item::Flow(flow)) => {
-                let Item::Flow(moved) = places.moved(&Item::Flow(flow)) else { return };
-                items.push(Item::Flow(FlowRecord { standing: flow.standing, ..moved }));
-            }
-            Entry::Item(item) => items.push(places.moved(&item)),
-        })
-        .map_err(|error| ClientError::Garbled(error.to_string()))?;
-        Ok(items)
+        Ok(bytes)
     }
 
     /// The flow of the gateway that the packet was found to belong to, or has the ends of, though it did not fit.
@@ -240,6 +285,51 @@ impl Live {
     }
 }
 
+/// Time until an element expires; none where it stays.
+fn left(element: &ElementView) -> Option<Nanos> {
+    let left = Duration::try_from_secs_f64(element.expires_seconds?).ok()?;
+    Some(left.into())
+}
+
+/// Asks a gateway for its policy with the state of Linux, of the routes those near some addresses.
+fn effective(client: &Client, near: &Near) -> Result<(Policy, BasisView), Failure> {
+    let basis: BasisView = client.get_with("/basis", &BasisQuery { to: Some(near.to_string()) })?;
+    let parsed = policy::parse::parse(&basis.policy, "the policy in force");
+    let mut policy = parsed.policy.ok_or_else(|| {
+        let first = parsed.diagnostics.iter().find(|diagnostic| diagnostic.is_error());
+        garbled(first.map_or("cannot be read", |first| &first.message))
+    })?;
+    policy.limits.flows = policy.limits.flows.min(FLOWS);
+    Ok((policy, basis))
+}
+
+fn compile(policy: &Policy) -> Result<Tables, Failure> {
+    Ok(Tables::compile(policy, EPOCH).map_err(|error| garbled(&error.to_string()))?)
+}
+
+fn garbled(what: &str) -> ClientError {
+    ClientError::Garbled(format!("its policy, with Linux's routes, {what}"))
+}
+
+/// Reads the items of a state file, their places those of `tables`.
+fn items(bytes: &[u8], tables: &Tables) -> Result<Vec<Item>, Failure> {
+    let mut places = Names::default().places_in(tables);
+    let mut items = Vec::new();
+    store::read(bytes, |entry| match entry {
+        // It is of this moment.
+        Entry::Stamp(_) => {}
+        Entry::Names(names) => places = names.places_in(tables),
+        // Whether it has been validated there is worth telling; here it is validated in any case.
+        Entry::Item(Item::Flow(flow)) => {
+            let Item::Flow(moved) = places.moved(&Item::Flow(flow)) else { return };
+            items.push(Item::Flow(FlowRecord { standing: flow.standing, ..moved }));
+        }
+        Entry::Item(item) => items.push(places.moved(&item)),
+    })
+    .map_err(|error| ClientError::Garbled(error.to_string()))?;
+    Ok(items)
+}
+
 /// The association without its keys.
 fn stand_in(view: &AssociationView) -> Option<SaStandIn<'_>> {
     let AssociationView { tunnel, direction, spi, remote, udp, algorithm, auth, number, cpu, .. } = view;
@@ -309,6 +399,16 @@ fn about(ends: Ends, from: IpAddr) -> About {
         other_port: ends.dport,
         protocol: ends.protocol,
         from,
+    }
+}
+
+/// The destination address of a frame.
+fn receiver(frame: &[u8]) -> Option<IpAddr> {
+    let layer = ethernet::parse(frame).ok()?;
+    match layer.ethertype {
+        EtherType::IPV4 => ipv4::Header::of(layer.payload).map(|header| header.dst().into()),
+        EtherType::IPV6 => ipv6::Header::of(layer.payload).map(|header| header.dst().into()),
+        _ => None,
     }
 }
 
