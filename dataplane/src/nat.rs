@@ -15,6 +15,7 @@ use wire::Family;
 mod host;
 mod index;
 mod mapping;
+mod network;
 mod pool;
 mod port;
 pub mod rewrite;
@@ -22,6 +23,7 @@ mod share;
 
 pub use mapping::{Capacity, Mapping, Mappings, PoolUse, Restore};
 pub(crate) use mapping::{PoolsPlan, RetiredPools};
+pub use network::NetworkPair;
 pub use pool::{
     AddressRange, Block, ConfigError, Hold, MAX_ADDRESSES, PoolConfig, PoolCounters, PoolProblem, PortRange,
     Reserved,

@@ -66,7 +66,7 @@ fn outside_of(action: &NatAction) -> Vec<AddressRange> {
         NatAction::Source { pool, .. } => pool.clone(),
         NatAction::Forward { outside: Some(outside), .. }
         | NatAction::Balance(Balance { outside: Some(outside), .. }) => vec![AddressRange::single(*outside)],
-        NatAction::OneToOne { outside, .. } => {
+        NatAction::OneToOne { outside, .. } | NatAction::Npt { outside, .. } => {
             vec![AddressRange { first: outside.network(), last: outside.broadcast() }]
         }
         NatAction::Masquerade { .. }

@@ -85,7 +85,10 @@ pub(crate) fn carry(ruleset: &[u8], answers: &Answers) -> Result<Carried, Import
         if zones.rename(&mut nat.from) && zones.rename(&mut nat.to) {
             carried.translates_sources |= matches!(
                 nat.action,
-                NatAction::Masquerade { .. } | NatAction::Source { .. } | NatAction::OneToOne { .. }
+                NatAction::Masquerade { .. }
+                    | NatAction::Source { .. }
+                    | NatAction::OneToOne { .. }
+                    | NatAction::Npt { .. }
             );
             kept.nats.push(nat);
         } else {

@@ -17,7 +17,7 @@ use wire::esp::NAT_PORT;
 use super::names::Names;
 use super::pattern::{self, met};
 use super::route::Routes;
-use crate::nat::{AddressRange, Block, Hold, PoolConfig, PortRange, Reserved};
+use crate::nat::{AddressRange, Block, Hold, NetworkPair, PoolConfig, PortRange, Reserved};
 use crate::tables::{
     self, Address, CompileError, DestinationAction, FirstAddresses, Home, LOCAL, NO_NUMBER, NatRule,
     NatTables, NewDestination, OWN_ACCORD, OtherPorts, Outgoing, OwnAddress, PoolOwner, PortShift, Returning,
@@ -74,6 +74,14 @@ struct Forward<'a> {
     /// Port in the place of the first outside port, from which the others count upwards.
     base_port: Option<u16>,
     hairpin: Hairpin,
+}
+
+/// Networks of a translation one by one.
+struct Networks {
+    outside: IpNet,
+    inside: IpNet,
+    hairpin: Hairpin,
+    pair: NetworkPair,
 }
 
 /// Inside address of a port forward, and the port of the first outside port.
@@ -140,7 +148,14 @@ impl Builder<'_> {
             }
             NatAction::Redirect { ports, to_port } => self.redirect(nat, base, ports, *to_port),
             NatAction::OneToOne { outside, inside, hairpin } => {
-                self.one_to_one(nat, base, *outside, *inside, *hairpin);
+                let pair = NetworkPair::in_order(*inside, *outside);
+                let networks = Networks { outside: *outside, inside: *inside, hairpin: *hairpin, pair };
+                self.one_to_one(nat, base, &networks);
+            }
+            NatAction::Npt { outside, inside, hairpin } => {
+                let pair = NetworkPair::neutral(*inside, *outside);
+                let networks = Networks { outside: *outside, inside: *inside, hairpin: *hairpin, pair };
+                self.one_to_one(nat, base, &networks);
             }
         }
         Ok(())
@@ -256,7 +271,8 @@ impl Builder<'_> {
 
     /// Without zones of origin, outside is the zone on whose network the outside addresses are; where they are on none, and
     /// routed here, every zone but that of the inside.
-    fn one_to_one(&mut self, nat: &Nat, base: Pattern, outside: IpNet, inside: IpNet, hairpin: Hairpin) {
+    fn one_to_one(&mut self, nat: &Nat, base: Pattern, networks: &Networks) {
+        let Networks { outside, inside, hairpin, pair } = *networks;
         let span_of = |net: IpNet| pattern::span(net.network().into(), net.broadcast().into());
         let outside_first = Address::from(outside.network());
         let home = self.home(outside_first, base.from);
@@ -270,7 +286,7 @@ impl Builder<'_> {
         };
         let action = DestinationAction {
             addresses: vec![span_of(outside)],
-            to: NewDestination::InOrder { first: outside_first.bits, target: inside.network().into() },
+            to: NewDestination::Network(pair),
             ports: Vec::new(),
             homes: vec![Home { addresses: span_of(outside), interface: home, zones: to }],
         };
@@ -285,9 +301,7 @@ impl Builder<'_> {
         self.destinations.push(NatRule { name: nat.name.clone(), number: NO_NUMBER, action });
         let outward =
             Pattern { from: u64::MAX, to, source: Some(vec![span_of(inside)]), destination: None, ..base };
-        let inside = Address::from(inside.network()).bits;
-        let last = outside.broadcast().into();
-        self.source(nat, outward, SourceAction::OneToOne { inside, outside: outside_first, last });
+        self.source(nat, outward, SourceAction::Network(pair));
     }
 
     /// A masquerade has a pool for every address of the interfaces that it may leave by. Without IPv6 sources named it is

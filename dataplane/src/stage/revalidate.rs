@@ -347,9 +347,7 @@ fn translations<T: Tally>(
         let shown: Address = flow.reply().destination().into();
         let is_there = match action {
             SourceAction::Exempt => false,
-            SourceAction::OneToOne { outside, last, .. } => {
-                shown.v6 == outside.v6 && (outside.bits..=last.bits).contains(&shown.bits)
-            }
+            SourceAction::Network(pair) => pair.shows(shown),
             action => {
                 let out = turned.unwrap_or(way.egress);
                 if cold.mapping != NOTHING {
@@ -436,10 +434,9 @@ fn is_translated_otherwise<T: Tally>(
     let Some((_, rule)) = nat.source(&leaves, cx.tally) else { return cold.snat != NO_NUMBER };
     match rule.action {
         SourceAction::Exempt => cold.snat != NO_NUMBER,
-        SourceAction::OneToOne { inside, outside, .. } => {
-            let source: Address = flow.original().source().into();
-            let bits = outside.bits.wrapping_add(source.bits.wrapping_sub(inside));
-            rule.number != cold.snat || Address::from(flow.reply().destination()).bits != bits
+        SourceAction::Network(pair) => {
+            let shown = pair.outward(flow.original().source().into());
+            rule.number != cold.snat || shown != Some(flow.reply().destination().into())
         }
         _ => rule.number != cold.snat,
     }

@@ -98,9 +98,13 @@ fn choose<T: Tally>(frame: &Frame, opening: &mut Opening, cx: &mut Cx<'_, T>) ->
     let source = opening.source;
     let pool = match &rule.action {
         SourceAction::Exempt => return turn_back(frame, opening, cx),
-        SourceAction::OneToOne { inside, outside, .. } => {
-            let offset = source.bits.wrapping_sub(*inside);
-            opening.source = Address { bits: outside.bits.wrapping_add(offset), v6: outside.v6 };
+        SourceAction::Network(pair) => {
+            cx.tally.instructions(pair.instructions());
+            let Some(shown) = pair.outward(source) else {
+                count_refused(place, cx);
+                return Err(Step::Drop(Reason::NatNoAddress));
+            };
+            opening.source = shown;
             opening.snat = place;
             return Ok(());
         }

@@ -7,7 +7,7 @@ use tally::Tally;
 use wire::PortId;
 
 use super::Address;
-use crate::nat::{PoolConfig, PortRange};
+use crate::nat::{NetworkPair, PoolConfig, PortRange};
 
 mod server;
 mod source;
@@ -111,13 +111,8 @@ pub struct DestinationAction {
 pub enum NewDestination {
     /// One address.
     One(Address),
-    /// Addresses in order.
-    InOrder {
-        /// The lowest outside address.
-        first: u128,
-        /// Its new destination; those of higher ones follow.
-        target: Address,
-    },
+    /// Addresses of a network, one by one.
+    Network(NetworkPair),
     /// One of several servers.
     Servers(Servers),
     /// The gateway itself: the first address of the interface that a packet came in by.
@@ -184,7 +179,8 @@ impl DestinationAction {
     /// Translates a destination; the port stays where no ports are translated.
     ///
     /// # Errors
-    /// [`Reason::NatNoAddress`] where the gateway has no address to redirect to, [`Reason::NoServer`] where no server is up.
+    /// [`Reason::NatNoAddress`] where the gateway has no address to redirect to, or the other network no address for this one;
+    /// [`Reason::NoServer`] where no server is up.
     pub fn translate<T: Tally>(
         &self,
         arrived: Destination,
@@ -194,9 +190,9 @@ impl DestinationAction {
         let Destination { address: outside, port } = arrived;
         let address = match &self.to {
             NewDestination::One(target) => *target,
-            NewDestination::InOrder { first, target } => {
-                let offset = outside.bits.wrapping_sub(*first);
-                Address { bits: target.bits.wrapping_add(offset), v6: target.v6 }
+            NewDestination::Network(pair) => {
+                tally.instructions(pair.instructions());
+                pair.inward(outside).ok_or(Reason::NatNoAddress)?
             }
             // No other host of the link has it: it is the gateway's there.
             NewDestination::Gateway(_) if outside.v6 && is_link_local(outside) => outside,
@@ -249,14 +245,7 @@ pub enum SourceAction {
     /// By the pool of the interface that the packet leaves by, by place of the interface.
     Masquerade(Vec<Outgoing>),
     /// One by one.
-    OneToOne {
-        /// The lowest inside address.
-        inside: u128,
-        /// Outside address of the lowest inside one.
-        outside: Address,
-        /// Highest outside address.
-        last: Address,
-    },
+    Network(NetworkPair),
 }
 
 impl NatTables {

@@ -521,7 +521,7 @@ impl Reason {
         Entry {
             reason: Reason::NatNoAddress,
             name: "nat-no-address",
-            cause: "The interface that the packet would leave by has no address to masquerade it with, or that which it came in by none to redirect it to.",
+            cause: "The interface that the packet would leave by has no address to masquerade it with, or that which it came in by none to redirect it to; or a prefix translation has no address for the packet's.",
             remedy: "Give the interface an address of that IP version, or see to it that Linux gets one (DHCP, PPP): `wirerate ports` shows those that there are.",
         },
         Entry {

@@ -85,6 +85,12 @@ fn action(keys: &mut Keys<'_, '_>, action: &mut NatAction) -> bool {
             keys.key("hairpin", HAIRPIN, hairpin);
             has_outside && has_inside
         }
+        NatAction::Npt { outside, inside, hairpin } => {
+            let has_outside = keys.required("outside", "\"2001:db8:1::/48\"", PREFIX, outside);
+            let has_inside = keys.required("inside", "\"fd01:203:405::/48\"", PREFIX, inside);
+            keys.key("hairpin", HAIRPIN, hairpin);
+            has_outside && has_inside
+        }
     }
 }
 
@@ -114,7 +120,7 @@ pub(super) fn new_nat() -> Nat {
 }
 
 /// Kinds of translations: the words for them, and their actions before their keys are read.
-pub(super) fn kinds() -> [(&'static str, NatAction); 7] {
+pub(super) fn kinds() -> [(&'static str, NatAction); 8] {
     let (ports, hairpin) = (PortUse::default(), Hairpin::default());
     let (target, prefix) = (IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpNet::default());
     [
@@ -127,6 +133,7 @@ pub(super) fn kinds() -> [(&'static str, NatAction); 7] {
         ),
         ("balance", NatAction::Balance(Balance::default())),
         ("redirect", NatAction::Redirect { ports: Vec::new(), to_port: None }),
+        ("npt", NatAction::Npt { outside: prefix, inside: prefix, hairpin }),
         ("one-to-one", NatAction::OneToOne { outside: prefix, inside: prefix, hairpin }),
     ]
 }

@@ -493,7 +493,7 @@ pub(crate) fn nat() -> impl Strategy<Value = Nat> {
         target_port,
         hairpin,
     });
-    let one_to_one = (prefix(), prefix(), hairpin());
+    let (one_to_one, npt) = ((prefix(), prefix(), hairpin()), (prefix(), prefix(), hairpin()));
     let kind = prop_oneof![
         port_use().prop_map(|ports| NatAction::Masquerade { ports }),
         (vec(range(), 1..3), port_use()).prop_map(|(pool, ports)| NatAction::Source { pool, ports }),
@@ -503,6 +503,7 @@ pub(crate) fn nat() -> impl Strategy<Value = Nat> {
         (vec(ports(), 0..3), option::of(1..=u16::MAX))
             .prop_map(|(ports, to_port)| NatAction::Redirect { ports, to_port }),
         one_to_one.prop_map(|(outside, inside, hairpin)| NatAction::OneToOne { outside, inside, hairpin }),
+        npt.prop_map(|(outside, inside, hairpin)| NatAction::Npt { outside, inside, hairpin }),
     ];
     let who = (name(), names(), names(), addresses(), addresses(), protocols());
     let ends = (vec(ports(), 0..3), vec(ports(), 0..3));

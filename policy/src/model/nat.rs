@@ -79,6 +79,16 @@ pub enum NatAction {
         /// Hairpin: inside hosts reach one another by their outside addresses, too.
         hairpin: Hairpin,
     },
+    /// IPv6 network prefix translation (RFC 6296): one by one as [`NatAction::OneToOne`], between networks of one length up to 64 bits, with
+    /// addresses that leave checksums as they are.
+    Npt {
+        /// Outside prefix.
+        outside: IpNet,
+        /// Inside prefix.
+        inside: IpNet,
+        /// Hairpin, as above.
+        hairpin: Hairpin,
+    },
 }
 
 impl NatAction {

@@ -9,6 +9,8 @@ use super::space::{Family, Space};
 use super::{In, Validator};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::lines::Item;
+use ipnet::IpNet;
+
 use crate::model::{Balance, FamilyMatch, Nat, NatAction, PortRange, SELF_ZONE, ServerState};
 use crate::value::address::{address_item_text, server_text};
 
@@ -73,8 +75,31 @@ impl<'a> Validator<'a> {
                         self.target(item, "inside", inside.addr());
                     }
                 }
+                NatAction::Npt { outside, inside, .. } => self.npt(item, *outside, *inside),
             }
         }
+    }
+
+    /// Reports networks that are not two IPv6 prefixes of one length up to 64 bits (RFC 6296, section 3.2).
+    fn npt(&mut self, item: Item, outside: IpNet, inside: IpNet) {
+        for (key, net) in [("outside", outside), ("inside", inside)] {
+            if net.addr().is_ipv4() {
+                let message = format!("{net} is no IPv6 prefix");
+                let hint = "npt translates IPv6 prefixes; `one-to-one` is for IPv4";
+                return self.wrong(Code::FamilyMismatch, item, key, message, hint);
+            }
+            if !(1..=64).contains(&net.prefix_len()) {
+                let message = format!("{net} is no prefix of 1 to 64 bits");
+                let hint = "the interface identifiers behind the prefix have 64 bits: give the prefix of a network or a site";
+                return self.wrong(Code::UnequalPrefixes, item, key, message, hint);
+            }
+        }
+        if outside.prefix_len() != inside.prefix_len() {
+            let message = format!("{outside} and {inside} differ in size");
+            let hint = "give prefixes of equal length: of a longer and a shorter one, the part of the shorter that is as long";
+            return self.wrong(Code::UnequalPrefixes, item, "inside", message, hint);
+        }
+        self.target(item, "inside", inside.addr());
     }
 
     fn gateway_itself(&mut self, item: Item, nat: &Nat) {
@@ -374,7 +399,9 @@ impl<'a> Validator<'a> {
                 (Arc::new(destination.intersection(&outside)), ports)
             }
             NatAction::Redirect { ports, .. } if side == Side::Destination => (destination, ports),
-            NatAction::OneToOne { outside, .. } if side == Side::Destination => {
+            NatAction::OneToOne { outside, .. } | NatAction::Npt { outside, .. }
+                if side == Side::Destination =>
+            {
                 (Arc::new(destination.intersection(&Space::of_net(*outside))), &[])
             }
             _ => return None,

@@ -37,7 +37,8 @@ impl Validator<'_> {
                 | NatAction::Forward { .. }
                 | NatAction::Balance(_)
                 | NatAction::Redirect { .. }
-                | NatAction::OneToOne { .. } => {}
+                | NatAction::OneToOne { .. }
+                | NatAction::Npt { .. } => {}
             }
         }
     }
@@ -118,7 +119,9 @@ impl Validator<'_> {
                 | NatAction::Balance(Balance { outside: Some(outside), ports, .. }) => {
                     (Space::of(*outside), ports.clone())
                 }
-                NatAction::OneToOne { outside, .. } => (Space::of_net(*outside), Vec::new()),
+                NatAction::OneToOne { outside, .. } | NatAction::Npt { outside, .. } => {
+                    (Space::of_net(*outside), Vec::new())
+                }
                 _ => continue,
             };
             let shares_ports = their_ports.is_empty()

@@ -362,7 +362,9 @@ impl Validator<'_> {
             NatAction::Forward { outside: None, .. } | NatAction::Balance(Balance { outside: None, .. }) => {
                 space.overlaps(&self.own)
             }
-            NatAction::OneToOne { outside, .. } => space.overlaps(&Space::of_net(*outside)),
+            NatAction::OneToOne { outside, .. } | NatAction::Npt { outside, .. } => {
+                space.overlaps(&Space::of_net(*outside))
+            }
             _ => false,
         })
     }

@@ -117,7 +117,7 @@ impl Live {
                 NatAction::Balance(balance) => {
                     balance.servers.iter().for_each(|server| near.add(server.address))
                 }
-                NatAction::OneToOne { inside, outside, .. } => {
+                NatAction::OneToOne { inside, outside, .. } | NatAction::Npt { inside, outside, .. } => {
                     near.add_net(*inside);
                     near.add_net(*outside);
                 }

@@ -66,7 +66,7 @@ impl SourceAction {
             SourceAction::Masquerade(_) => {
                 select(self.own(out, destination.v6), next, destination).map(|own| own.pool)
             }
-            SourceAction::Exempt | SourceAction::OneToOne { .. } => None,
+            SourceAction::Exempt | SourceAction::Network(_) => None,
         }
     }
 
