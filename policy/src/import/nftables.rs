@@ -16,6 +16,7 @@ use super::{Import, ImportError, Importer, IpVersion};
 use crate::model::Set;
 
 mod expression;
+mod spread;
 mod statement;
 
 /// Priorities of NAT chains: destination, then source.

@@ -111,7 +111,7 @@ impl fmt::Display for Why {
             Why::NatDestination => {
                 f.write_str("only what is sent to the gateway's own addresses is forwarded here")
             }
-            Why::NatTarget => f.write_str("a destination is translated to one inside address, or to one port of the gateway, here"),
+            Why::NatTarget => f.write_str("a destination is translated to one inside address, to servers among which all numbers are shared out, or to one port of the gateway, here"),
             Why::TooDeep => f.write_str("jumps nest too deep"),
             Why::TooMany => f.write_str("written out, these would be too many rules"),
             Why::Script => f.write_str("only a shell can say what this does"),

@@ -5,7 +5,7 @@ use crate::import::chain::{Entry, Verdict, What, write_out};
 use crate::import::cond::{Cond, Place, STATES};
 use crate::import::conditions::{port_ranges, protocols, sound};
 use crate::import::note::{NoteKind, Why};
-use crate::model::{AddressItem, Addresses, Hairpin, Nat, NatAction, PortRange};
+use crate::model::{AddressItem, Addresses, Balance, Hairpin, Nat, NatAction, PortRange};
 
 /// Most translations made of one rule with one inside port for many outside ports.
 const MOST_PORTS: usize = 256;
@@ -48,7 +48,7 @@ impl Emit {
             What::Do(_) => return Err(Why::Feature("drop in a nat chain".to_owned())),
         };
         sound(&entry.cond)?;
-        if !matches!(action, NatAction::Forward { .. } | NatAction::Redirect { .. }) {
+        if !matches!(action, NatAction::Forward { .. } | NatAction::Redirect { .. } | NatAction::Balance(_)) {
             return Err(Why::Hook("prerouting".to_owned()));
         }
         if entry.limit.is_some() {
@@ -70,8 +70,10 @@ impl Emit {
         if let NatAction::Redirect { to_port, .. } = *action {
             return self.redirect(entry, to_port);
         }
-        let NatAction::Forward { target, target_port, ports: ref inside, .. } = *action else {
-            return Err(Why::NatTarget);
+        let (has_port, inside): (bool, &[PortRange]) = match action {
+            NatAction::Forward { target_port, ports, .. } => (target_port.is_some(), ports),
+            NatAction::Balance(balance) => (balance.servers.iter().any(|server| server.port.is_some()), &[]),
+            _ => return Err(Why::NatTarget),
         };
         let to = cond.destination.ranges();
         let single = match to.as_slice() {
@@ -89,12 +91,12 @@ impl Emit {
         let ports = port_ranges(&cond.dports);
         let hairpin = if cond.inward.is_some() { Hairpin::Off } else { Hairpin::On };
         // The source picks any port of its inside range, but keeps one that lies in it.
-        let target_port = if inside.is_empty() { target_port } else { None };
-        if !inside.is_empty() && *inside != ports {
+        let has_port = has_port && inside.is_empty();
+        if !inside.is_empty() && *inside != *ports {
             return Err(Why::NatTarget);
         }
         let one = matches!(ports.as_slice(), [range] if range.first == range.last);
-        let each: Vec<Vec<PortRange>> = if target_port.is_none() || one {
+        let each: Vec<Vec<PortRange>> = if !has_port || one {
             vec![ports]
         } else if ports.is_empty() {
             return Err(Why::NatTarget);
@@ -107,7 +109,16 @@ impl Emit {
             ports.iter().flat_map(|r| (r.first..=r.last).map(|p| vec![PortRange::single(p)])).collect()
         };
         for ports in each {
-            let action = NatAction::Forward { outside: single, ports, target, target_port, hairpin };
+            let action = match action {
+                NatAction::Balance(balance) => {
+                    NatAction::Balance(Balance { outside: single, ports, hairpin, ..balance.clone() })
+                }
+                NatAction::Forward { target, target_port, .. } => {
+                    let target_port = target_port.filter(|_| has_port);
+                    NatAction::Forward { outside: single, ports, target: *target, target_port, hairpin }
+                }
+                _ => return Err(Why::NatTarget),
+            };
             self.nat(entry, action, Addresses::default());
         }
         Ok(())
@@ -141,7 +152,9 @@ impl Emit {
             What::Hole(why) => return Err(why.clone()),
             What::Do(Verdict::Accept) if !self.is_exception(entries, index) => return Ok(()),
             What::Do(Verdict::Accept) => NatAction::Exempt,
-            What::Do(Verdict::Translate(NatAction::Forward { .. } | NatAction::Redirect { .. })) => {
+            What::Do(Verdict::Translate(
+                NatAction::Forward { .. } | NatAction::Redirect { .. } | NatAction::Balance(_),
+            )) => {
                 return Err(Why::Hook("postrouting".to_owned()));
             }
             What::Do(Verdict::Translate(action)) => action.clone(),

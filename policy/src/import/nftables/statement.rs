@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::expression::{Field, address, bare, constant, ends, field, items, source_macs};
+use super::spread::{Spread, with_address};
 use crate::import::IpVersion;
 use crate::import::chain::{Body, Bound, Limit, Verdict};
 use crate::import::cond::{
@@ -160,10 +161,7 @@ impl Context<'_> {
             }
             "dnat" => {
                 self.flags(body);
-                let target =
-                    body.get("addr").and_then(Value::as_str).and_then(|word| word.parse::<IpAddr>().ok());
-                let target = target.filter(|_| body.get("type_flags").is_none()).ok_or(Why::NatTarget)?;
-                Verdict::Translate(forward(target, port_range(body)?))
+                Verdict::Translate(self.target(body)?)
             }
             "redirect" => {
                 self.flags(body);
@@ -171,6 +169,13 @@ impl Context<'_> {
             }
             _ => return Err(Why::Feature(kind.to_owned())),
         })
+    }
+
+    /// Destination of a translation.
+    pub(super) fn target(&self, body: &Value) -> Result<NatAction, Why> {
+        let target = body.get("addr").and_then(Value::as_str).and_then(|word| word.parse::<IpAddr>().ok());
+        let target = target.filter(|_| body.get("type_flags").is_none()).ok_or(Why::NatTarget)?;
+        Ok(forward(target, port_range(body)?))
     }
 
     fn note_all(&mut self, kind: NoteKind) {
@@ -265,7 +270,7 @@ impl Context<'_> {
     }
 
     /// Elements of a set or map, named or not, each of which is an alternative.
-    fn way_items<'v>(&self, right: &'v Value) -> Result<Vec<&'v Value>, Why>
+    pub(super) fn way_items<'v>(&self, right: &'v Value) -> Result<Vec<&'v Value>, Why>
     where
         Self: 'v,
     {
@@ -542,7 +547,9 @@ impl Context<'_> {
         let map = body.get("addr").and_then(|addr| addr.get("map")).ok_or(Why::NatTarget)?;
         let null = Value::Null;
         let (key, data) = (map.get("key").unwrap_or(&null), map.get("data").unwrap_or(&null));
-        // What spreads connections over several (numgen, jhash) is no field of the packet.
+        if let Some(spread) = Spread::of(key)? {
+            return self.balance(kind, body, &spread, data);
+        }
         let fields = match key.get("concat").and_then(Value::as_array) {
             Some(parts) => parts.iter().map(field).collect::<Result<Vec<_>, _>>(),
             None => field(key).map(|field| vec![field]),
@@ -554,18 +561,7 @@ impl Context<'_> {
             let Some([key, to]) = item.as_array().map(Vec::as_slice) else {
                 return Err(Why::Value(item.to_string()));
             };
-            let mut plain = body.as_object().cloned().unwrap_or_default();
-            match to.get("concat").and_then(Value::as_array).map(Vec::as_slice) {
-                Some([to, port]) => {
-                    plain.insert("addr".to_owned(), to.clone());
-                    plain.insert("port".to_owned(), port.clone());
-                    plain.remove("type_flags");
-                }
-                _ => {
-                    plain.insert("addr".to_owned(), to.clone());
-                }
-            }
-            let plain = Value::Object(plain);
+            let plain = with_address(body, to);
             let verdict = self.verdict(kind, &plain)?;
             let cond = self.tuple(&fields, key)?.and_then(|cond| cond.and(&implied(kind, &plain)));
             ways.extend(cond.map(|cond| (cond, verdict)));

@@ -2,7 +2,7 @@
 
 use super::{import, iptables, rule, why};
 use crate::import::{Import, NoteKind, Why};
-use crate::model::{Action, NatAction, PortRange, Scope};
+use crate::model::{Action, NatAction, PortRange, Scope, Sticky};
 
 /// Returns the import of an nftables rule set: chains and rules, each rule with its chain and expressions.
 fn nft(chains: &[(&str, &str, i64, &str)], rules: &[(&str, &str)]) -> Import {
@@ -364,4 +364,64 @@ fn forwards_by_a_map() {
         })
         .collect();
     assert_eq!(found, ["80>10.0.0.3:None", "81>10.0.0.4:Some(8080)"]);
+}
+
+/// Numbers that spread connections over servers (numgen, jhash, symhash): one for each, or several as a weight.
+#[test]
+fn servers_by_numbers() {
+    let import = |key: &str, data: &str, rest: &str| {
+        let dnat = format!(
+            "{{\"dnat\":{{\"addr\":{{\"map\":{{\"key\":{key},\"data\":{{\"set\":{data}}}}}}}{rest}}}}}"
+        );
+        let rule =
+            format!("{},{},{dnat}", equal("ip", "daddr", "\"192.0.2.1\""), equal("tcp", "dport", "80"));
+        nft(&[("prerouting", "nat", -100, "accept")], &[("prerouting", &rule)])
+    };
+    let spread = |key: &str, data: &str, rest: &str| {
+        let import = import(key, data, rest);
+        assert_eq!(why(&import), []);
+        let [nat] = import.policy.nats.as_slice() else { panic!("{:?}", import.policy.nats) };
+        let NatAction::Balance(balance) = &nat.action else { panic!("{nat:?}") };
+        assert_eq!((balance.outside, balance.ports.len()), (Some("192.0.2.1".parse().unwrap()), 1));
+        let servers: Vec<String> = balance
+            .servers
+            .iter()
+            .map(|server| format!("{}:{:?} weight {}", server.address, server.port, server.weight))
+            .collect();
+        (servers.join(", "), balance.sticky)
+    };
+    let numgen = |modulus, offset| {
+        format!("{{\"numgen\":{{\"mode\":\"inc\",\"mod\":{modulus},\"offset\":{offset}}}}}")
+    };
+    let two = "[[0,\"10.0.0.3\"],[1,\"10.0.0.4\"]]";
+    assert_eq!(
+        spread(&numgen(2, 0), two, ""),
+        ("10.0.0.3:None weight 1, 10.0.0.4:None weight 1".to_owned(), Sticky::Connection)
+    );
+    // Numbers 5 to 10, four of them the first server's.
+    let weighted = "[[{\"range\":[7,10]},{\"concat\":[\"10.0.0.3\",8080]}],[{\"range\":[5,6]},{\"concat\":[\"10.0.0.4\",8081]}]]";
+    assert_eq!(
+        spread(&numgen(6, 5), weighted, ""),
+        ("10.0.0.3:Some(8080) weight 2, 10.0.0.4:Some(8081) weight 1".to_owned(), Sticky::Connection)
+    );
+    let source = "{\"payload\":{\"protocol\":\"ip\",\"field\":\"saddr\"}}";
+    let port = "{\"payload\":{\"protocol\":\"tcp\",\"field\":\"sport\"}}";
+    let jhash = |expression: &str| format!("{{\"jhash\":{{\"mod\":2,\"expr\":{expression}}}}}");
+    assert_eq!(
+        spread(&jhash(source), two, ",\"port\":8080"),
+        ("10.0.0.3:Some(8080) weight 1, 10.0.0.4:Some(8080) weight 1".to_owned(), Sticky::Source)
+    );
+    let both = jhash(&format!("{{\"concat\":[{source},{port}]}}"));
+    assert_eq!(spread(&both, two, "").1, Sticky::Connection);
+    assert_eq!(spread("{\"symhash\":{\"mod\":2}}", two, "").1, Sticky::Connection);
+    // A number without a server, one with two, and a hash of what is the same for all connections.
+    for (key, data) in [
+        (numgen(3, 0), two),
+        (numgen(2, 1), two),
+        (numgen(2, 0), "[[0,\"10.0.0.3\"],[0,\"10.0.0.4\"]]"),
+        (numgen(2, 0), "[[0,\"10.0.0.3\"],[1,\"2001:db8::4\"]]"),
+        (jhash("{\"payload\":{\"protocol\":\"ip\",\"field\":\"daddr\"}}"), two),
+    ] {
+        assert_eq!(why(&import(&key, data, "")), [(1, Why::NatTarget)], "{key} {data}");
+    }
 }
