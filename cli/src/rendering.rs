@@ -298,6 +298,11 @@ impl Renderer<'_> {
                         "chosen by hash of the {of}, of {up} servers that are up, of {} in all",
                         servers.list.len()
                     ));
+                    let down = servers.list.iter().filter(|server| server.state == ServerState::Down);
+                    let down: Vec<&str> = down.map(|server| server.name.as_str()).collect();
+                    if !down.is_empty() {
+                        says.push(format!("down: {}", down.join(", ")));
+                    }
                 }
             }
             (None, Some(_)) => {

@@ -42,7 +42,7 @@ fn the_policies_of_the_page_are_sound() {
                  [interface.lte0]\nzone = \"wan\"\naddresses = [\"192.0.2.2/24\"]\n";
     let parts: Vec<&str> =
         page.split("```toml\n").skip(1).filter_map(|part| part.split("```").next()).collect();
-    assert_eq!(parts.len(), 4);
+    assert_eq!(parts.len(), 5);
     let text = links.to_owned() + &parts.concat();
     let policy = Room::new("wan-page").write("policy.toml", text);
     let json = wirerate(&["check", &policy, "--json"]).exits(0).json();

@@ -135,6 +135,7 @@ fn answer(request: Request, worker: &CommandSender, policy: &Arc<Policy>, tables
                 reports: told.iter().collect(),
                 tunnels: Vec::new(),
                 wans: Vec::new(),
+                servers: Vec::new(),
                 sets: Vec::new(),
                 ports: Vec::new(),
                 guards: Vec::new(),

@@ -2,14 +2,14 @@
 //!
 //! Interfaces take kind of link, MAC address, MTU and the rate of their device from Linux, and Linux's addresses in addition to the policy's own;
 //! routes are those of Linux's main table, with the policy's routes preferred for the same destination. WANs without a carrier are down, and
-//! those without a router learn it from Linux's default routes. State of Linux
+//! those without a router learn it from Linux's default routes. Servers whose check has failed are down. State of Linux
 //! is never an error: entries that the pipeline cannot carry out are left out with a [`Note`]. Everything else is the
 //! policy's, unchanged.
 //!
 //! Link-local addresses, multicast groups and routes to them are left out without a note: the pipeline has them built
 //! in.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::net::IpAddr;
 
@@ -18,6 +18,8 @@ use policy::Policy;
 use policy::model::{Interface, LinkKind, NextHop, RouteTarget};
 use wire::pppoe::SESSION_LEN;
 
+use crate::balance::{self, ServerStanding};
+use crate::health::Failed;
 use crate::linux::interface::{Condition, Link, LinkdownKey};
 use crate::linux::route::{Hop, Object, Route, Target};
 use crate::linux::{LinkIndex, OURS, State};
@@ -34,6 +36,8 @@ pub struct Effective {
     pub places: Vec<Place>,
     /// Standing of each WAN of the policy, in its order.
     pub standings: Vec<Standing>,
+    /// Standing of each server of the policy's translations, in its order.
+    pub servers: Vec<ServerStanding>,
     /// Entries left out, and oddities.
     pub notes: Vec<Note>,
 }
@@ -152,12 +156,18 @@ impl fmt::Display for Note {
     }
 }
 
-/// Merges a policy with the state of Linux; `failed` are the names of WANs that have failed their check.
-pub fn effective(policy: &Policy, state: &State, failed: &BTreeSet<String>) -> Effective {
+impl Effective {
+    /// True if WANs and servers are up, or down for the same reasons, as in another.
+    pub(crate) fn stands_as(&self, other: &Effective) -> bool {
+        self.standings == other.standings && self.servers == other.servers
+    }
+}
+
+/// Merges a policy with the state of Linux; `failed` are the WANs and servers that have failed their check.
+pub fn effective(policy: &Policy, state: &State, failed: &Failed) -> Effective {
     let by_name: HashMap<&str, (LinkIndex, &Link)> =
         state.links.iter().map(|(index, link)| (link.name.as_str(), (*index, link))).collect();
-    let mut effective =
-        Effective { policy: policy.clone(), places: Vec::new(), standings: Vec::new(), notes: Vec::new() };
+    let mut effective = Effective { policy: policy.clone(), ..Effective::default() };
     let mut names = HashMap::new();
     for interface in &policy.interfaces {
         let place = match by_name.get(interface.name.as_str()) {
@@ -170,7 +180,7 @@ pub fn effective(policy: &Policy, state: &State, failed: &BTreeSet<String>) -> E
         };
         effective.places.push(place);
     }
-    let Effective { policy: made, places, standings, notes } = &mut effective;
+    let Effective { policy: made, places, standings, servers, notes } = &mut effective;
     for (interface, place) in made.interfaces.iter_mut().zip(places.iter()) {
         match place {
             Place::Link(index) => {
@@ -190,7 +200,8 @@ pub fn effective(policy: &Policy, state: &State, failed: &BTreeSet<String>) -> E
     carry(made);
     leave_routes(made, places, state);
     leave_networks(made, places, state);
-    *standings = wan::follow(made, places, state, failed);
+    *standings = wan::follow(made, places, state, &failed.wans);
+    *servers = balance::follow(made, failed);
     let mut routes = Routing { state, names, left_out: BTreeMap::new() };
     routes.add_to(made);
     let left_out = routes.left_out.into_iter();

@@ -3,6 +3,7 @@
 use policy::model::Listener;
 use policy::{Checked, LoadError};
 
+use crate::balance::ServerNews;
 use crate::linux::News;
 use crate::reload::Built;
 use crate::request::Request;
@@ -17,6 +18,8 @@ pub enum Event {
     Linux(News),
     /// Verdict of a WAN's check.
     Wan(CheckNews),
+    /// Verdict of a server's check.
+    Server(ServerNews),
     /// Outcome of reading the list of a dynamic set.
     Set(Box<SetNews>),
     /// Endpoints that sockets of the machine listen on.

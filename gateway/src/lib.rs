@@ -6,6 +6,7 @@
 
 pub mod about;
 pub mod api;
+pub mod balance;
 pub mod capture;
 pub mod client;
 pub mod clock;
@@ -15,6 +16,7 @@ pub mod effective;
 pub mod event;
 pub mod flows;
 pub mod guard;
+pub mod health;
 pub mod history;
 pub mod ipfix;
 pub mod linux;

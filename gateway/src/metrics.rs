@@ -1,5 +1,5 @@
 //! Metrics for Prometheus, in OpenMetrics text format: base units, and labels of bounded cardinality, by the policy's
-//! names: rule, translation, interface, reason. Never addresses.
+//! names: rule, translation, interface, reason. Never addresses of traffic.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,6 +11,8 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::balance::{ServerHealth, ServerView};
+use crate::health::CheckView;
 use crate::ipfix::CollectorState;
 use crate::port::{Carrier, Presence};
 use crate::request::Overview;
@@ -120,13 +122,46 @@ fn wans(encoder: &mut DescriptorEncoder<'_>, wans: &[WanView]) -> fmt::Result {
     family("wan_up", "Whether new flows may go by it.").gauges(encoder, names().zip(up))?;
     let checked = || wans.iter().filter_map(|wan| Some((wan.name.as_str(), wan.check?)));
     let rounds = checked().map(|(name, check)| (name, check.rounds));
-    family("wan_check_rounds", "Rounds of echo requests.").counters(encoder, rounds)?;
+    family("wan_check_rounds", "Rounds of its check.").counters(encoder, rounds)?;
     let lost = checked().map(|(name, check)| (name, check.lost));
-    family("wan_check_lost", "Rounds of echo requests without an answer.").counters(encoder, lost)?;
+    family("wan_check_lost", "Rounds of its check without an answer that passes.").counters(encoder, lost)?;
     let round_trips = checked().filter_map(|(name, check)| Some((name, check.round_trip_seconds?)));
-    let help = "Time that the last answer to an echo request took.";
+    let help = "Time that the last answer to its check took.";
     let unit = Some(Unit::Seconds);
     Family { name: "wan_round_trip", help, unit, label: "wan" }.gauges(encoder, round_trips)
+}
+
+/// Metrics of servers, by translation and server.
+fn servers(encoder: &mut DescriptorEncoder<'_>, servers: &[ServerView]) -> fmt::Result {
+    let label = |view: &ServerView| [("nat", view.nat.clone()), ("server", view.server.clone())];
+    let kind = ConstGauge::new(0i64).metric_type();
+    let help = "Whether new connections may go to it.";
+    let mut family = encoder.encode_descriptor("server_up", help, None, kind)?;
+    for view in servers {
+        let is_up = i64::from(view.state == ServerHealth::Up);
+        ConstGauge::new(is_up).encode(family.encode_family(&label(view))?)?;
+    }
+    let checked: Vec<(&ServerView, CheckView)> =
+        servers.iter().filter_map(|view| Some((view, view.check?))).collect();
+    let kind = ConstCounter::new(0u64).metric_type();
+    for (name, help, of) in [
+        ("server_checks", "Checks of a server.", (|check| check.rounds) as fn(&CheckView) -> u64),
+        ("server_checks_failed", "Checks of a server without an answer that passes.", |check| check.lost),
+    ] {
+        let mut family = encoder.encode_descriptor(name, help, None, kind)?;
+        for (view, check) in &checked {
+            ConstCounter::new(of(check)).encode(family.encode_family(&label(view))?)?;
+        }
+    }
+    let kind = ConstGauge::new(0f64).metric_type();
+    let help = "Time that the last answer to a check took.";
+    let mut family = encoder.encode_descriptor("server_check_duration", help, Some(&Unit::Seconds), kind)?;
+    for (view, check) in &checked {
+        if let Some(seconds) = check.round_trip_seconds {
+            ConstGauge::new(seconds).encode(family.encode_family(&label(view))?)?;
+        }
+    }
+    Ok(())
 }
 
 /// Metrics of dynamic sets, by name.
@@ -192,6 +227,7 @@ impl Collector for Collected {
         }
         sets(encoder, &self.0.sets)?;
         wans(encoder, &status.wans)?;
+        servers(encoder, &status.servers)?;
         counter(encoder, "flows_begun", "Flows begun.", status.flows_begun)?;
         counter(encoder, "flows_ended", "Flows ended.", status.flows_ended)?;
         counter(encoder, "worker_failures", "Workers that failed and began anew.", status.worker_failures)?;

@@ -2,7 +2,7 @@
 //! Linux: one after the other.
 
 use std::borrow::Cow;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,6 +16,7 @@ use policy::model::Listener;
 use tracing::{info, warn};
 
 use crate::effective::{Effective, effective};
+use crate::health::{Failed, ServerKey};
 use crate::history::{By, History, HistoryView};
 use crate::linux::State;
 use crate::request::{Applied, NoTrial, Refusal};
@@ -40,8 +41,8 @@ pub struct Reload {
     building: bool,
     /// Endpoints that sockets of the machine listen on.
     listeners: Arc<[Listener]>,
-    /// WANs that have failed their check.
-    failed: Arc<BTreeSet<String>>,
+    /// WANs and servers that have failed their check.
+    failed: Arc<Failed>,
     /// Directory that the policy's files of keys are relative to.
     directory: Arc<Path>,
 }
@@ -101,7 +102,7 @@ pub struct Compilation {
     policy: Arc<Policy>,
     linux: Arc<State>,
     listeners: Arc<[Listener]>,
-    failed: Arc<BTreeSet<String>>,
+    failed: Arc<Failed>,
     /// Directory that the policy's files of keys are relative to.
     directory: Arc<Path>,
     /// Effective policy and tables in force.
@@ -152,9 +153,17 @@ impl Reload {
     }
 
     /// Updates the WANs that have failed their check.
-    pub(crate) fn wans_failed(&mut self, failed: Arc<BTreeSet<String>>) {
-        if self.failed != failed {
-            self.failed = failed;
+    pub(crate) fn wans_failed(&mut self, failed: &BTreeSet<String>) {
+        if self.failed.wans != *failed {
+            Arc::make_mut(&mut self.failed).wans.clone_from(failed);
+            self.dirty = true;
+        }
+    }
+
+    /// Updates the servers that have failed their check.
+    pub(crate) fn servers_failed(&mut self, failed: &BTreeMap<ServerKey, String>) {
+        if self.failed.servers != *failed {
+            Arc::make_mut(&mut self.failed).servers.clone_from(failed);
             self.dirty = true;
         }
     }

@@ -11,6 +11,7 @@ use policy::Policy;
 use ports::FastPath;
 use wire::esp::Direction;
 
+use crate::balance::ServerView;
 use crate::effective::Effective;
 use crate::guard::GuardState;
 use crate::history::{By, HistoryView};
@@ -158,6 +159,8 @@ pub struct Overview {
     pub tunnels: Vec<TunnelStatus>,
     /// WANs, in the order of the policy.
     pub wans: Vec<WanView>,
+    /// Servers of translations, in the order of the policy.
+    pub servers: Vec<ServerView>,
     /// Dynamic sets, in the order of the policy.
     pub sets: Vec<SetView>,
     /// Ports, in the order of the policy's interfaces.

@@ -14,7 +14,10 @@ use dataplane::ppp::News as SessionNews;
 use policy::model::OnExit;
 use tracing::{error, info, warn};
 
+use crate::balance::{self, ServerChecks, ServerNews};
+use crate::effective::Effective;
 use crate::event::Event;
+use crate::health::Checker;
 use crate::linux::News;
 use crate::reload::{Asked, Built, Reload};
 use crate::request::Refusal;
@@ -71,6 +74,10 @@ pub struct Supervisor {
     process: Process,
     /// Checks of WANs.
     checks: Checks,
+    /// Checks of servers.
+    servers: ServerChecks,
+    /// Thread of checks.
+    checker: Checker,
     /// Lists of dynamic sets.
     sets: Sources,
     /// Sequence numbers of tunnels.
@@ -93,6 +100,7 @@ impl Supervisor {
             match self.events.recv_timeout(self.time_to_deadline()) {
                 Ok(Event::Linux(news)) => self.linux_changed(news),
                 Ok(Event::Wan(news)) => self.wan_checked(&news),
+                Ok(Event::Server(news)) => self.server_checked(news),
                 Ok(Event::Set(news)) => self.set_read(*news),
                 Ok(Event::Listeners(listeners)) => self.reload.sockets_listen(listeners),
                 Ok(Event::Worker(event)) => self.worker_reports(event),
@@ -171,8 +179,21 @@ impl Supervisor {
 
     /// Checks the WANs of the policy in force as it is now.
     fn check_wans(&mut self) {
-        self.checks.follow(&self.reload.effective.policy, &self.sender);
+        self.checks.follow(&self.reload.effective.policy, &mut self.checker, &self.sender);
         self.reload.wans_failed(self.checks.failed());
+    }
+
+    /// Takes the verdict of a server's check: tables follow.
+    fn server_checked(&mut self, news: ServerNews) {
+        if self.servers.heard(news) {
+            self.reload.servers_failed(self.servers.failed());
+        }
+    }
+
+    /// Checks the servers of the policy in force.
+    fn check_servers(&mut self) {
+        self.servers.follow(&self.reload.policy, &mut self.checker, &self.sender);
+        self.reload.servers_failed(self.servers.failed());
     }
 
     fn worker_reports(&mut self, event: WorkerEvent) {
@@ -223,9 +244,9 @@ impl Supervisor {
     fn built(&mut self, built: Built) {
         let Built { asked, effective, tables } = built;
         match tables {
-            Ok(None) if effective.standings != self.reload.effective.standings => {
+            Ok(None) if !effective.stands_as(&self.reload.effective) => {
                 // Down for another reason than before.
-                wan::log_changes(&self.reload.effective, &effective);
+                log_health(&self.reload.effective, &effective);
                 self.reload.effective = effective;
             }
             Ok(None) => {}
@@ -246,7 +267,7 @@ impl Supervisor {
                     Ok(()) => {
                         self.reload.tables = tables;
                         self.added.follow(&self.reload.tables, &self.workers);
-                        wan::log_changes(&self.reload.effective, &effective);
+                        log_health(&self.reload.effective, &effective);
                         self.reload.effective = effective;
                         self.check_wans();
                         self.bind_anew();
@@ -258,6 +279,7 @@ impl Supervisor {
                             self.process.ipfix.change(&asked.policy.gateway.ipfix);
                             self.reload.put_in_force(asked);
                         }
+                        self.check_servers();
                         self.follow_sets();
                         self.follow();
                     }
@@ -332,4 +354,10 @@ fn session_tells(interface: &str, news: SessionNews) {
             warn!(interface, "the PPP session is not opened: the other end refuses the interface's address");
         }
     }
+}
+
+/// Logs the WANs and servers whose standing has changed.
+fn log_health(before: &Effective, now: &Effective) {
+    wan::log_changes(before, now);
+    balance::log_changes(before, now);
 }

@@ -11,6 +11,7 @@ use ports::FastPath;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::balance::ServerView;
 use crate::guard::GuardState;
 use crate::ipfix::IpfixCounts;
 use crate::log::LogCounts;
@@ -95,6 +96,9 @@ pub struct Status {
     /// WANs.
     #[serde(default)]
     pub wans: Vec<WanView>,
+    /// Servers of translations.
+    #[serde(default)]
+    pub servers: Vec<ServerView>,
     /// PPP sessions.
     #[serde(default)]
     pub sessions: Vec<SessionStatus>,
@@ -340,6 +344,7 @@ impl Overview {
                 .collect(),
             tunnels: self.tunnels.clone(),
             wans: self.wans.clone(),
+            servers: self.servers.clone(),
             sessions: self.reports.iter().flat_map(|report| report.sessions.clone()).collect(),
             guards: self.guards.clone(),
             confinement: self.confinement.clone(),

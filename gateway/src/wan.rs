@@ -1,16 +1,18 @@
-//! WANs of a live gateway: their standing, and the checks by echo requests that have a WAN taken as down or up.
+//! WANs of a live gateway: their standing, and the checks by echo requests or URLs that have a WAN taken as down or up.
 //!
-//! Each WAN with a check has a thread, which sends echo requests out of the WAN's interface and of no other, and says when
-//! the WAN has failed and when it is back. The gateway lets such requests out by a WAN that is down.
+//! Each WAN with a check by echo requests has a thread, and each with one by URLs a task beside those of servers; they ask out of the
+//! WAN's interface and of no other, and say when the WAN has failed and when it is back. The gateway lets such requests out by a WAN that
+//! is down.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
 
 use dataplane::Tables;
 use policy::Policy;
-use policy::model::WanState;
+use policy::model::Wan;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
@@ -18,11 +20,10 @@ use wire::Family;
 
 use crate::effective::Effective;
 use crate::event::Event;
+use crate::health::{Check, CheckView, Checker, Counts, Health, Task, Trouble, http};
 
-mod echo;
 mod probe;
-
-use probe::{Counts, Plan};
+mod url;
 
 /// Standing of a WAN, with the reason where it is down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -40,6 +41,8 @@ pub enum Standing {
     NoGateway,
     /// Echo requests are not answered.
     Unanswered,
+    /// No URL of its check is answered with a status that passes.
+    UrlFailed,
 }
 
 impl Standing {
@@ -52,6 +55,7 @@ impl Standing {
             Standing::NoCarrier => Some("its interface has no carrier"),
             Standing::NoGateway => Some("no router is known"),
             Standing::Unanswered => Some("echo requests are not answered"),
+            Standing::UrlFailed => Some("no URL of its check is answered as it should be"),
         }
     }
 }
@@ -75,19 +79,8 @@ pub struct WanView {
     pub share_ipv4: f64,
     /// Share of new IPv6 flows, 0 to 1.
     pub share_ipv6: f64,
-    /// Check by echo requests; none where the policy has none.
+    /// Check; none where the policy has none.
     pub check: Option<CheckView>,
-}
-
-/// View of a WAN's check.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct CheckView {
-    /// Rounds of echo requests.
-    pub rounds: u64,
-    /// Rounds without an answer.
-    pub lost: u64,
-    /// Round-trip time of the last answer, in seconds; none before the first.
-    pub round_trip_seconds: Option<f64>,
 }
 
 /// Verdict of a check.
@@ -98,7 +91,9 @@ pub struct CheckNews {
     /// Number of the check: another check of that name has another.
     pub number: u64,
     /// Verdict.
-    pub state: WanState,
+    pub(crate) health: Health,
+    /// Reason of a failure, where it is not that nothing answers.
+    pub(crate) trouble: Option<Trouble>,
 }
 
 /// Checks of all WANs.
@@ -106,7 +101,7 @@ pub struct CheckNews {
 pub(crate) struct Checks {
     running: BTreeMap<String, Running>,
     /// Names of WANs that have failed their check.
-    failed: Arc<BTreeSet<String>>,
+    failed: BTreeSet<String>,
     /// Number of the next check.
     next: u64,
 }
@@ -116,63 +111,90 @@ struct Running {
     plan: Plan,
     number: u64,
     counts: Arc<Counts>,
-    _until: Sender<()>,
+    /// Holder of the check; none where it could not begin, which has been logged.
+    _until: Option<Until>,
+}
+
+/// Holder of a check.
+enum Until {
+    /// Of a thread.
+    Echo { _ended: Sender<()> },
+    /// Of a task.
+    Url { _task: Task },
+}
+
+/// Check of a WAN.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Plan {
+    Echo(probe::Plan),
+    Url(url::Plan),
+}
+
+impl Plan {
+    fn of(wan: &Wan) -> Option<Plan> {
+        probe::Plan::of(wan).map(Plan::Echo).or_else(|| url::Plan::of(wan).map(Plan::Url))
+    }
 }
 
 impl Checks {
     /// Starts the checks of these WANs, ends those of others, and restarts those that have changed.
-    pub(crate) fn follow(&mut self, effective: &Policy, events: &Sender<Event>) {
+    pub(crate) fn follow(&mut self, effective: &Policy, checker: &mut Checker, events: &Sender<Event>) {
         let plans: BTreeMap<&str, Plan> =
             effective.wans.iter().filter_map(|wan| Some((wan.name.as_str(), Plan::of(wan)?))).collect();
         self.running.retain(|name, running| plans.get(name.as_str()) == Some(&running.plan));
-        if self.failed.iter().any(|name| !plans.contains_key(name.as_str())) {
-            let failed = self.failed.iter().filter(|name| plans.contains_key(name.as_str()));
-            self.failed = Arc::new(failed.cloned().collect());
-        }
+        self.failed.retain(|name| plans.contains_key(name.as_str()));
         for (name, plan) in plans {
             if self.running.contains_key(name) {
                 continue;
             }
             let (number, counts) = (self.next, Arc::new(Counts::default()));
             self.next += 1;
-            let state = if self.failed.contains(name) { WanState::Down } else { WanState::Up };
-            let (until, ended) = channel();
+            let health = if self.failed.contains(name) { Health::Down } else { Health::Up };
             let told = {
                 let (wan, events) = (name.to_owned(), events.clone());
-                move |state| {
+                move |health, trouble| {
                     // The supervisor has gone: so has the need.
-                    let _ = events.send(Event::Wan(CheckNews { wan: wan.clone(), number, state }));
+                    let _ = events.send(Event::Wan(CheckNews { wan: wan.clone(), number, health, trouble }));
                 }
             };
-            match probe::start(plan.clone(), state, Arc::clone(&counts), ended, told) {
-                Ok(()) => {
-                    self.running.insert(name.to_owned(), Running { plan, number, counts, _until: until });
+            let until = match &plan {
+                Plan::Echo(plan) => {
+                    let (until, ended) = channel();
+                    let told = move |health| told(health, None);
+                    probe::start(plan.clone(), health, Arc::clone(&counts), ended, told)
+                        .map(|()| Until::Echo { _ended: until })
+                        .map_err(|error| format!("no thread: {error}"))
                 }
-                Err(error) => warn!(wan = name, "WAN not checked, taken as up: no thread: {error}"),
+                Plan::Url(plan) => {
+                    begin(plan, checker, health, &counts, told).map(|task| Until::Url { _task: task })
+                }
+            };
+            if let Err(error) = &until {
+                warn!(wan = name, "WAN not checked, taken as up: {error}");
+                self.failed.remove(name);
             }
+            self.running.insert(name.to_owned(), Running { plan, number, counts, _until: until.ok() });
         }
     }
 
     /// Takes a verdict. True if it changes which WANs have failed.
     pub(crate) fn heard(&mut self, news: &CheckNews) -> bool {
         let is_current = self.running.get(&news.wan).is_some_and(|running| running.number == news.number);
-        let has_failed = news.state == WanState::Down;
-        if !is_current || self.failed.contains(&news.wan) == has_failed {
+        if !is_current {
             return false;
         }
-        let mut failed = BTreeSet::clone(&self.failed);
-        if has_failed {
-            failed.insert(news.wan.clone());
-        } else {
-            failed.remove(&news.wan);
+        if let Some(trouble) = &news.trouble {
+            info!(wan = news.wan, "check by URL failed: {trouble}");
         }
-        self.failed = Arc::new(failed);
-        true
+        match news.health {
+            Health::Down => self.failed.insert(news.wan.clone()),
+            Health::Up => self.failed.remove(&news.wan),
+        }
     }
 
     /// Names of WANs that have failed their check.
-    pub(crate) fn failed(&self) -> Arc<BTreeSet<String>> {
-        Arc::clone(&self.failed)
+    pub(crate) fn failed(&self) -> &BTreeSet<String> {
+        &self.failed
     }
 
     /// Views of the WANs.
@@ -196,6 +218,23 @@ impl Checks {
         })
         .collect()
     }
+}
+
+/// Begins a check by URLs.
+fn begin(
+    plan: &url::Plan,
+    checker: &mut Checker,
+    health: Health,
+    counts: &Arc<Counts>,
+    told: impl Fn(Health, Option<Trouble>) + Send + 'static,
+) -> Result<Task, String> {
+    let tls = match plan.needs_tls() {
+        true => Some(http::system_tls().map_err(|trouble| trouble.to_string())?),
+        false => None,
+    };
+    let (ask, counts) = (plan.requests(tls.as_ref()), Arc::clone(counts));
+    let check = Check { ask, pace: plan.pace, first: Duration::ZERO, health, counts };
+    checker.spawn(check, told).map_err(|error| format!("no thread: {error}"))
 }
 
 /// Logs the WANs whose standing has changed.

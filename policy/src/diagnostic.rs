@@ -140,6 +140,8 @@ pub enum Code {
     DuplicateServer,
     /// A translation all of whose servers are out of service.
     NoServerUp,
+    /// A health check that cannot be made: its probe, URL, statuses or times.
+    BadCheck,
     /// A forward to an address without a route.
     TargetUnreachable,
 
@@ -304,6 +306,7 @@ impl Code {
         (Code::BlockMisfit, "block-misfit", Severity::Error),
         (Code::DuplicateServer, "duplicate-server", Severity::Error),
         (Code::NoServerUp, "no-server-up", Severity::Warning),
+        (Code::BadCheck, "bad-check", Severity::Error),
         (Code::TargetUnreachable, "target-unreachable", Severity::Warning),
         (Code::UnknownMeter, "unknown-meter", Severity::Error),
         (Code::BadMeter, "bad-meter", Severity::Error),

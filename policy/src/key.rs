@@ -12,6 +12,7 @@ use crate::diagnostic::Code;
 use crate::print::Printer;
 use crate::value::Form;
 
+mod check;
 mod class;
 mod dynamic_set;
 mod gateway;

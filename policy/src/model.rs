@@ -10,6 +10,7 @@ use wire::{Bytes, Nanos};
 
 #[cfg(test)]
 pub(crate) mod arbitrary;
+mod check;
 mod class;
 mod cross_connect;
 mod dynamic_set;
@@ -29,6 +30,7 @@ mod sync;
 mod tunnel;
 mod wan;
 
+pub use check::{CheckUrl, Pace, Probe, Scheme, ServerCheck, StatusRange};
 pub use class::{
     Class, Colour, ColourAction, ColourMode, Meter, MeterKind, MeterRate, MeterScope, NoInstance, Overhead,
 };

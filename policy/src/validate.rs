@@ -17,6 +17,7 @@ use reach::Reach;
 use space::{Space, Spaces};
 
 mod atm;
+mod check;
 mod class;
 mod cover;
 mod dynamic_set;

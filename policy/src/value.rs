@@ -17,6 +17,7 @@ use crate::model::{Collector, LogOutput, MssClamp, SyncPeer, Xfrm};
 use crate::word::{Words, word_for};
 
 pub(crate) mod address;
+pub(crate) mod check;
 pub(crate) mod meter;
 pub(crate) mod packet;
 pub(crate) mod queue;

@@ -1,13 +1,10 @@
 """Several servers behind one address of the gateway."""
 
-import select
-
 import pytest
+from farm import PORT, Farm, alive, there
 from topology import CLIENT, CLIENT6, OUTSIDE, OUTSIDE6, REMOTE, SERVER, SERVER6, STRANGER
 
 pytestmark = pytest.mark.without("nftables", why="it spreads connections otherwise")
-
-PORT = 7000
 
 
 @pytest.fixture(autouse=True)
@@ -15,54 +12,6 @@ def balancing(net):
     net.office.apply("servers", "two-servers")
     yield
     net.office.apply()
-
-
-def there(*sockets):
-    """The one socket that something has come for."""
-    ready, _, _ = select.select(sockets, [], [], 5)
-    assert len(ready) == 1
-    return ready[0]
-
-
-class Farm:
-    """The two servers."""
-
-    def __init__(self, net, addresses=(SERVER, CLIENT)):
-        hosts = [net.server, net.client]
-        listeners = [host.listen(7001, address) for host, address in zip(hosts, addresses)]
-        self.listeners = dict(zip(["server", "client"], listeners))
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        for listener in self.listeners.values():
-            listener.close()
-
-    def connected(self, host, to=OUTSIDE, **options):
-        """A connection by way of the gateway: its near end, its far end, and the server's name."""
-        near = host.connect(to, PORT, **options)
-        listener = there(*self.listeners.values())
-        far, _ = listener.accept()
-        far.settimeout(5)
-        return near, far, next(name for name, known in self.listeners.items() if known is listener)
-
-    def served(self, host, times, to=OUTSIDE):
-        """How many connections each server gets."""
-        count = dict.fromkeys(self.listeners, 0)
-        for _ in range(times):
-            near, far, name = self.connected(host, to)
-            near.close()
-            far.close()
-            count[name] += 1
-        return count
-
-
-def alive(near, far):
-    near.sendall(b"asked")
-    assert far.recv(100) == b"asked"
-    far.sendall(b"answered")
-    assert near.recv(100) == b"answered"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Several WANs: which one a connection takes, and what becomes of it when one fails. See docs/wan.md."""
 
 import collections
+import contextlib
 import json
 import re
 import shutil
@@ -8,10 +9,13 @@ import socket
 
 import pytest
 import wait
+from farm import Answerer
 from gateway import missing
 from wans import INTERFACES, KINDS, NETS, REMOTE, REMOTE6, Wans, office_of, wan
 
-QUICK = "check = {{ every = \"100ms\", lost = {lost}, back = {back} }}"
+QUICK = "check = {{ every = \"100ms\", fall = {lost}, rise = {back} }}"
+
+BY_URL = f'check = {{ url = "http://{REMOTE}:8080/up", every = "100ms", fall = 3, rise = 3 }}'
 
 VOICE = """
 [[policy-route]]
@@ -224,7 +228,7 @@ def answered(view):
 
 
 def test_echoes_leave_by_their_wan_alone_and_ask_the_hosts_named(branch):
-    keys = f'check = {{ ping = ["{REMOTE}"], every = "100ms", lost = 2, back = 2 }}'
+    keys = f'check = {{ ping = ["{REMOTE}"], every = "100ms", fall = 2, rise = 2 }}'
     branch.office.apply_wans(wan("fibre", keys), wan("cable", keys), wan("lte", "tier = 2"))
     sniffs = {name: host.sniff("eth0") for name, host in branch.providers.items()}
     with branch.silent("cable"):
@@ -244,6 +248,75 @@ def test_echoes_leave_by_their_wan_alone_and_ask_the_hosts_named(branch):
             pass
         sniff.close()
         assert asked == (set() if name == "lte" else {(f"{NETS[name]}.2", REMOTE)}), name
+
+
+@contextlib.contextmanager
+def answering(branch, names=("fibre", "cable")):
+    """Servers at REMOTE behind each provider, which pass a check until told otherwise."""
+    with contextlib.ExitStack() as stack:
+        yield {name: stack.enter_context(Answerer(branch.providers[name], REMOTE, 8080)) for name in names}
+
+
+@contextlib.contextmanager
+def saying(answerer, mode):
+    answerer.says(mode)
+    try:
+        yield
+    finally:
+        answerer.says("ok")
+
+
+@pytest.mark.parametrize("mode", ["error", "redirect", "hang"])
+def test_a_wan_whose_url_is_not_answered_as_it_should_be_fails_over(branch, mode):
+    """A redirect is what a provider who wants to be paid answers."""
+    with answering(branch) as answerers:
+        branch.office.apply_wans(wan("fibre", BY_URL), wan("cable", BY_URL))
+        failed_over(branch, saying(answerers["fibre"], mode), "url-failed")
+    said = branch.office.log()
+    assert "no URL of its check is answered as it should be; new flows go by other WANs" in said
+    trouble = {"error": "the status is 500", "redirect": "the status is 302", "hang": "no answer in time"}
+    assert f"check by URL failed: {trouble[mode]}" in said
+
+
+def test_urls_are_asked_for_by_their_wan_alone(branch):
+    with answering(branch) as answerers:
+        branch.office.apply_wans(wan("fibre", BY_URL), wan("cable", BY_URL), wan("lte", "tier = 2"))
+        sniffs = {name: host.sniff("eth0") for name, host in branch.providers.items()}
+        with saying(answerers["cable"], "error"):
+            branch.becomes("cable", "url-failed")
+            assert branch.standing("fibre") == "up"
+            # It goes on being asked while it is down, and no other by it.
+        branch.becomes("cable", "up")
+    for name, sniff in sniffs.items():
+        sniff.setblocking(False)
+        asked = set()
+        try:
+            while True:
+                frame = sniff.recv(2000)
+                # IPv4, TCP, a SYN alone.
+                if frame[12:14] == b"\x08\x00" and frame[23] == 6 and frame[47] == 2:
+                    port = int.from_bytes(frame[36:38], "big")
+                    asked.add((socket.inet_ntoa(frame[26:30]), socket.inet_ntoa(frame[30:34]), port))
+        except BlockingIOError:
+            pass
+        sniff.close()
+        assert asked == (set() if name == "lte" else {(f"{NETS[name]}.2", REMOTE, 8080)}), name
+
+
+def test_one_url_of_several_is_enough(branch):
+    urls = f'["http://192.0.2.99/", "http://{REMOTE}:8080/up", "http://{REMOTE}:8081/"]'
+    keys = f'check = {{ url = {urls}, status = [200, "300-399"], every = "100ms", fall = 2, rise = 2 }}'
+    with answering(branch) as answerers:
+        branch.office.apply_wans(wan("fibre", keys), wan("cable"))
+        wait.until(lambda: answered(check(branch)) >= 5, "rounds are answered")
+        answerers["fibre"].says("redirect")
+        before = answered(check(branch))
+        wait.until(lambda: answered(check(branch)) >= before + 5, "rounds are answered")
+        assert branch.standing("fibre") == "up"
+        answerers["fibre"].says("error")
+        branch.becomes("fibre", "url-failed")
+        answerers["fibre"].says("ok")
+        branch.becomes("fibre", "up")
 
 
 def test_flows_stay_with_a_wan_that_fails_where_the_policy_says_so(branch):

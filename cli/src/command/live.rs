@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use gateway::api::{ApplyQuery, InForce, Released};
+use gateway::balance::{ServerHealth, ServerView};
 use gateway::ipfix::CollectorState;
 use gateway::log::LogCounts;
 use gateway::port::EgressDrops;
@@ -201,9 +202,12 @@ impl Status {
                 None => write!(out, "up, {}", shares.join(", "))?,
             }
             if let Some(check) = wan.check {
-                write!(out, "; {} of {} echo rounds unanswered", check.lost, check.rounds)?;
+                write!(out, "; {} of {} rounds of its check unanswered", check.lost, check.rounds)?;
             }
             writeln!(out)?;
+        }
+        for server in &status.servers {
+            show_server(&mut out, server)?;
         }
         for session in &status.sessions {
             let open = [(session.ipv4, " IPv4"), (session.ipv6, " IPv6")];
@@ -233,6 +237,22 @@ impl Status {
             writeln!(out, "  note: {note}")?;
         }
         Ok(Exit::Done)
+    }
+}
+
+/// Shows a server of a translation.
+fn show_server(out: &mut impl Write, view: &ServerView) -> io::Result<()> {
+    write!(out, "  server     {} of {}: ", view.server, view.nat)?;
+    match (view.state, &view.trouble) {
+        (ServerHealth::Up, _) => write!(out, "up, {:.0} % of new connections", 100.0 * view.share)?,
+        (ServerHealth::OutOfService, _) => write!(out, "{BAD}down{BAD:#}, out of service by the policy")?,
+        (ServerHealth::Failed, trouble) => {
+            write!(out, "{BAD}down{BAD:#}, {}", trouble.as_deref().unwrap_or("its check fails"))?;
+        }
+    }
+    match view.check {
+        Some(check) => writeln!(out, "; {} of {} checks failed", check.lost, check.rounds),
+        None => writeln!(out),
     }
 }
 

@@ -127,7 +127,7 @@ impl Scene {
     }
 
     fn effective(&self) -> Effective {
-        effective(&policy(), &self.0, &BTreeSet::new())
+        effective(&policy(), &self.0, &Failed::default())
     }
 
     /// Returns the target of the effective policy's route, of which there is one at most.

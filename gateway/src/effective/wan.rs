@@ -69,7 +69,10 @@ fn standing(
         Condition::Down => Standing::NoInterface,
         Condition::NoCarrier => Standing::NoCarrier,
         Condition::Running if !EVERYWHERE.iter().any(is_carried) => Standing::NoGateway,
-        Condition::Running if failed.contains(&wan.name) => Standing::Unanswered,
+        Condition::Running if failed.contains(&wan.name) => {
+            let is_by_url = wan.check.as_ref().is_some_and(|check| !check.urls.is_empty());
+            if is_by_url { Standing::UrlFailed } else { Standing::Unanswered }
+        }
         Condition::Running => Standing::Up,
     }
 }

@@ -99,6 +99,7 @@ fn answer(request: Request, worker: &CommandSender, policy: &Arc<policy::Policy>
                 tables: tables.clone(),
                 reports: told.iter().collect(),
                 wans: Vec::new(),
+                servers: Vec::new(),
                 ports: Vec::new(),
                 uptime: Duration::ZERO,
                 panics: 0,

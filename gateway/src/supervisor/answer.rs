@@ -99,6 +99,7 @@ impl Supervisor {
             sets: self.sets.views(&self.reload.tables, &reports),
             reports,
             wans: self.checks.views(&self.reload.effective, &self.reload.tables),
+            servers: self.servers.views(&self.reload.effective, &self.reload.tables),
             ports: self.ports.states(&self.reload, &self.kernel),
             guards: self.ports.guards.states(),
             fast_path: self.workers.fast_path(),

@@ -1,7 +1,6 @@
 //! The start of a gateway: the process is confined, interfaces are guarded, Linux is followed, tables are compiled, workers are
 //! spawned, ports are opened, in this order.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -23,9 +22,11 @@ use super::sa::Associations;
 use super::start_error::{StartError, system};
 use super::worker::{Start, Workers, seed};
 use crate::api::Trouble;
+use crate::balance::{self, ServerChecks};
 use crate::clock::Clock;
 use crate::effective::{Effective, effective};
 use crate::guard::Guards;
+use crate::health::{Checker, Failed};
 use crate::history::History;
 use crate::ipfix::Exporter;
 use crate::linux::State;
@@ -107,7 +108,7 @@ impl Supervisor {
         let clock = Clock::start();
         let (sender, events) = channel();
         let kernel = Kernel::follow(sender.clone())?;
-        let first = Arc::new(effective(&policy, &kernel.state, &BTreeSet::new()));
+        let first = Arc::new(effective(&policy, &kernel.state, &Failed::default()));
         let directory = directory_of(&options.file);
         let (mut reserve, sequences) = Reserve::open(options.state.as_deref(), clock)
             .map_err(|error| StartError::Compile(error.into()))?;
@@ -173,6 +174,8 @@ impl Supervisor {
             announcements: Announcements::default(),
             reload: Reload::new(policy, first, tables, history, directory),
             checks: Checks::default(),
+            servers: ServerChecks::default(),
+            checker: Checker::default(),
             sets: Sources::new(lists),
             reserve,
             added: Associations::default(),
@@ -213,7 +216,9 @@ impl Supervisor {
         supervisor.kernel.ensure(&supervisor.reload.policy, &supervisor.reload.effective.policy.wans);
         supervisor.kernel.notes(&supervisor.reload);
         wan::log_changes(&Effective::default(), &supervisor.reload.effective);
+        balance::log_changes(&Effective::default(), &supervisor.reload.effective);
         supervisor.check_wans();
+        supervisor.check_servers();
         supervisor.reload.begun();
         supervisor.announcements.announce(&supervisor.reload.tables, &supervisor.ports, &supervisor.workers);
         Ok(supervisor)

@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use toml::de::DeValue;
 
 use super::rule::addresses;
-use super::{Keys, Table, names};
+use super::{Keys, Table, check, names};
 use crate::model::{Addresses, Balance, Hairpin, Nat, NatAction, PortChoice, PortUse};
 use crate::value::address::{ADDRESS, PREFIX, RANGE, SERVER, TARGET};
 use crate::value::packet::{PORT, PORTS, PROTOCOL};
@@ -72,6 +72,7 @@ fn action(keys: &mut Keys<'_, '_>, action: &mut NatAction) -> bool {
             keys.key("sticky", word::STICKY, &mut balance.sticky);
             keys.key("on-failure", word::ON_FAILURE, &mut balance.on_failure);
             keys.key("hairpin", HAIRPIN, &mut balance.hairpin);
+            check::of_balance(keys, balance);
             has_servers
         }
         NatAction::Redirect { ports, to_port } => {

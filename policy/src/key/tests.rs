@@ -1,3 +1,4 @@
+use super::check::server_check;
 use super::class::{class, meter};
 use super::dynamic_set::dynamic_set;
 use super::gateway::gateway;
@@ -15,7 +16,7 @@ use super::{names, policy};
 use crate::lines::Lines;
 use crate::model::{
     Class, CrossConnect, DynamicSet, FragmentLimits, Gateway, Interface, Limits, Meter, NextHop, Policy,
-    PolicyRoute, Queue, Rule, Search, Shape, Timeouts, Wan, WanCheck,
+    PolicyRoute, Queue, Rule, Search, ServerCheck, Shape, Timeouts, Wan, WanCheck,
 };
 use crate::parse::tests::WHOLE;
 use crate::word;
@@ -39,6 +40,7 @@ fn all() -> Vec<&'static str> {
         wan(keys, &mut Wan::new("", ""));
     }));
     all.extend(names(|keys| check(keys, &mut WanCheck::default())));
+    all.extend(names(|keys| server_check(keys, &mut ServerCheck::default())));
     all.extend(names(|keys| {
         policy_route(keys, &mut PolicyRoute::default());
     }));

@@ -2,12 +2,13 @@
 
 use config::{Entry, section};
 
+use super::check::{pace, status};
 use super::rule::addresses;
 use super::{Keys, Table};
 use crate::model::{FamilyMatch, PolicyRoute, Wan, WanCheck};
 use crate::value::address::ADDRESS;
+use crate::value::check::CHECK_URL;
 use crate::value::packet::{DSCP, PORTS, PROTOCOL};
-use crate::value::time::DURATION;
 use crate::value::{STRING, WEIGHT, key};
 use crate::word;
 
@@ -42,11 +43,10 @@ pub(super) fn wan(keys: &mut Keys<'_, '_>, wan: &mut Wan) -> bool {
 
 /// Keys of `[wan.NAME.check]`.
 pub(super) fn check(keys: &mut Keys<'_, '_>, check: &mut WanCheck) {
-    let usual = WanCheck::default();
     keys.list("ping", ADDRESS, &mut check.ping);
-    keys.key_or("every", DURATION, &mut check.every, usual.every);
-    keys.key_or("lost", WEIGHT, &mut check.lost, usual.lost);
-    keys.key_or("back", WEIGHT, &mut check.back, usual.back);
+    keys.list("url", CHECK_URL, &mut check.urls);
+    status(keys, &mut check.status);
+    pace(keys, &mut check.pace, WanCheck::PACE);
 }
 
 /// `[wan]`: the tables of all WANs.

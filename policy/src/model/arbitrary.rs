@@ -26,6 +26,7 @@ use super::{
     WhenFull, Xfrm, ZoneDefault,
 };
 
+mod check;
 mod queue;
 mod tunnel;
 mod wan;
@@ -522,8 +523,9 @@ fn balance() -> impl Strategy<Value = NatAction> {
         state: if up { ServerState::Up } else { ServerState::Down },
     });
     let words = any::<[bool; 3]>();
-    (option::of(address()), vec(ports(), 0..3), vec(server, 1..4), words).prop_map(
-        |(outside, ports, servers, words)| {
+    let check = option::of(check::server_check());
+    (option::of(address()), vec(ports(), 0..3), vec(server, 1..4), words, check).prop_map(
+        |(outside, ports, servers, words, check)| {
             NatAction::Balance(Balance {
                 outside,
                 ports,
@@ -531,6 +533,7 @@ fn balance() -> impl Strategy<Value = NatAction> {
                 sticky: if words[0] { Sticky::Source } else { Sticky::Connection },
                 on_failure: if words[1] { OnFailure::Keep } else { OnFailure::Kill },
                 hairpin: if words[2] { Hairpin::On } else { Hairpin::Off },
+                check,
             })
         },
     )

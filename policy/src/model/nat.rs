@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
 
-use super::OnFailure;
 use super::rule::{AddressRange, Addresses, PortRange, Protocol};
+use super::{OnFailure, ServerCheck};
 
 /// An address translation. All conditions must hold; an empty list holds for all packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,6 +113,8 @@ pub struct Balance {
     pub on_failure: OnFailure,
     /// Hairpin: inside hosts reach the service by its outside address, too.
     pub hairpin: Hairpin,
+    /// Health check of the servers by a live gateway; none where absent.
+    pub check: Option<ServerCheck>,
 }
 
 /// A server of a [`Balance`].

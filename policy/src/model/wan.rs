@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use wire::Nanos;
 
-use super::{Conditions, Interface, LinkKind};
+use super::{CheckUrl, Conditions, Interface, LinkKind, Pace, StatusRange};
 
 /// A link to the Internet. The WANs of a policy share its default routes, of IPv4 and IPv6.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,37 +22,40 @@ pub struct Wan {
     pub tier: u8,
     /// Treatment of the flows that left by this WAN when it goes down.
     pub on_failure: OnFailure,
-    /// Check by echo requests of a live gateway; none where absent.
+    /// Check by a live gateway; none where absent.
     pub check: Option<WanCheck>,
     /// Administrative state. A live gateway takes a WAN as down that has failed, too.
     pub state: WanState,
 }
 
-/// Check of a WAN by echo requests, in rounds.
+/// Check of a WAN by echo requests or by HTTP, in rounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WanCheck {
     /// Hosts that are asked in each round, of which one must answer; the WAN's routers where there are none.
     pub ping: Vec<IpAddr>,
-    /// Interval between two rounds.
-    pub every: Nanos,
-    /// Rounds in a row without an answer from which on the WAN is down, 1 to 255.
-    pub lost: u8,
-    /// Rounds in a row with an answer from which on it is up again, 1 to 255.
-    pub back: u8,
+    /// URLs that are asked for in each round in the place of echo requests; one must answer with a status that passes.
+    pub urls: Vec<CheckUrl>,
+    /// Statuses of HTTP that pass.
+    pub status: Vec<StatusRange>,
+    /// Interval and hysteresis.
+    pub pace: Pace,
 }
 
 impl WanCheck {
-    /// Shortest interval.
-    pub const LEAST_EVERY: Nanos = Nanos::from_millis(100);
-    /// Longest interval.
-    pub const MOST_EVERY: Nanos = Nanos::from_secs(3_600);
-    /// Most hosts.
+    /// Interval and hysteresis where the policy says nothing.
+    pub const PACE: Pace = Pace { every: Nanos::from_secs(1), timeout: None, fall: 3, rise: 5 };
+    /// Most hosts, and most URLs.
     pub const MOST_HOSTS: usize = 8;
 }
 
 impl Default for WanCheck {
     fn default() -> WanCheck {
-        WanCheck { ping: Vec::new(), every: Nanos::from_secs(1), lost: 3, back: 5 }
+        WanCheck {
+            ping: Vec::new(),
+            urls: Vec::new(),
+            status: vec![StatusRange::SUCCESSFUL],
+            pace: WanCheck::PACE,
+        }
     }
 }
 

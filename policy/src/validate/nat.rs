@@ -78,6 +78,7 @@ impl<'a> Validator<'a> {
                 NatAction::Npt { outside, inside, .. } => self.npt(item, *outside, *inside),
             }
         }
+        self.servers_checked();
     }
 
     /// Reports networks that are not two IPv6 prefixes of one length up to 64 bits (RFC 6296, section 3.2).
@@ -263,6 +264,7 @@ impl<'a> Validator<'a> {
                 self.forwarded(at, balance.outside, &balance.ports, (server.address, server.port));
             }
         }
+        self.server_check(item, nat, balance);
         if servers.iter().all(|server| server.state == ServerState::Down) {
             let message = format!("every server of \"{}\" is down: new connections are refused", nat.name);
             let hint = "leave \"down\" out of one that is in service";

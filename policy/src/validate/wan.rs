@@ -87,16 +87,22 @@ impl Validator<'_> {
         }
     }
 
-    /// Checks the bounds of a check by echo requests, and its hosts.
+    /// Checks the bounds of a check, and its hosts.
     fn check(&mut self, item: Item, check: &WanCheck) {
-        let WanCheck { ping, every, .. } = check;
-        if !(WanCheck::LEAST_EVERY..=WanCheck::MOST_EVERY).contains(every) {
-            let message = "echo requests are sent every 100 ms at most, and every hour at least".to_owned();
-            self.wrong(Code::BadWan, item, "every", message, "write every = \"1s\"");
+        let WanCheck { ping, urls, status, pace } = check;
+        self.pace(item, pace);
+        self.status_of_url(item, status, !urls.is_empty());
+        self.check_urls(item, urls);
+        for (key, count) in [("ping", ping.len()), ("url", urls.len())] {
+            if count > WanCheck::MOST_HOSTS {
+                let message = format!("{count} are more than {}", WanCheck::MOST_HOSTS);
+                self.wrong(Code::TooMany, item, key, message, "two or three that never sleep are enough");
+            }
         }
-        if ping.len() > WanCheck::MOST_HOSTS {
-            let message = format!("{} hosts are more than {}", ping.len(), WanCheck::MOST_HOSTS);
-            self.wrong(Code::TooMany, item, "ping", message, "two or three that never sleep are enough");
+        if !ping.is_empty() && !urls.is_empty() {
+            let message = "a WAN is checked by echo requests or by URLs".to_owned();
+            let hint = "leave `ping` out: who answers a URL is there";
+            self.wrong(Code::BadCheck, item, "ping", message, hint);
         }
         for (index, host) in ping.iter().enumerate() {
             let at = In { item, key: "ping", index };

@@ -1,9 +1,8 @@
-use std::collections::BTreeSet;
-
 use policy::model::WanState;
 
 use super::{LAN, Scene, WAN, hop, link, net, route};
 use crate::effective::{Effective, effective};
+use crate::health::Failed;
 use crate::linux::OURS;
 use crate::linux::desired::{Desired, Step};
 use crate::linux::interface::Condition;
@@ -42,7 +41,8 @@ gateway = "203.0.113.9"
 fn made(scene: &Scene, failed: &[&str]) -> Effective {
     let parsed = policy::parse(POLICY, "scene.toml");
     let policy = parsed.policy.unwrap_or_else(|| panic!("{:?}", parsed.diagnostics));
-    let failed: BTreeSet<String> = failed.iter().map(|name| (*name).to_owned()).collect();
+    let wans = failed.iter().map(|name| (*name).to_owned()).collect();
+    let failed = Failed { wans, ..Failed::default() };
     effective(&policy, &scene.0, &failed)
 }
 

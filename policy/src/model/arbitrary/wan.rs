@@ -6,8 +6,8 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::{Strategy, any};
 use proptest::sample::select;
-use wire::Nanos;
 
+use super::check::{check_url, pace, status};
 use super::{conditions, name, unique};
 use crate::model::{Conditions, Macs, OnFailure, PolicyRoute, Wan, WanCheck, WanState, WhenDown};
 
@@ -21,8 +21,8 @@ fn wan() -> impl Strategy<Value = Wan> {
     let state = select(&[WanState::Up, WanState::Down][..]);
     let on_failure = select(&[OnFailure::Kill, OnFailure::Keep][..]);
     let most = || 1..=u8::MAX;
-    let check = (vec(any::<IpAddr>(), 0..3), 1..u64::MAX, most(), most())
-        .prop_map(|(ping, every, lost, back)| WanCheck { ping, every: Nanos(every), lost, back });
+    let check = (vec(any::<IpAddr>(), 0..3), vec(check_url(), 0..3), status(), pace())
+        .prop_map(|(ping, urls, status, pace)| WanCheck { ping, urls, status, pace });
     let used = (most(), most(), on_failure, option::of(check), state);
     (name(), name(), vec(any::<IpAddr>(), 0..3), used).prop_map(
         |(name, interface, gateways, (weight, tier, on_failure, check, state))| Wan {

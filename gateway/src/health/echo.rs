@@ -1,7 +1,7 @@
-//! Echo requests and replies (RFC 792; RFC 4443, section 4) by raw sockets bound to one interface.
+//! Echo requests and replies (RFC 792; RFC 4443, section 4) by raw sockets.
 //!
-//! A raw socket needs CAP_NET_RAW, which the process keeps; it sends by its interface whatever the routes of Linux say, and hears
-//! what comes in by it.
+//! A raw socket needs CAP_NET_RAW, which the process keeps; where bound, it sends by its interface whatever the routes of Linux say, and
+//! hears what comes in by it.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, ErrorKind, Read};
@@ -9,7 +9,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
+use tokio::net::UdpSocket;
 use wire::{checksum, icmpv4, icmpv6};
+
+use super::Trouble;
 
 /// Bytes of an echo message: its header, a token, and no more.
 const LEN: usize = 16;
@@ -22,7 +25,7 @@ const AT_ONCE: usize = 64;
 
 /// Echo of a round: identifier, sequence number, and a token that nobody can know who has not seen the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Echo {
+pub(crate) struct Echo {
     id: u16,
     seq: u16,
     token: u64,
@@ -30,11 +33,11 @@ pub(super) struct Echo {
 
 /// Answer to an echo request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(crate) struct Answer {
     /// Echo as answered.
-    pub(super) echo: Echo,
+    pub(crate) echo: Echo,
     /// Sender.
-    pub(super) from: IpAddr,
+    pub(crate) from: IpAddr,
 }
 
 /// Types of messages of an IP version.
@@ -49,13 +52,13 @@ const V6: Types = Types { request: icmpv6::Type::ECHO_REQUEST.0, reply: icmpv6::
 
 impl Echo {
     /// The first of a check.
-    pub(super) fn new() -> Echo {
+    pub(crate) fn new() -> Echo {
         let random = random();
         Echo { id: random as u16, seq: 1, token: random.rotate_left(32) }
     }
 
     /// The next one, with a token of its own.
-    pub(super) fn next(self) -> Echo {
+    pub(crate) fn next(self) -> Echo {
         Echo { seq: self.seq.wrapping_add(1), token: random(), ..self }
     }
 
@@ -83,7 +86,7 @@ fn random() -> u64 {
 }
 
 /// Socket for the echo messages of one IP version on one interface.
-pub(super) struct EchoSocket {
+pub(crate) struct EchoSocket {
     socket: Socket,
     types: Types,
 }
@@ -93,21 +96,25 @@ impl EchoSocket {
     ///
     /// # Errors
     /// Refusal by the system: no such interface.
-    pub(super) fn open(interface: &str, like: IpAddr) -> io::Result<EchoSocket> {
+    pub(crate) fn open(interface: &str, like: IpAddr) -> io::Result<EchoSocket> {
+        let made = EchoSocket::new(like)?;
+        made.socket.bind_device(Some(interface.as_bytes()))?;
+        Ok(made)
+    }
+
+    fn new(like: IpAddr) -> io::Result<EchoSocket> {
         let (domain, protocol, types) = match like {
             IpAddr::V4(_) => (Domain::IPV4, Protocol::ICMPV4, V4),
             IpAddr::V6(_) => (Domain::IPV6, Protocol::ICMPV6, V6),
         };
-        let socket = Socket::new(domain, Type::RAW, Some(protocol))?;
-        socket.bind_device(Some(interface.as_bytes()))?;
-        Ok(EchoSocket { socket, types })
+        Ok(EchoSocket { socket: Socket::new(domain, Type::RAW, Some(protocol))?, types })
     }
 
     /// Sends an echo request.
     ///
     /// # Errors
     /// Refusal by the system.
-    pub(super) fn ask(&self, echo: Echo, host: IpAddr) -> io::Result<()> {
+    pub(crate) fn ask(&self, echo: Echo, host: IpAddr) -> io::Result<()> {
         let mut message = echo.message(self.types.request);
         if host.is_ipv4() {
             // Of IPv6 the kernel computes it, with the source address that it chooses.
@@ -121,7 +128,7 @@ impl EchoSocket {
     ///
     /// # Errors
     /// Refusal by the system.
-    pub(super) fn hear(&mut self, patience: Duration) -> io::Result<Option<Answer>> {
+    pub(crate) fn hear(&mut self, patience: Duration) -> io::Result<Option<Answer>> {
         self.socket.set_read_timeout(Some(patience.max(Duration::from_millis(1))))?;
         for _ in 0..AT_ONCE {
             let mut packet = [0; LONGEST];
@@ -142,6 +149,31 @@ impl EchoSocket {
             }
         }
         Ok(None)
+    }
+}
+
+/// Asks a host once, and waits for its answer.
+///
+/// # Errors
+/// No socket, a refusal by the system, or an ICMP error.
+pub(crate) async fn ping(host: IpAddr) -> Result<(), Trouble> {
+    let made = EchoSocket::new(host).map_err(|error| Trouble::NotAsked(error.kind()))?;
+    let EchoSocket { socket, types } = made;
+    socket.set_nonblocking(true)?;
+    // From here on it hears this host alone, and of errors on the way.
+    socket.connect(&SocketAddr::new(host, 0).into())?;
+    let asker = EchoSocket { socket, types };
+    let echo = Echo::new();
+    asker.ask(echo, host)?;
+    // Its packets are read as datagrams are.
+    let socket = UdpSocket::from_std(asker.socket.into())?;
+    loop {
+        let mut packet = [0; LONGEST];
+        let length = socket.recv(&mut packet).await?;
+        let answer = packet.get(..length).and_then(|packet| Echo::of(payload(packet, host)?, types.reply));
+        if answer == Some(echo) {
+            return Ok(());
+        }
     }
 }
 
