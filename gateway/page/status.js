@@ -1,7 +1,30 @@
-// State of the gateway, and rates of its interfaces.
+// State of the gateway, rates of its interfaces, and the health of WANs and servers.
 
 import { get } from "./api.js";
 import { count, duration, el, facts, si, table } from "./dom.js";
+
+const percent = (share) => `${Math.round(100 * share)} %`;
+const up = (is, word) => el("span", { class: is ? "good" : "bad" }, word);
+const checks = (check) => (check ? `${count(check.lost)} of ${count(check.rounds)} failed` : "none");
+
+const wans = [
+  ["WAN", (wan) => wan.name],
+  ["interface", (wan) => wan.interface],
+  ["state", (wan) => up(wan.standing === "up", wan.standing)],
+  ["tier", (wan) => count(wan.tier), "number"],
+  ["new IPv4 flows", (wan) => percent(wan.share_ipv4), "number"],
+  ["new IPv6 flows", (wan) => percent(wan.share_ipv6), "number"],
+  ["checks", (wan) => checks(wan.check)],
+];
+
+const servers = [
+  ["translation", (server) => server.nat],
+  ["server", (server) => server.server],
+  ["state", (server) => up(server.state === "up", server.state)],
+  ["reason", (server) => server.trouble ?? ""],
+  ["new connections", (server) => percent(server.share), "number"],
+  ["checks", (server) => checks(server.check)],
+];
 
 export async function status(place) {
   let before = null;
@@ -45,6 +68,8 @@ export async function status(place) {
         ["version", state.version],
       ]),
       table("Interfaces", columns, ports),
+      state.wans.length ? table("WANs", wans, state.wans) : "",
+      state.servers.length ? table("Servers", servers, state.servers) : "",
       notes.length ? el("div", {}, el("h3", {}, "Notes"), el("ul", {}, notes.map((note) => el("li", {}, note)))) : "",
     );
     before = { now, ports: new Map(ports.map((port) => [port.interface, port])) };
