@@ -22,10 +22,14 @@ use crate::shard::Shard;
 use crate::tables::{Address, Side, Tables};
 pub(crate) use stamp::{Stamps, Watch};
 use store::Store;
+use sync::By;
+pub(crate) use sync::Changes;
+pub use sync::{SweptElements, TakenElements};
 
 mod expiry;
 mod stamp;
 mod store;
+mod sync;
 
 /// Element of a dynamic set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,11 +142,15 @@ impl Sets {
 
     /// Makes a change, and stamps it if packets can notice.
     pub(crate) fn change(&mut self, change: &SetChange, now: Nanos) -> SetOutcome {
+        self.change_by(change, now, By::Own)
+    }
+
+    fn change_by(&mut self, change: &SetChange, now: Nanos, by: By) -> SetOutcome {
         let Some(store) = &mut self.store else { return SetOutcome::Absent };
         match *change {
             SetChange::Add(Element { set, prefix, until }) => {
                 let prefix = of_net(prefix);
-                let outcome = store.add(set, prefix, until.map_or(NEVER, |until| until.0), now.0);
+                let outcome = store.add(set, prefix, until.map_or(NEVER, |until| until.0), now.0, by);
                 if outcome == SetOutcome::Added {
                     self.stamps.note_added(set, prefix);
                 }
@@ -150,14 +158,14 @@ impl Sets {
             }
             SetChange::Remove { set, prefix } => {
                 let prefix = of_net(prefix);
-                let outcome = store.remove(set, prefix, now.0);
+                let outcome = store.remove(set, prefix, now.0, by);
                 if outcome == SetOutcome::Removed {
                     self.stamps.note_removed(set, prefix);
                 }
                 outcome
             }
             SetChange::Flush { set } => {
-                let outcome = store.flush(set);
+                let outcome = store.flush(set, by);
                 if outcome == SetOutcome::Removed {
                     self.stamps.note_flushed(set);
                 }
@@ -171,7 +179,7 @@ impl Sets {
         let Some(store) = &mut self.store else { return };
         let prefix = Prefix::host(source.family(), source.bits);
         let until = lasts.map_or(NEVER, |lasts| now.0.saturating_add(lasts.0));
-        let outcome = store.add(set, prefix, until, now.0);
+        let outcome = store.add(set, prefix, until, now.0, By::Own);
         if outcome == SetOutcome::Added {
             self.stamps.note_added(set, prefix);
         }

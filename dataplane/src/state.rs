@@ -46,9 +46,10 @@ pub use filter::FlowFilter;
 pub use flow::Ended;
 pub use item::{
     DebtRecord, ElementRecord, FlowRecord, Item, MappingRecord, MeterRecord, Numbered, OwnRecord, Prefix,
-    SaRecord, Standing, Subject, Through,
+    RemovalRecord, SaRecord, Standing, Subject, Through,
 };
 pub use names::{Names, Places};
+pub(crate) use set::element_of;
 
 /// All parts, in the order in which a reload is applied to them and items are exported.
 ///

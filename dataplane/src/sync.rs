@@ -26,6 +26,7 @@ use crate::hop::LOCAL_HOP;
 use crate::import::Refused;
 use crate::log::Cause;
 use crate::nat::{MappingId, Mappings};
+use crate::set;
 use crate::shard::{NOTHING, Shard, most_flows};
 use crate::state::{Ended, FlowRecord, Item};
 use crate::tables::{Tables, is_linux};
@@ -255,7 +256,8 @@ impl Changes {
 }
 
 impl Shard {
-    /// Takes memory for the list of changes, where these tables synchronise, and lists them from now on.
+    /// Takes memory for the lists of changes, where these tables synchronise, and lists them from now on: those of sets by the first
+    /// worker alone, as all have the same.
     ///
     /// # Errors
     /// The system refused memory.
@@ -263,6 +265,9 @@ impl Shard {
         if tables.synchronises {
             drop(self.changes.keep(Room::new(tables)?));
             self.changes.ended = VecDeque::with_capacity(MOST_ENDED);
+        }
+        if self.flows.member().is_none_or(|member| member.worker == 0) {
+            self.sets.keep_changes(set::Changes::new(tables));
         }
         Ok(())
     }

@@ -38,6 +38,7 @@ mod selector;
 mod sender;
 mod service_curve;
 mod set;
+mod set_sync;
 mod stages;
 mod syn_proxy;
 mod sync;

@@ -24,7 +24,7 @@ const MOVED: [u8; 4] = [203, 0, 113, 10];
 static DATA: [u8; 1400] = [7; 1400];
 
 /// Policy of one of two gateways, which differ in their own addresses. Ports are chosen at random, so that those of a copy are no accident.
-fn policy(own: u8, more: &str) -> String {
+pub(crate) fn policy(own: u8, more: &str) -> String {
     format!(
         r#"
 [interface.lan]

@@ -86,6 +86,8 @@ fn synchronisation(encoder: &mut DescriptorEncoder<'_>, sync: &SyncStatus) -> fm
     gauge(encoder, "sync_up", "1 while there is a connection to the second gateway.", None, is_up)?;
     let help = "1 while both gateways forward packets of the same flows.";
     gauge(encoder, "sync_both_active", help, None, flag(sync.both_active))?;
+    let help = "Keys of tunnels by which both gateways send.";
+    gauge(encoder, "sync_shared_keys", help, None, sync.shared_keys as f64)?;
     if let Some(ahead) = sync.clock_ahead_seconds {
         let help = "Time by which the second gateway's clock is ahead.";
         gauge(encoder, "sync_clock_ahead", help, Some(Unit::Seconds), ahead)?;
@@ -100,7 +102,15 @@ fn synchronisation(encoder: &mut DescriptorEncoder<'_>, sync: &SyncStatus) -> fm
     let sent = [("changed", sync.flows_sent), ("ended", sync.ended_sent)];
     Family { name: "sync_sent_flows", help, unit: None, label: "event" }
         .counters(encoder, sent.into_iter())?;
-    let help = "Flows received from the second gateway, by outcome.";
+    let help = "Elements of dynamic sets sent to the second gateway, by event.";
+    let sent = [("added", sync.elements_sent), ("removed", sync.removed_sent)];
+    Family { name: "sync_sent_elements", help, unit: None, label: "event" }
+        .counters(encoder, sent.into_iter())?;
+    let help = "Elements of dynamic sets taken in from the second gateway, by event.";
+    let received = [("added", sync.elements_received), ("removed", sync.removed_received)];
+    Family { name: "sync_received_elements", help, unit: None, label: "event" }
+        .counters(encoder, received.into_iter())?;
+    let help = "Flows received from the second gateway, by outcome; refused elements, too.";
     let ReceivedCounts { created, updated, older, conflicts, ended } = sync.received;
     let received = [
         ("created", created),

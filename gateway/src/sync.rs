@@ -1,9 +1,10 @@
 //! State synchronisation with a second gateway: one connection of mutual TLS, by which each tells the other of the flows that it sees.
 //!
 //! A thread of its own opens or takes the connection, and opens it again when it breaks. A session begins with a greeting of one line,
-//! which says the version, and a hello. Then each side sends all its flows (full synchronisation), and from there on
-//! the changes. What is sent is asked of the workers only when the connection has room for it, so that a slow peer costs no memory here:
-//! changes wait in the shards' lists, once for each flow. Times go as spans, so that the clocks of the two need not agree.
+//! which says the version, and a hello. Then each side sends all its flows and elements of dynamic sets (full synchronisation), and from
+//! there on the changes. What is sent is asked of the workers only when the connection has room for it, so that a slow peer costs no
+//! memory here: changes wait in the shards' lists, once for each flow and element. Times go as spans, so that the clocks of the two need
+//! not agree.
 //!
 //! Refused: a certificate of another authority, or none; another version; what is no message, or comes out of turn. A peer that is
 //! silent for 5 seconds, or takes nothing for 10, has gone.

@@ -52,6 +52,7 @@ pub use command::{
 pub use handoff::Exchange;
 pub use link::Attachment;
 pub use report::{LinkCounts, LinkReport, Report};
+pub use set::{SetsChanged, SetsSwept, TookInSets};
 pub(crate) use state::owner_of;
 pub use state::{Changed, Exported, Imported, TookIn};
 

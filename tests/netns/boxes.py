@@ -64,6 +64,7 @@ protocol = "tcp"
 port = 8080
 target = "192.168.1.10"
 
+{rules}
 [[rule]]
 name = "vrrp"
 to = "self"
@@ -111,6 +112,7 @@ vrrp_sync_group both {{
 }}
 vrrp_instance lan {{
     state BACKUP
+    {preempt}
     interface lan
     virtual_router_id 51
     priority {priority}
@@ -121,6 +123,7 @@ vrrp_instance lan {{
 }}
 vrrp_instance wan {{
     state BACKUP
+    {preempt}
     interface wan
     virtual_router_id 52
     priority {priority}
@@ -183,8 +186,9 @@ class Box:
     mtu = 1500
     guests = "lan"
 
-    def __init__(self, number, prefix, certificates, **about):
+    def __init__(self, number, prefix, certificates, preempts=True, **about):
         self.number = number
+        self.preempts = preempts
         self.name = ["one", "two"][number - 1]
         self.logs = Path(tempfile.mkdtemp(prefix=f"box{number}-"))
         self.logs.chmod(0o755)
@@ -198,6 +202,7 @@ class Box:
             "files": certificates.files,
             "workers": 1,
             "more": "",
+            "rules": "",
             "vrrp": "accept",
             "fast_path": "off",
         }
@@ -215,6 +220,7 @@ class Box:
             KEEPALIVED.format(
                 name=self.name,
                 priority=[150, 100][self.number - 1],
+                preempt="" if self.preempts else "nopreempt",
                 socket=self.daemon.socket,
                 binary=gateways.binary(),
             )
@@ -278,13 +284,22 @@ def daemon_of(box, about):
 class Boxes:
     """Everything; `close` takes it down."""
 
-    def __init__(self, driver="packet", fast_path="off", workers=(1, 1), more=""):
+    def __init__(self, driver="packet", fast_path="off", workers=(1, 1), preempts=True, **about):
         prefix = f"wy{os.getpid()}-{next(_runs)}"
         self.logs = Path(tempfile.mkdtemp(prefix="boxes-"))
         self.certificates = Certificates()
         self.switch, self.client, self.server = (Host(f"{prefix}-{name}", self.logs) for name in ["switch", "client", "server"])
         self.boxes = [
-            Box(number, prefix, self.certificates, driver=driver, fast_path=fast_path, workers=workers[number - 1], more=more)
+            Box(
+                number,
+                prefix,
+                self.certificates,
+                preempts,
+                driver=driver,
+                fast_path=fast_path,
+                workers=workers[number - 1],
+                **about,
+            )
             for number in (1, 2)
         ]
         self.one, self.two = self.boxes

@@ -1,6 +1,7 @@
 """Two gateways that keep the same flows: when the active one is killed, the other goes on with established connections. See docs/sync.md."""
 
 import contextlib
+import json
 import os
 import resource
 import shutil
@@ -251,6 +252,116 @@ def test_port_forwards_go_on_too_and_what_a_peer_kills_is_gone(kind):
         wait.until(lambda: one.daemon.counters()["flows"] == 0, "the other has ended it, too")
 
 
+SETS = """
+[dynamic-set.scanners]
+timeout = "1h"
+
+[dynamic-set.guests]
+"""
+
+TRAP = """
+[[rule]]
+name = "banned"
+source = "@scanners"
+action = "drop"
+
+[[rule]]
+name = "trap"
+from = "wan"
+to = "self"
+protocol = "tcp"
+dport = 2323
+add-source = "@scanners"
+action = "drop"
+"""
+
+SCANNER = "203.0.113.66"
+
+
+def elements(box, name):
+    shown = json.loads(box.daemon.ask("set", "show", name, "--json").stdout)
+    return {one["element"]: one["expires_seconds"] for one in shown}
+
+
+def has_elements(boxes, name, wanted):
+    for box in boxes.boxes:
+        wait.until(lambda box=box: set(elements(box, name)) == set(wanted), f"{box.name} has {wanted} in {name}")
+
+
+def test_who_is_banned_at_one_gateway_is_banned_at_the_other(kind):
+    boxes = Boxes(**kind, workers=(2, 1), more=SETS, rules=TRAP)
+    with boxes.running():
+        one, two = boxes.boxes
+        boxes.server.ip(f"addr add {SCANNER}/24 dev wan")
+
+        def reached(source):
+            with boxes.client.listen(8080) as listener:
+                try:
+                    boxes.server.connect(MOVED, 8080, source=source, timeout=0.5).close()
+                except TimeoutError:
+                    return False
+                listener.accept()[0].close()
+                return True
+
+        assert reached(SCANNER)
+
+        def is_banned():
+            with pytest.raises(TimeoutError):
+                boxes.server.connect(MOVED, 2323, source=SCANNER, timeout=0.3)
+            return SCANNER in elements(one, "scanners")
+
+        # As soon as the address that keepalived has moved there is the gateway's own.
+        wait.until(is_banned, "who knocks at the trap is banned")
+        has_elements(boxes, "scanners", [SCANNER])
+        assert 3_500 < elements(two, "scanners")[SCANNER] <= 3_600
+        assert not reached(SCANNER)
+        # By request, at either; with a time of its own, and removed at the other one.
+        one.daemon.ask("set", "add", "guests", "198.51.100.1", "198.51.100.2", "2001:db8::/32")
+        one.daemon.ask("set", "add", "guests", "198.51.100.3", "--timeout", "3s")
+        has_elements(boxes, "guests", ["198.51.100.1", "198.51.100.2", "198.51.100.3", "2001:db8::/32"])
+        two.daemon.ask("set", "remove", "guests", "198.51.100.1")
+        has_elements(boxes, "guests", ["198.51.100.2", "2001:db8::/32"])
+        boxes.crash(one)
+        wait.until(two.is_active, "the standby becomes active")
+        assert not reached(SCANNER)
+        assert reached("203.0.113.1")
+        two.daemon.ask("set", "add", "guests", "198.51.100.4")
+        # It comes up with nothing, and learns all.
+        boxes.revive(one)
+        wait.until(one.is_active, "the first one is active again")
+        has_elements(boxes, "scanners", [SCANNER])
+        has_elements(boxes, "guests", ["198.51.100.2", "198.51.100.4", "2001:db8::/32"])
+        assert elements(one, "scanners")[SCANNER] < 3_600
+        assert not reached(SCANNER)
+        one.daemon.ask("set", "remove", "scanners", SCANNER)
+        one.daemon.ask("set", "flush", "guests")
+        has_elements(boxes, "scanners", [])
+        has_elements(boxes, "guests", [])
+        assert reached(SCANNER)
+        assert "elements of sets sent" in one.daemon.ask("status").stdout
+
+
+def test_a_removal_while_there_is_no_connection_holds_and_other_sets_are_named(pair):
+    one, two = pair.boxes
+    for box in pair.boxes:
+        box.daemon.write(more=SETS)
+        box.daemon.ask("apply", box.daemon.policy)
+    one.daemon.ask("set", "add", "guests", "198.51.100.1", "198.51.100.2")
+    has_elements(pair, "guests", ["198.51.100.1", "198.51.100.2"])
+    two.daemon.process.send_signal(signal.SIGSTOP)
+    troubled(one, "silent")
+    one.daemon.ask("set", "remove", "guests", "198.51.100.1")
+    two.daemon.process.send_signal(signal.SIGCONT)
+    has_elements(pair, "guests", ["198.51.100.2"])
+    # A set that only one policy has.
+    one.daemon.write(more=SETS + "[dynamic-set.here]\n")
+    one.daemon.ask("apply", one.daemon.policy)
+    has_elements(pair, "guests", ["198.51.100.2"])
+    one.daemon.ask("set", "add", "here", "192.0.2.1")
+    wait.until(lambda: two.status()["refused"], "the other has no such set")
+    assert 'an element of the set "here": this policy has none of that name' in two.daemon.ask("status").stdout
+
+
 def lines(box, wanted):
     """What the daemon's log has said that contains a text."""
     return [line for line in box.daemon.log().splitlines() if wanted in line]
@@ -331,9 +442,9 @@ def spoken(pair, words, timeout=8):
 def test_a_peer_of_another_version_is_refused_in_words(pair):
     one, two = pair.boxes
     two.daemon.stop()
-    heard = spoken(pair, b"wirerate sync 2, wirerate state 99\n")
-    assert heard.startswith(b"wirerate sync 1, wirerate state"), "it says what it speaks itself"
-    troubled(one, 'the peer speaks "wirerate sync 2, wirerate state 99"')
+    heard = spoken(pair, b"wirerate sync 1, wirerate state 99\n")
+    assert heard.startswith(b"wirerate sync 2, wirerate state"), "it says what it speaks itself"
+    troubled(one, 'the peer speaks "wirerate sync 1, wirerate state 99"')
     spoken(pair, b"\0" * 5_000)
     troubled(one, "does not greet as a gateway does")
     spoken(pair, heard.split(b"\n")[0] + b"\n" + b"\xff" * 5_000)

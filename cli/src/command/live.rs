@@ -274,6 +274,10 @@ fn show_sync(out: &mut impl Write, sync: &SyncStatus) -> io::Result<()> {
     let received = sync.received;
     let taken = received.created + received.updated;
     write!(out, "; {} flows sent, {taken} received", sync.flows_sent)?;
+    if sync.elements_sent + sync.elements_received > 0 {
+        let (sent, received) = (sync.elements_sent, sync.elements_received);
+        write!(out, "; {sent} elements of sets sent, {received} received")?;
+    }
     let refused: u64 = sync.refused.values().sum();
     if refused > 0 {
         let reasons: Vec<String> =
@@ -291,6 +295,13 @@ fn show_sync(out: &mut impl Write, sync: &SyncStatus) -> io::Result<()> {
         writeln!(
             out,
             "             {BAD}both gateways forward packets of the same flows{BAD:#}: does each hear the other's VRRP?"
+        )?;
+    }
+    if sync.shared_keys > 0 {
+        writeln!(
+            out,
+            "             {BAD}both gateways send under the same keys{BAD:#} ({} tunnels): give each keys of its own",
+            sync.shared_keys
         )?;
     }
     if let Some(ahead) = sync.clock_ahead_seconds.filter(|ahead| ahead.abs() > 5.0) {

@@ -12,6 +12,7 @@ use tally::{Op, Region, Tally};
 use wire::{Family, Nanos};
 
 use super::expiry::Expiry;
+use super::sync::{By, Changes, LISTED};
 use super::{Element, NEVER, SetOutcome, SetReport, to_net};
 use crate::tables::{Address, SetQuestions, Side, Tables};
 
@@ -45,26 +46,28 @@ pub(crate) struct Node {
     pub(super) timer: u32,
     /// Generation of the set.
     generation: u32,
-    set: u8,
+    pub(super) set: u8,
     length: u8,
     family: u8,
-    /// [`WAITS`] or 0.
-    told: u8,
+    /// Bits: [`WAITS`], and those of [`super::sync`].
+    pub(super) marks: u8,
 }
 
 const _: () = assert!(size_of::<Node>() == 48);
 
-/// In [`Node::told`]: it waits to be told.
-const WAITS: u8 = 1;
+/// In [`Node::marks`]: the element waits to be told.
+pub(super) const WAITS: u8 = 1;
 
 /// A set.
-struct List {
+pub(super) struct List {
     first: u32,
     last: u32,
     len: u32,
     size: u32,
     generation: u32,
     expiry: Expiry,
+    /// Rules and requests fill the set: a second gateway is told of its elements.
+    pub(super) is_own: bool,
     refused: u64,
     expired: u64,
     dropped: u64,
@@ -74,11 +77,11 @@ struct List {
 /// Elements of all sets.
 pub(crate) struct Store {
     table: SetTable,
-    nodes: Slab<Node>,
+    pub(super) nodes: Slab<Node>,
     /// Free places, and the first that has never been in use.
     free: u32,
-    fresh: u32,
-    lists: Vec<List>,
+    pub(super) fresh: u32,
+    pub(super) lists: Vec<List>,
     /// Flushed elements that hold memory: first and last.
     flushed: [u32; 2],
     /// Elements that wait to be told.
@@ -86,6 +89,8 @@ pub(crate) struct Store {
     /// Moment of the next sweep, and of the last one.
     due: u64,
     swept: u64,
+    /// Changes that a second gateway is to be told of.
+    pub(super) changes: Option<Changes>,
 }
 
 impl Store {
@@ -93,14 +98,15 @@ impl Store {
         // No sound policy asks for more.
         let all: u64 = tables.sets.iter().map(|set| u64::from(set.size)).sum();
         let all = all.min(DynamicSet::MOST_SIZE.into()) as u32;
-        let list = |size, has_timers| {
+        let list = |size, is_own| {
             Ok(List {
                 first: NONE,
                 last: NONE,
                 len: 0,
                 size,
                 generation: 0,
-                expiry: Expiry::new(if has_timers { size } else { 0 })?,
+                expiry: Expiry::new(if is_own { size } else { 0 })?,
+                is_own,
                 refused: 0,
                 expired: 0,
                 dropped: 0,
@@ -119,12 +125,14 @@ impl Store {
             told: Vec::with_capacity(told),
             due: NEVER,
             swept: 0,
+            changes: None,
         })
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
         let timers: usize = self.lists.iter().map(|list| list.expiry.memory_bytes()).sum();
-        self.table.memory_bytes() + self.nodes.bytes() + timers
+        let changes = self.changes.as_ref().map_or(0, Changes::memory_bytes);
+        self.table.memory_bytes() + self.nodes.bytes() + timers + changes
     }
 
     /// Bits of the sets that an address is in at a moment.
@@ -163,8 +171,16 @@ impl Store {
     }
 
     /// Adds an element, or lets one that is there last longer.
-    pub(crate) fn add(&mut self, set: u16, prefix: Prefix, until: u64, now: u64) -> SetOutcome {
-        let Some(list) = self.lists.get_mut(usize::from(set)) else { return SetOutcome::Absent };
+    pub(crate) fn add(&mut self, set: u16, prefix: Prefix, until: u64, now: u64, by: By) -> SetOutcome {
+        let put = self.put(set, prefix, until, now);
+        if let Some(at) = put.place {
+            self.mark(at, by, put.outcome, put.is_changed);
+        }
+        put.outcome
+    }
+
+    fn put(&mut self, set: u16, prefix: Prefix, until: u64, now: u64) -> Put {
+        let Some(list) = self.lists.get_mut(usize::from(set)) else { return Put::not(SetOutcome::Absent) };
         let until = if list.expiry.memory_bytes() == 0 { NEVER } else { until };
         let generation = list.generation;
         if let Some(at) = self.find(set, prefix) {
@@ -175,24 +191,25 @@ impl Store {
                 self.set_until(at, until);
                 if !was_member {
                     self.lists[usize::from(set)].expired += 1;
-                    return SetOutcome::Added;
+                    return Put::new_at(at);
                 }
-                return SetOutcome::Refreshed;
+                let is_changed = until != node.until;
+                return Put { place: Some(at), outcome: SetOutcome::Refreshed, is_changed };
             }
         }
         if !self.make_room(set, now) {
             self.lists[usize::from(set)].refused += 1;
-            return SetOutcome::Full;
+            return Put::not(SetOutcome::Full);
         }
-        match self.find(set, prefix) {
+        let at = match self.find(set, prefix) {
             Some(at) => {
                 self.unlist(at, ListOf::Flushed);
-                self.enlist(at, set, until);
+                at
             }
             None => {
                 let Some(at) = self.take_place() else {
                     self.lists[usize::from(set)].refused += 1;
-                    return SetOutcome::Full;
+                    return Put::not(SetOutcome::Full);
                 };
                 let holders = self.table.get(prefix);
                 let next = if holders.sets == 0 { NONE } else { holders.tag };
@@ -201,7 +218,7 @@ impl Store {
                     self.nodes[at as usize].next = self.free;
                     self.free = at;
                     self.lists[usize::from(set)].refused += 1;
-                    return SetOutcome::Full;
+                    return Put::not(SetOutcome::Full);
                 }
                 self.nodes[at as usize] = Node {
                     high: (prefix.bits >> 64) as u64,
@@ -210,16 +227,18 @@ impl Store {
                     set: set as u8,
                     length: prefix.length,
                     family: prefix.family as u8,
+                    marks: self.nodes[at as usize].marks & LISTED,
                     ..Node::zeroed()
                 };
-                self.enlist(at, set, until);
+                at
             }
-        }
-        SetOutcome::Added
+        };
+        self.enlist(at, set, until);
+        Put::new_at(at)
     }
 
     /// Removes an element.
-    pub(crate) fn remove(&mut self, set: u16, prefix: Prefix, now: u64) -> SetOutcome {
+    pub(crate) fn remove(&mut self, set: u16, prefix: Prefix, now: u64, by: By) -> SetOutcome {
         let Some(at) = self.find(set, prefix) else { return SetOutcome::Absent };
         let node = &self.nodes[at as usize];
         if node.generation != self.lists[usize::from(set)].generation {
@@ -227,11 +246,16 @@ impl Store {
         }
         let was_member = node.until > now;
         self.give_back(at);
-        if was_member { SetOutcome::Removed } else { SetOutcome::Absent }
+        if was_member {
+            self.note_removed(set, Some(prefix), by);
+            SetOutcome::Removed
+        } else {
+            SetOutcome::Absent
+        }
     }
 
     /// Removes all elements of a set, in one step.
-    pub(crate) fn flush(&mut self, set: u16) -> SetOutcome {
+    pub(crate) fn flush(&mut self, set: u16, by: By) -> SetOutcome {
         let Some(list) = self.lists.get_mut(usize::from(set)).filter(|list| list.len > 0) else {
             return SetOutcome::Absent;
         };
@@ -248,6 +272,7 @@ impl Store {
             }
         }
         self.due = self.due.min(self.swept.saturating_add(SOON));
+        self.note_removed(set, None, by);
         SetOutcome::Removed
     }
 
@@ -255,11 +280,11 @@ impl Store {
     pub(crate) fn note_told(&mut self, set: u16, prefix: Prefix) {
         let Some(at) = self.find(set, prefix) else { return };
         let node = &mut self.nodes[at as usize];
-        if node.told == WAITS {
+        if node.marks & WAITS != 0 {
             return;
         }
         if self.told.len() < self.told.capacity() {
-            node.told = WAITS;
+            node.marks |= WAITS;
             self.told.push(at);
         } else {
             self.lists[usize::from(set)].untold += 1;
@@ -279,10 +304,10 @@ impl Store {
             let node = self.nodes[at];
             let is_listed =
                 self.lists.get(usize::from(node.set)).is_some_and(|list| list.generation == node.generation);
-            if node.told == WAITS && is_listed {
+            if node.marks & WAITS != 0 && is_listed {
                 give(element(&node));
             }
-            self.nodes[at].told = 0;
+            self.nodes[at].marks &= !WAITS;
         }
         self.told.clear();
     }
@@ -362,10 +387,14 @@ impl Store {
             while let Some(node) = other.nodes.get(at as usize) {
                 if node.until > now.0 {
                     let prefix = prefix_of(node);
-                    if self.add(to, prefix, node.until, now.0) == SetOutcome::Full {
-                        self.lists[usize::from(to)].dropped += 1;
-                    } else if node.told == WAITS {
-                        self.note_told(to, prefix);
+                    match self.put(to, prefix, node.until, now.0).place {
+                        None => self.lists[usize::from(to)].dropped += 1,
+                        Some(at) => {
+                            self.move_marks(at, node);
+                            if node.marks & WAITS != 0 {
+                                self.note_told(to, prefix);
+                            }
+                        }
                     }
                 }
                 at = node.behind;
@@ -377,10 +406,11 @@ impl Store {
                 list.untold += from.untold;
             }
         }
+        self.move_removed(other, places);
     }
 
     #[inline(always)]
-    fn is_member(&self, node: &Node, now: u64) -> bool {
+    pub(super) fn is_member(&self, node: &Node, now: u64) -> bool {
         let generation = self.lists.get(usize::from(node.set)).map(|list| list.generation);
         node.until > now && generation == Some(node.generation)
     }
@@ -512,8 +542,28 @@ impl Store {
         let sets = holders.sets & !(1 << (node.set % 32));
         // There is room for what is there already.
         let _ = self.table.put(prefix, Holders { sets, tag });
-        self.nodes[at as usize] = Node { next: self.free, ..Node::zeroed() };
+        // Its place in the list of changes stays taken.
+        self.nodes[at as usize] = Node { next: self.free, marks: node.marks & LISTED, ..Node::zeroed() };
         self.free = at;
+    }
+}
+
+/// Outcome of [`Store::put`].
+struct Put {
+    /// Place of the element; none where the set does not have it.
+    place: Option<u32>,
+    outcome: SetOutcome,
+    /// The element is new, or is over later than before.
+    is_changed: bool,
+}
+
+impl Put {
+    fn not(outcome: SetOutcome) -> Put {
+        Put { place: None, outcome, is_changed: false }
+    }
+
+    fn new_at(place: u32) -> Put {
+        Put { place: Some(place), outcome: SetOutcome::Added, is_changed: true }
     }
 }
 
@@ -525,16 +575,16 @@ enum ListOf {
 }
 
 /// True unless the place is free.
-fn is_used(node: &Node) -> bool {
+pub(super) fn is_used(node: &Node) -> bool {
     node.family != 0
 }
 
-fn prefix_of(node: &Node) -> Prefix {
+pub(super) fn prefix_of(node: &Node) -> Prefix {
     let family = if node.family == Family::V6 as u8 { Family::V6 } else { Family::V4 };
     Prefix { family, bits: u128::from(node.high) << 64 | u128::from(node.low), length: node.length }
 }
 
-fn element(node: &Node) -> Element {
+pub(super) fn element(node: &Node) -> Element {
     let until = (node.until != NEVER).then_some(Nanos(node.until));
     Element { set: node.set.into(), prefix: to_net(prefix_of(node)), until }
 }

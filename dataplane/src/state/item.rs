@@ -230,6 +230,15 @@ pub struct ElementRecord {
     pub left: Option<Nanos>,
 }
 
+/// Removal of elements of a dynamic set by a request, for a second gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemovalRecord {
+    /// The set, by place; `None` if it is gone.
+    pub set: Option<u16>,
+    /// Addresses of the element; `None`: all elements.
+    pub prefix: Option<Prefix>,
+}
+
 /// State of the gateway's own packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnRecord {

@@ -86,12 +86,17 @@ impl Places {
             Item::Own(own) => Item::Own(*own),
             Item::Meter(record) => Item::Meter(self.moved_meter(record)),
             Item::Element(record) => {
-                let set = record.set.and_then(|set| self.sets.get(usize::from(set)).copied().flatten());
-                Item::Element(ElementRecord { set, ..*record })
+                Item::Element(ElementRecord { set: self.moved_set(record.set), ..*record })
             }
             // Known by its key, whatever it is called.
             Item::Sa(record) => Item::Sa(*record),
         }
+    }
+
+    /// Place of a dynamic set in those other tables.
+    #[must_use]
+    pub fn moved_set(&self, set: Option<u16>) -> Option<u16> {
+        self.sets.get(usize::from(set?)).copied().flatten()
     }
 
     fn moved_meter(&self, record: &MeterRecord) -> MeterRecord {

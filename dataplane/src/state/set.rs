@@ -9,7 +9,7 @@ use wire::Nanos;
 
 use super::{Applying, ElementRecord, Item, Part, Plan, Prefix, Reload};
 use crate::import::Refused;
-use crate::set::{Element, SetChange, SetOutcome, Sets, Stamps};
+use crate::set::{Changes, Element, SetChange, SetOutcome, Sets, Stamps};
 use crate::shard::{Shard, ShardError};
 use crate::tables::{SetSpec, Tables};
 
@@ -36,8 +36,11 @@ impl Part for Elements {
         let is_same = old.sets.len() == new.sets.len()
             && old.sets.iter().zip(&new.sets).all(|(old, new)| is_same_memory(old, new))
             && old.set_questions.has_additions == new.set_questions.has_additions;
-        let fresh =
+        let mut fresh =
             if is_same { None } else { Some(Sets::new(new, setup.seed).map_err(ShardError::Memory)?) };
+        if let Some(fresh) = fresh.as_mut().filter(|_| setup.share.worker() == 0) {
+            fresh.keep_changes(Changes::new(new));
+        }
         let place = |set: &SetSpec| {
             let place = new.sets.iter().position(|other| other.name == set.name)?;
             u16::try_from(place).ok()
@@ -92,23 +95,29 @@ fn is_same_memory(old: &SetSpec, new: &SetSpec) -> bool {
 
 /// Takes in an element, unless it is over.
 fn take_in(shard: &mut Shard, tables: &Tables, record: &ElementRecord, now: Nanos) -> Result<(), Refused> {
+    let Some(element) = element_of(tables, record, now)? else { return Ok(()) };
+    match shard.change_set(tables, &SetChange::Add(element), now) {
+        SetOutcome::Full => Err(Refused::TableFull),
+        SetOutcome::Absent => Err(Refused::NameGone),
+        SetOutcome::Added | SetOutcome::Refreshed | SetOutcome::Removed => Ok(()),
+    }
+}
+
+/// Element of a record, of a set that rules and requests fill; none where it is over.
+pub(crate) fn element_of(
+    tables: &Tables,
+    record: &ElementRecord,
+    now: Nanos,
+) -> Result<Option<Element>, Refused> {
     let set = record.set.ok_or(Refused::NameGone)?;
     let spec = tables.sets.get(usize::from(set)).ok_or(Refused::NameGone)?;
     if spec.source != SetSource::Rules {
         return Err(Refused::NameGone);
     }
-    if record.left == Some(Nanos(0)) {
-        return Ok(());
-    }
     let prefix = ipnet::IpNet::new(record.prefix.first, record.prefix.bits);
     let prefix = prefix.map_err(|_| Refused::Malformed)?.trunc();
     let until = record.left.map(|left| Nanos(now.0.saturating_add(left.0)));
-    let change = SetChange::Add(Element { set, prefix, until });
-    match shard.change_set(tables, &change, now) {
-        SetOutcome::Full => Err(Refused::TableFull),
-        SetOutcome::Absent => Err(Refused::NameGone),
-        SetOutcome::Added | SetOutcome::Refreshed | SetOutcome::Removed => Ok(()),
-    }
+    Ok((record.left != Some(Nanos(0))).then_some(Element { set, prefix, until }))
 }
 
 impl Plan for SetsPlan {

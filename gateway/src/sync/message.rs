@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use dataplane::state::{Item, Names};
+use dataplane::sa::Fingerprint;
+use dataplane::state::{ElementRecord, Item, Names, RemovalRecord};
 use dataplane::sync::EndedFlow;
 use serde::{Deserialize, Deserializer, Serialize};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt};
@@ -13,7 +14,7 @@ use super::session::SessionError;
 use crate::store;
 
 /// Version of the session: of the messages and their order. Items have the version of the state file.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Bytes of a greeting, at most.
 const LONGEST_GREETING: u64 = 64;
@@ -35,9 +36,16 @@ pub(super) enum Message {
     Flows(#[serde(deserialize_with = "store::block_items")] Vec<Item>),
     /// Flows that have ended.
     Ended(#[serde(deserialize_with = "store::block_items")] Vec<EndedFlow>),
+    /// Fingerprints of the keys by which the policy's tunnels send: numbers under a key are one gateway's. Nothing of a key can be told
+    /// from them.
+    Keys(#[serde(deserialize_with = "store::block_items")] Vec<[u8; Fingerprint::LEN]>),
+    /// Elements of dynamic sets that are new, or are over later than before.
+    Elements(#[serde(deserialize_with = "store::block_items")] Vec<ElementRecord>),
+    /// Elements that were removed from dynamic sets.
+    Removed(#[serde(deserialize_with = "store::block_items")] Vec<RemovalRecord>),
     /// A full synchronisation begins.
     FullBegins,
-    /// All flows have been told of since the full synchronisation began.
+    /// All flows and elements have been told of since the full synchronisation began.
     FullEnds,
     /// Nothing has changed for a second.
     Alive,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use dataplane::flow::FlowId;
+use dataplane::set::TakenElements;
 use dataplane::state::{Item, Names};
 use dataplane::sync::{CopySweep, Taken};
 use dataplane::tables::Tables;
@@ -14,10 +15,11 @@ use tracing::{info, warn};
 use wire::Nanos;
 
 use super::message::{Greeting, Hello, Message, encode, read};
-use super::shards::{AT_ONCE, Shards};
+use super::shards::{AT_ONCE, ELEMENTS_AT_ONCE, Shards};
+use super::status::PeerKeys;
 use super::{Instance, Shared};
 use crate::store::BLOCK_ITEMS;
-use crate::worker::Changed;
+use crate::worker::{Changed, SetsChanged};
 
 /// Times of a session.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +46,10 @@ impl Times {
 /// Pause between two looks for changes, where there were few, and where there were none.
 const PAUSE: Duration = Duration::from_millis(5);
 const IDLE_PAUSE: Duration = Duration::from_millis(10);
+
+/// Interval of looks for changes of dynamic sets, and requests for such changes in one look: 160,000 elements a second.
+const SETS_PAUSE: Duration = Duration::from_millis(100);
+const SETS_LOOKS: usize = 8;
 
 /// Pause between two parts of a full synchronisation: 256 flows a millisecond.
 const FULL_PAUSE: Duration = Duration::from_millis(1);
@@ -135,8 +141,12 @@ pub(super) async fn conduct<S: AsyncRead + AsyncWrite>(
         );
     }
     if memory.instance.is_some_and(|before| before != hello.instance) {
-        info!("the peer has begun anew: flows that it had are told to it");
-        if let Err(error) = shards.sweep(CopySweep::Adopt).await {
+        info!("the peer has begun anew: flows and elements of sets that it had are told to it");
+        let adopted = match shards.sweep(CopySweep::Adopt).await {
+            Ok(()) => shards.sweep_elements(CopySweep::Adopt).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = adopted {
             return error;
         }
     }
@@ -202,14 +212,25 @@ async fn listen<S: AsyncRead>(
         let message = timeout(times.silence, read(from, &mut bytes)).await;
         match message.map_err(|_| SessionError::Silent)?? {
             Message::Hello(_) => return Err(SessionError::NoMessage),
-            Message::Names(names) => intake.name(names),
+            Message::Names(names) => {
+                intake.name(names);
+                shared.account.peer_keys(PeerKeys::Anew);
+            }
+            Message::Keys(keys) => shared.account.peer_keys(PeerKeys::Shared(intake.shared_keys(&keys))),
             Message::Flows(items) if items.iter().any(|item| !matches!(item, Item::Flow(_))) => {
                 return Err(SessionError::NoMessage);
             }
             Message::Flows(items) => intake.take_in(&items, *round, &shared.account).await?,
             Message::Ended(ended) => intake.end(&ended, &shared.account).await?,
+            Message::Elements(elements) => {
+                intake.take_in_elements(&elements, *round, &shared.account).await?;
+            }
+            Message::Removed(removed) => intake.remove_elements(&removed, &shared.account).await?,
             Message::FullBegins => *round = round.wrapping_add(1),
-            Message::FullEnds => shards.sweep(CopySweep::Purge { round: *round }).await?,
+            Message::FullEnds => {
+                shards.sweep(CopySweep::Purge { round: *round }).await?;
+                shards.sweep_elements(CopySweep::Purge { round: *round }).await?;
+            }
             Message::Alive => {}
         }
         // Memory of the names of a large policy.
@@ -243,6 +264,7 @@ async fn tell<S: AsyncWrite>(
     let (last, spare) = (Instant::now(), Taken::default());
     let mut teller = Teller { to, shared, times, bytes: Vec::new(), told: None, last, spare };
     teller.tell_all(shards).await?;
+    let mut looked = Instant::now();
     loop {
         let (mut busiest, mut lost) = (0, 0);
         for worker in 0..shards.len() {
@@ -250,6 +272,10 @@ async fn tell<S: AsyncWrite>(
             busiest = busiest.max(changed.taken.flows.len() + changed.taken.ended.len());
             lost += changed.taken.lost;
             teller.tell(changed).await?;
+        }
+        if looked.elapsed() >= SETS_PAUSE {
+            looked = Instant::now();
+            lost += teller.tell_set_changes(shards).await?;
         }
         if lost > 0 {
             shared.account.overflowed();
@@ -276,9 +302,17 @@ impl<S: AsyncWrite> Teller<'_, S> {
             while let Some(first) = next {
                 let changed = shards.all(worker, first, std::mem::take(&mut self.spare)).await?;
                 next = changed.next;
+                self.name(changed.tables.clone())?;
                 self.tell(changed).await?;
                 sleep(FULL_PAUSE).await;
             }
+        }
+        let mut next = Some(0);
+        while let Some(first) = next {
+            let changed = shards.all_elements(first).await?;
+            next = changed.next;
+            self.tell_sets(changed).await?;
+            sleep(FULL_PAUSE).await;
         }
         encode(&Message::FullEnds, &mut self.bytes)?;
         self.send().await?;
@@ -290,9 +324,8 @@ impl<S: AsyncWrite> Teller<'_, S> {
     async fn tell(&mut self, changed: Changed) -> Result<(), SessionError> {
         let Changed { tables, mut taken, .. } = changed;
         let Taken { flows, ended, .. } = &mut taken;
-        if !flows.is_empty() && self.told.as_ref().is_none_or(|told| !Arc::ptr_eq(told, &tables)) {
-            encode(&Message::Names(Names::of(&tables)), &mut self.bytes)?;
-            self.told = Some(tables);
+        if !flows.is_empty() {
+            self.name(tables)?;
         }
         for some in ended.chunks(BLOCK_ITEMS) {
             encode(&Message::Ended(some.to_vec()), &mut self.bytes)?;
@@ -305,6 +338,51 @@ impl<S: AsyncWrite> Teller<'_, S> {
         ended.clear();
         self.spare = Taken { lost: 0, ..taken };
         if self.bytes.is_empty() { Ok(()) } else { self.send().await }
+    }
+
+    /// Sends changes of dynamic sets. Returns the number of removals that are lost.
+    async fn tell_set_changes(&mut self, shards: &Shards) -> Result<u64, SessionError> {
+        let mut lost = 0;
+        for _ in 0..SETS_LOOKS {
+            let changed = shards.set_changes().await?;
+            let is_all = changed.taken.elements.len() < ELEMENTS_AT_ONCE / 2;
+            lost += changed.taken.lost;
+            self.tell_sets(changed).await?;
+            if is_all {
+                break;
+            }
+        }
+        Ok(lost)
+    }
+
+    async fn tell_sets(&mut self, changed: SetsChanged) -> Result<(), SessionError> {
+        let SetsChanged { tables, taken: TakenElements { removed, elements, .. }, .. } = changed;
+        if removed.is_empty() && elements.is_empty() {
+            return Ok(());
+        }
+        self.name(tables)?;
+        for some in removed.chunks(BLOCK_ITEMS) {
+            encode(&Message::Removed(some.to_vec()), &mut self.bytes)?;
+        }
+        for some in elements.chunks(BLOCK_ITEMS) {
+            encode(&Message::Elements(some.to_vec()), &mut self.bytes)?;
+        }
+        self.shared.account.sent_elements(elements.len(), removed.len());
+        self.send().await
+    }
+
+    /// Tells the names that what follows refers to, and the keys of tunnels, unless they have been told.
+    fn name(&mut self, tables: Arc<Tables>) -> Result<(), SessionError> {
+        if self.told.as_ref().is_none_or(|told| !Arc::ptr_eq(told, &tables)) {
+            encode(&Message::Names(Names::of(&tables)), &mut self.bytes)?;
+            let outward = tables.tunnels.list.iter().filter_map(|tunnel| tunnel.out.as_ref());
+            let keys: Vec<_> = outward.map(|out| out.fingerprint.to_bytes()).collect();
+            for some in keys.chunks(BLOCK_ITEMS) {
+                encode(&Message::Keys(some.to_vec()), &mut self.bytes)?;
+            }
+            self.told = Some(tables);
+        }
+        Ok(())
     }
 
     async fn send(&mut self) -> Result<(), SessionError> {

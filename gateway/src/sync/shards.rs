@@ -1,24 +1,31 @@
 //! The workers, as the session sees them: changes are asked of them, and the peer's given to their owners.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use dataplane::flow::{FlowId, SteeringTable};
 use dataplane::import::Refused;
 use dataplane::nat::Share;
-use dataplane::state::{FlowRecord, Item, Names, Places};
+use dataplane::sa::Fingerprint;
+use dataplane::set::{SetOutcome, TakenElements};
+use dataplane::state::{ElementRecord, FlowRecord, Item, Names, Places, RemovalRecord};
 use dataplane::sync::{CopySweep, EndedFlow, Synced, Taken};
 use dataplane::tables::{Address, Tables};
 use tokio::sync::oneshot;
+use wire::esp::Direction;
 
 use super::session::SessionError;
 use super::status::Account;
-use crate::worker::{Changed, Command, CommandSender, Reply, TookIn, owner_of};
+use crate::worker::{Changed, Command, CommandSender, Reply, SetsChanged, TookIn, TookInSets, owner_of};
 
 /// Flows that a worker takes in, or gives, between two turns: well under a millisecond's work.
 pub(super) const AT_ONCE: usize = 256;
 
 /// Places of the flow table that a worker visits between two turns.
 const PLACES_AT_ONCE: u32 = 1024;
+
+/// Elements of dynamic sets that a worker gives between two turns, or places that it visits for them.
+pub(super) const ELEMENTS_AT_ONCE: usize = 2048;
 
 /// Workers' ends, and the tables that they work by.
 pub(super) struct Shards {
@@ -88,6 +95,59 @@ impl Shards {
         Ok(())
     }
 
+    /// Takes changes of dynamic sets; the first worker knows them all.
+    pub(super) async fn set_changes(&self) -> Result<SetsChanged, SessionError> {
+        self.ask_sets(None).await
+    }
+
+    /// Takes all elements of dynamic sets, from a place on.
+    pub(super) async fn all_elements(&self, first: u32) -> Result<SetsChanged, SessionError> {
+        self.ask_sets(Some(first)).await
+    }
+
+    async fn ask_sets(&self, all: Option<u32>) -> Result<SetsChanged, SessionError> {
+        let (most, into) = (ELEMENTS_AT_ONCE as u32, TakenElements::default());
+        self.ask(0, |reply| Command::SetChanges { all, most, into, reply }).await
+    }
+
+    /// Sweeps the copies of the peer's elements: the first worker's, and from the others what goes there.
+    pub(super) async fn sweep_elements(&self, sweep: CopySweep) -> Result<(), SessionError> {
+        let mut next = Some(0);
+        while let Some(first) = next {
+            let most = ELEMENTS_AT_ONCE as u32;
+            let swept = self.ask(0, |reply| Command::SweepSetCopies { sweep, first, most, reply }).await?;
+            next = swept.swept.next;
+            let removed: Arc<[RemovalRecord]> = swept.swept.removed.into();
+            for worker in (1..self.len()).filter(|_| !removed.is_empty()) {
+                self.remove_as_first(worker, &swept.tables, &removed).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes elements from a worker's sets as the first worker has from its own.
+    async fn remove_as_first(
+        &self,
+        worker: usize,
+        tables: &Arc<Tables>,
+        removed: &Arc<[RemovalRecord]>,
+    ) -> Result<(), SessionError> {
+        let (mut tables, mut removed) = (tables.clone(), removed.clone());
+        loop {
+            let command = |reply| Command::TakeInSets {
+                tables: tables.clone(),
+                removed: removed.clone(),
+                elements: Arc::default(),
+                round: 0,
+                reply,
+            };
+            let TookInSets::Outdated(newer) = self.ask(worker, command).await? else { return Ok(()) };
+            let places = Names::of(&tables).places_in(&newer);
+            removed = removed.iter().map(|removal| moved(&places, removal)).collect();
+            tables = newer;
+        }
+    }
+
     /// Begins to take in what a peer tells; it has to say its names first.
     pub(super) fn intake(&self) -> Intake<'_> {
         let places = Names::default().places_in(&self.tables);
@@ -109,6 +169,14 @@ impl Intake<'_> {
     pub(super) fn name(&mut self, names: Names) {
         self.places = names.places_in(&self.tables);
         self.names = names;
+    }
+
+    /// Number of the peer's keys under which this gateway sends, or has sent, too.
+    pub(super) fn shared_keys(&self, keys: &[[u8; Fingerprint::LEN]]) -> usize {
+        let own = self.tables.tunnels.sequences().all().into_iter();
+        let own = own.filter(|known| known.direction == Direction::Out);
+        let own: HashSet<_> = own.map(|known| known.fingerprint.to_bytes()).collect();
+        keys.iter().filter(|key| own.contains(*key)).count()
     }
 
     /// Gives flows to their owners.
@@ -144,6 +212,73 @@ impl Intake<'_> {
         Ok(())
     }
 
+    /// Gives elements of dynamic sets to all workers.
+    pub(super) async fn take_in_elements(
+        &mut self,
+        elements: &[ElementRecord],
+        round: u8,
+        account: &Account,
+    ) -> Result<(), SessionError> {
+        for worker in 0..self.shards.len() {
+            let (outcomes, _) = self.offer_sets(worker, &[], elements, round).await?;
+            if worker == 0 {
+                let named = |element: &ElementRecord| {
+                    self.names.sets.get(usize::from(element.set?)).map(String::as_str)
+                };
+                account.received_elements(elements.iter().map(named).zip(outcomes));
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes elements of dynamic sets from all workers'.
+    pub(super) async fn remove_elements(
+        &mut self,
+        removed: &[RemovalRecord],
+        account: &Account,
+    ) -> Result<(), SessionError> {
+        for worker in 0..self.shards.len() {
+            let (_, gone) = self.offer_sets(worker, removed, &[], 0).await?;
+            if worker == 0 {
+                account.removed_elements(gone);
+            }
+        }
+        Ok(())
+    }
+
+    /// Offers elements to a worker; again, if it has other tables by now. Returns the outcomes, and the number of removals.
+    async fn offer_sets(
+        &mut self,
+        worker: usize,
+        removed: &[RemovalRecord],
+        elements: &[ElementRecord],
+        round: u8,
+    ) -> Result<(Vec<Result<SetOutcome, Refused>>, u64), SessionError> {
+        loop {
+            let there = |element: &ElementRecord| ElementRecord {
+                set: self.places.moved_set(element.set),
+                ..*element
+            };
+            let command = |reply| Command::TakeInSets {
+                tables: self.tables.clone(),
+                removed: removed.iter().map(|removal| moved(&self.places, removal)).collect(),
+                elements: elements.iter().map(there).collect(),
+                round,
+                reply,
+            };
+            match self.shards.ask(worker, command).await? {
+                TookInSets::Done { outcomes, removed } => return Ok((outcomes, removed)),
+                TookInSets::Outdated(tables) => self.move_to(tables),
+            }
+        }
+    }
+
+    /// Goes over to tables that a worker has by now.
+    fn move_to(&mut self, tables: Arc<Tables>) {
+        self.places = self.names.places_in(&tables);
+        self.tables = tables;
+    }
+
     /// Offers flows to a worker; again, if it has other tables by now. Returns the outcomes, and the number of flows ended.
     async fn offer(
         &mut self,
@@ -159,13 +294,15 @@ impl Intake<'_> {
             let command = |reply| Command::TakeIn { tables, flows: moved, ended, round, reply };
             match self.shards.ask(worker, command).await? {
                 TookIn::Done { outcomes, ended } => return Ok((outcomes, ended)),
-                TookIn::Outdated(tables) => {
-                    self.places = self.names.places_in(&tables);
-                    self.tables = tables;
-                }
+                TookIn::Outdated(tables) => self.move_to(tables),
             }
         }
     }
+}
+
+/// The same removal for other tables.
+fn moved(places: &Places, removal: &RemovalRecord) -> RemovalRecord {
+    RemovalRecord { set: places.moved_set(removal.set), ..*removal }
 }
 
 fn flow(item: &Item) -> Option<&FlowRecord> {

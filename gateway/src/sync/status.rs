@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use dataplane::import::Refused;
+use dataplane::set::SetOutcome;
 use dataplane::sync::Synced;
 use policy::model::SyncPeer;
 use schemars::JsonSchema;
@@ -13,6 +14,12 @@ use tracing::warn;
 
 /// Time after a conflict for which both gateways count as active.
 const RECENT: Duration = Duration::from_secs(10);
+
+/// Reasons of refusals that are told apart, at most: some of them have names in them that the peer has given.
+const REASONS: usize = 64;
+
+/// Characters of such a name, at most.
+const LONGEST_NAME: usize = 64;
 
 /// State of the synchronisation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -50,12 +57,22 @@ pub struct SyncStatus {
     pub flows_sent: u64,
     /// Ends of flows sent.
     pub ended_sent: u64,
+    /// Elements of dynamic sets sent: new ones, and those that are over later than before.
+    pub elements_sent: u64,
+    /// Removals of elements sent.
+    pub removed_sent: u64,
+    /// Elements of dynamic sets received and taken in.
+    pub elements_received: u64,
+    /// Elements removed here as they were removed there.
+    pub removed_received: u64,
     /// Flows received, by outcome.
     pub received: ReceivedCounts,
-    /// Flows received and refused, by reason.
+    /// Flows and elements received and refused, by reason.
     pub refused: BTreeMap<String, u64>,
     /// Seconds by which the peer's clock is ahead of this one's. Nothing of the synchronisation depends on it.
     pub clock_ahead_seconds: Option<f64>,
+    /// Keys of tunnels by which both gateways send: each number would be used twice under them.
+    pub shared_keys: u64,
     /// Both gateways have seen packets of the same flows, within the last ten seconds.
     pub both_active: bool,
     /// The last trouble, in words; none once a connection has gone on behind it.
@@ -77,6 +94,14 @@ pub struct ReceivedCounts {
     pub ended: u64,
 }
 
+/// Keys of the peer's tunnels.
+pub(super) enum PeerKeys {
+    /// The peer has another policy: those of its tunnels follow.
+    Anew,
+    /// Some of them, of which so many are this gateway's, too.
+    Shared(usize),
+}
+
 /// Account that the thread keeps.
 pub(super) struct Account(Mutex<Entries>);
 
@@ -85,6 +110,14 @@ struct Entries {
     status: SyncStatus,
     connected: Option<Instant>,
     conflict: Option<Instant>,
+}
+
+impl Entries {
+    fn refuse(&mut self, reason: String) {
+        let refused = &mut self.status.refused;
+        let is_room = refused.len() < REASONS || refused.contains_key(&reason);
+        *refused.entry(if is_room { reason } else { "another reason".to_owned() }).or_default() += 1;
+    }
 }
 
 impl Account {
@@ -140,6 +173,21 @@ impl Account {
         status.trouble = Some(trouble.to_owned());
     }
 
+    /// The peer has told of the keys of its tunnels.
+    pub(super) fn peer_keys(&self, keys: PeerKeys) {
+        let status = &mut self.lock().status;
+        match keys {
+            PeerKeys::Anew => status.shared_keys = 0,
+            PeerKeys::Shared(0) => {}
+            PeerKeys::Shared(count) => {
+                status.shared_keys += count as u64;
+                warn!(
+                    "synchronisation: {count} tunnels of the peer send under keys of this gateway's: numbers would be used twice; give each gateway keys of its own"
+                );
+            }
+        }
+    }
+
     /// All flows have been sent.
     pub(super) fn full_ended(&self) {
         let status = &mut self.lock().status;
@@ -162,9 +210,9 @@ impl Account {
 
     pub(super) fn received(&self, outcomes: &[Result<Synced, Refused>], ended: u64) {
         let entries = &mut *self.lock();
-        let received = &mut entries.status.received;
-        received.ended += ended;
+        entries.status.received.ended += ended;
         for outcome in outcomes {
+            let received = &mut entries.status.received;
             match outcome {
                 Ok(Synced::Created) => received.created += 1,
                 Ok(Synced::Updated) => received.updated += 1,
@@ -173,8 +221,41 @@ impl Account {
                     received.conflicts += 1;
                     entries.conflict = Some(Instant::now());
                 }
-                Err(reason) => *entries.status.refused.entry(reason.to_string()).or_default() += 1,
+                Err(reason) => entries.refuse(reason.to_string()),
             }
         }
+    }
+
+    pub(super) fn sent_elements(&self, elements: usize, removed: usize) {
+        let status = &mut self.lock().status;
+        status.elements_sent += elements as u64;
+        status.removed_sent += removed as u64;
+    }
+
+    /// Elements were taken in, or refused, with the name that the peer has for the set of each.
+    pub(super) fn received_elements<'a>(
+        &self,
+        outcomes: impl Iterator<Item = (Option<&'a str>, Result<SetOutcome, Refused>)>,
+    ) {
+        let entries = &mut *self.lock();
+        for (set, outcome) in outcomes {
+            let named = || {
+                let name = set.unwrap_or_default().chars().take(LONGEST_NAME);
+                name.collect::<String>().escape_debug().to_string()
+            };
+            match outcome {
+                Ok(_) => entries.status.elements_received += 1,
+                Err(Refused::TableFull) => entries.refuse(format!("the set \"{}\" is full here", named())),
+                Err(Refused::NameGone) => {
+                    let what = "this policy has none of that name that rules and requests fill";
+                    entries.refuse(format!("an element of the set \"{}\": {what}", named()));
+                }
+                Err(reason) => entries.refuse(reason.to_string()),
+            }
+        }
+    }
+
+    pub(super) fn removed_elements(&self, removed: u64) {
+        self.lock().status.removed_received += removed;
     }
 }

@@ -7,8 +7,9 @@ use std::time::Duration;
 use dataplane::flow::{Ends, FlowId, Handshake, State, Windows};
 use dataplane::hop::Resolve;
 use dataplane::nat::Share;
+use dataplane::set::{Element, SetChange};
 use dataplane::shard::Setup;
-use dataplane::state::{FlowRecord, Item, Names, Standing, Through};
+use dataplane::state::{ElementRecord, FlowRecord, Item, Names, Prefix, RemovalRecord, Standing, Through};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
@@ -40,6 +41,9 @@ sync-key = "key"
 sync-ca = "ca"
 [limit]
 flows = 4096
+[dynamic-set.banned]
+[dynamic-set.guests]
+size = 3000
 "#;
 
 /// Times by which a test comes to its end.
@@ -61,7 +65,13 @@ struct Gateway {
 
 impl Gateway {
     fn new(workers: usize, instance: Instance) -> Gateway {
-        let tables = Arc::new(Tables::compile(&policy::check(POLICY, "policy").policy.unwrap(), 1).unwrap());
+        Gateway::of(POLICY, workers, instance)
+    }
+
+    fn of(policy: &str, workers: usize, instance: Instance) -> Gateway {
+        let checked = policy::check(policy, "policy");
+        let policy = checked.policy.unwrap_or_else(|| panic!("{:?}", checked.diagnostics));
+        let tables = Arc::new(Tables::compile(&policy, 1).unwrap());
         let channels: Vec<_> = (0..workers).map(|_| command_channel().unwrap()).collect();
         let wake_ups: Vec<WakeUp> = channels.iter().map(|(_, commands)| commands.wake_up().clone()).collect();
         let steering = (workers > 1).then(|| Arc::new(SteeringTable::new(workers as u16, 4096).unwrap()));
@@ -172,6 +182,32 @@ fn flow(number: u16) -> FlowRecord {
     }
 }
 
+/// Changes sets on all workers, as a request would.
+fn change_sets(workers: &[CommandSender], changes: impl Iterator<Item = SetChange>) {
+    let changes: Arc<[SetChange]> = changes.collect();
+    for worker in workers {
+        worker.send(Command::ChangeSets { changes: changes.clone(), reply: None });
+    }
+}
+
+/// Numbers of elements, by worker and set.
+fn elements(workers: &[CommandSender]) -> Vec<[u32; 2]> {
+    let (to, told) = channel();
+    for worker in workers {
+        worker.send(Command::Report(to.clone()));
+    }
+    drop(to);
+    told.iter().map(|report| [0, 1].map(|set: usize| report.sets[set].elements)).collect()
+}
+
+fn added(set: u16, numbers: std::ops::Range<u32>) -> impl Iterator<Item = SetChange> {
+    numbers.map(move |number| SetChange::Add(Element { set, prefix: prefix(number), until: None }))
+}
+
+fn prefix(number: u32) -> ipnet::IpNet {
+    std::net::IpAddr::from(std::net::Ipv4Addr::from_bits(0x0a00_0000 + number)).into()
+}
+
 /// Runs `act` on a runtime as the thread's.
 fn run<T>(act: impl Future<Output = T>) -> T {
     Builder::new_current_thread().enable_all().build().unwrap().block_on(act)
@@ -252,6 +288,39 @@ fn a_peer_that_began_anew_gets_its_flows_back_and_one_that_did_not_says_which_ha
     assert_eq!((two.flows(), other.flows()), (10, 10), "one that has begun anew learns them");
 }
 
+#[test]
+fn elements_of_sets_are_told_to_all_workers_at_first_and_as_they_change() {
+    let (mut one, mut two) = (Gateway::new(2, [1, 1]), Gateway::new(3, [2, 2]));
+    let (of_one, of_two) = (one.senders.clone(), two.senders.clone());
+    change_sets(&of_one, added(1, 0..2500));
+    change_sets(&of_two, added(0, 0..1));
+    let removed = |number| [SetChange::Remove { set: 1, prefix: prefix(number) }].into_iter();
+    run(async {
+        let act = async {
+            until("all are there", || elements(&of_two) == [[1, 2500]; 3]).await;
+            until("and of the other", || elements(&of_one) == [[1, 2500]; 2]).await;
+            change_sets(&of_one, added(1, 2500..2600));
+            change_sets(&of_two, removed(0));
+            until("the first has all", || elements(&of_one) == [[1, 2599]; 2]).await;
+            until("and the other", || elements(&of_two) == [[1, 2599]; 3]).await;
+            change_sets(&of_one, [SetChange::Flush { set: 1 }].into_iter().chain(added(1, 7..8)));
+            until("all but one are gone", || elements(&of_two) == [[1, 1]; 3]).await;
+        };
+        talk(&mut one, &mut two, act).await;
+    });
+    let [here, there] = [one.status(), two.status()];
+    assert_eq!((here.elements_sent, here.removed_sent, there.removed_received), (2601, 1, 1));
+    assert_eq!((there.elements_sent, there.removed_sent, here.elements_received), (1, 1, 1));
+    // Away, while one that it had told of goes.
+    change_sets(&of_one, removed(7));
+    let gone = until("it is gone", || elements(&of_two) == [[1, 0]; 3]);
+    run(talk(&mut one, &mut two, gone));
+    // One that begins anew has all again.
+    let mut anew = Gateway::new(1, [3, 3]);
+    let workers = anew.senders.clone();
+    run(talk(&mut anew, &mut two, until("it has all", || elements(&workers) == [[1, 0]])));
+}
+
 /// Words of a gateway on a peer that sends these bytes, and then does `then` with the stream.
 fn says_of<F: Future<Output = ()>>(
     gateway: &mut Gateway,
@@ -300,7 +369,7 @@ fn a_peer_that_is_none_is_refused_in_words_and_leaves_nothing() {
     let other_item = Item::Own(dataplane::state::OwnRecord::default());
     let many = Message::Flows(vec![Item::Flow(flow(0)); crate::store::BLOCK_ITEMS + 1]);
     let tries = [
-        (b"wirerate sync 2, wirerate state 9\n".to_vec(), "\"wirerate sync 2, wirerate state 9\""),
+        (b"wirerate sync 1, wirerate state 8\n".to_vec(), "\"wirerate sync 1, wirerate state 8\""),
         (b"GET / HTTP/1.1\r\n\r\n".to_vec(), "does not greet"),
         (vec![0xff; 4000], "does not greet"),
         (b"wirerate sync \x1b[2J\n".to_vec(), "does not greet"),
@@ -354,9 +423,60 @@ fn items_for_another_policy_are_refused_by_reason() {
     let names = Names { interfaces: vec!["elsewhere".to_owned()], ..Names::of(&own.tables) };
     let mut bytes = after_hello(&Message::Names(names));
     encode(&Message::Flows(vec![Item::Flow(flow(0)), Item::Flow(flow(1))]), &mut bytes).unwrap();
+    let names = Names { sets: vec!["els\u{1b}ewhere".to_owned(), "guests".to_owned()], ..Names::default() };
+    encode(&Message::Names(names), &mut bytes).unwrap();
+    let element = |set, number| {
+        let prefix = prefix(number);
+        let prefix = Prefix { first: prefix.addr(), bits: prefix.prefix_len() };
+        ElementRecord { set: Some(set), prefix, left: None }
+    };
+    let of_none = vec![element(0, 1), element(7, 1)];
+    encode(&Message::Elements(of_none), &mut bytes).unwrap();
+    for numbers in [0..1024, 1024..2048, 2048..3001] {
+        let some = numbers.map(|number| element(1, number)).collect();
+        encode(&Message::Elements(some), &mut bytes).unwrap();
+    }
+    let removed = RemovalRecord { set: Some(0), prefix: None };
+    encode(&Message::Removed(vec![removed]), &mut bytes).unwrap();
     says_of(&mut own, bytes, listens);
-    assert_eq!(own.status().refused.values().sum::<u64>(), 2, "{:?}", own.status());
-    assert_eq!(own.flows(), 0);
+    let refused = own.status().refused;
+    assert_eq!(refused.values().sum::<u64>(), 5, "{refused:?}");
+    assert_eq!(refused["the set \"guests\" is full here"], 1);
+    assert!(refused.keys().any(|words| words.contains("the set \"els\\u{1b}ewhere\"")), "{refused:?}");
+    assert_eq!((own.flows(), elements(&own.senders)), (0, vec![[0, 3000]]));
+}
+
+#[test]
+fn two_gateways_that_send_under_the_same_keys_say_so() {
+    let tunnel = |key: &str| {
+        format!(
+            r#"
+[interface.branch]
+zone = "lan"
+[interface.branch.esp]
+local = "203.0.113.2"
+remote = "198.51.100.1"
+[[interface.branch.esp.sa]]
+direction = "in"
+spi = 0x1000
+algorithm = "aes128-gcm"
+key = "{}"
+[[interface.branch.esp.sa]]
+direction = "out"
+spi = 0x2000
+algorithm = "aes128-gcm"
+key = "{key}"
+"#,
+            "0f".repeat(20)
+        )
+    };
+    let with =
+        |key: &str, instance| Gateway::of(&format!("{POLICY}{}", tunnel(&key.repeat(20))), 1, instance);
+    let (mut one, mut two, mut three) = (with("a1", [1, 1]), with("a1", [2, 2]), with("b2", [3, 3]));
+    run(async { talk(&mut one, &mut two, sleep(Duration::from_millis(300))).await });
+    assert_eq!([&one, &two].map(|gateway| gateway.status().shared_keys), [1, 1]);
+    run(async { talk(&mut one, &mut three, sleep(Duration::from_millis(300))).await });
+    assert_eq!([&one, &three].map(|gateway| gateway.status().shared_keys), [0, 0]);
 }
 
 #[test]
@@ -370,6 +490,12 @@ fn messages_are_read_as_they_were_written() {
     let messages = [
         Message::Flows(vec![Item::Flow(flow(1)), Item::Flow(flow(2))]),
         Message::Ended(vec![ended]),
+        Message::Elements(vec![ElementRecord {
+            set: Some(3),
+            prefix: Prefix { first: [192, 0, 2, 0].into(), bits: 24 },
+            left: Some(Nanos::from_secs(7)),
+        }]),
+        Message::Removed(vec![RemovalRecord { set: Some(3), prefix: None }]),
         Message::FullBegins,
         Message::FullEnds,
         Message::Alive,

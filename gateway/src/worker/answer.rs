@@ -73,6 +73,15 @@ impl Worker {
                     let _ = reply.send(self.processing.shard.sweep_copies(sweep, first, most));
                     self.send_records();
                 }
+                Command::SetChanges { all, most, into, reply } => {
+                    let _ = reply.send(self.set_changes(all, most, into));
+                }
+                Command::TakeInSets { tables, removed, elements, round, reply } => {
+                    let _ = reply.send(self.take_in_sets(&tables, &removed, &elements, round));
+                }
+                Command::SweepSetCopies { sweep, first, most, reply } => {
+                    let _ = reply.send(self.sweep_set_copies(sweep, first, most));
+                }
                 Command::Capture { id, tap, reply } => {
                     let _ = reply.send(self.processing.captures.add(id, *tap, &self.processing.tables));
                     self.processing.pause_publication();

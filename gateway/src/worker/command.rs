@@ -14,8 +14,8 @@ use dataplane::meter::{MeterState, MeteredEnds};
 use dataplane::ppp::News;
 use dataplane::reload::{Applied, ReloadPlan};
 use dataplane::sa::{RetiredSa, SaChange, SaEvent, SaRefused};
-use dataplane::set::{Element, SetChange};
-use dataplane::state::{Cursor, FlowRecord, Item};
+use dataplane::set::{Element, SetChange, TakenElements};
+use dataplane::state::{Cursor, ElementRecord, FlowRecord, Item, RemovalRecord};
 use dataplane::sync::{CopySweep, EndedFlow, Taken};
 use dataplane::tables::{Address, Tables};
 use rustix::event::{EventfdFlags, eventfd};
@@ -32,6 +32,7 @@ use crate::set::{Elements, SetChanged};
 
 use super::link::Attachment;
 use super::report::Report;
+use super::set::{SetsChanged, SetsSwept, TookInSets};
 use super::state::{Changed, Exported, Imported, TookIn};
 
 /// Reply channel. The receiver may have gone.
@@ -165,6 +166,41 @@ pub enum Command {
         most: u32,
         /// Reply channel.
         reply: Reply<Option<FlowId>>,
+    },
+    /// Takes changes of dynamic sets, for a second gateway; of the first worker.
+    SetChanges {
+        /// Place from which on all elements are taken; those that have changed where absent.
+        all: Option<u32>,
+        /// Number of elements, or of places to visit, at most.
+        most: u32,
+        /// Memory for the changes.
+        into: TakenElements,
+        /// Reply channel.
+        reply: Reply<SetsChanged>,
+    },
+    /// Takes in what a second gateway tells of dynamic sets.
+    TakeInSets {
+        /// Tables that the indices refer to.
+        tables: Arc<Tables>,
+        /// Removals, before the elements.
+        removed: Arc<[RemovalRecord]>,
+        /// Elements that are new or have changed there.
+        elements: Arc<[ElementRecord]>,
+        /// Round of the second gateway's full synchronisations.
+        round: u8,
+        /// Reply channel.
+        reply: Reply<TookInSets>,
+    },
+    /// Sweeps the copies of a second gateway's elements; of the first worker.
+    SweepSetCopies {
+        /// The sweep.
+        sweep: CopySweep,
+        /// Place to start at.
+        first: u32,
+        /// Maximum number of places to visit.
+        most: u32,
+        /// Reply channel.
+        reply: Reply<SetsSwept>,
     },
     /// Begins a capture, unless the worker's tables lack a name in its filter.
     Capture {
