@@ -16,6 +16,7 @@ use std::thread;
 use dataplane::flow::SteeringTable;
 use dataplane::tables::Tables;
 use policy::model::{Sync, SyncPeer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Notify, oneshot};
 use tracing::error;
 
@@ -33,6 +34,7 @@ mod tests;
 pub use status::{ReceivedCounts, SyncState, SyncStatus};
 
 use link::Link;
+use session::{PeerMemory, Times, conduct};
 use shards::Shards;
 use status::Account;
 
@@ -118,4 +120,15 @@ impl Synchroniser {
     pub fn status(&self) -> Option<SyncStatus> {
         self.shared.as_ref().map(|shared| shared.account.status())
     }
+}
+
+/// Conducts one session over a stream that is there already, without TLS, until it breaks. Returns the status then, with the reason as
+/// its trouble; none where the policy has no peer.
+pub async fn converse<S: AsyncRead + AsyncWrite>(stream: S, start: Start) -> Option<SyncStatus> {
+    let Start { sync, workers, steering, tables, instance } = start;
+    let (shards, shared) = (Shards::new(workers, steering, tables), Shared::new(sync.peer?, instance));
+    let mut memory = PeerMemory::default();
+    let ended = conduct(stream, "the stream", &shards, &shared, &mut memory, Times::LIVE).await;
+    shared.account.failed(&ended.to_string());
+    Some(shared.account.status())
 }

@@ -17,7 +17,7 @@ use tokio::time::sleep;
 use wire::{Nanos, Pool, PortId};
 
 use super::message::{Greeting, Hello, Message, encode, read};
-use super::session::{PeerMemory, SessionError, Times, conduct};
+use super::session::SessionError;
 use super::*;
 use crate::clock::Clock;
 use crate::worker::{
