@@ -3,19 +3,22 @@
 import contextlib
 import json
 import os
+import random
 import resource
 import shutil
 import signal
 import socket
 import ssl
 import struct
+import sys
 import time
 
+import gateway as gateways
 import pytest
 import wait
 from boxes import MOVED, MOVED_LAN, PORT, SERVER, Boxes
 from gateway import missing
-from host import TIMEOUT
+from host import SO_RCVBUFFORCE, TIMEOUT
 
 pytestmark = pytest.mark.longest(240)
 
@@ -44,7 +47,8 @@ def kind(request):
 
 
 LONG = os.environ.get("WIRERATE_LONG") == "1"
-KILLS = int(os.environ.get("WIRERATE_KILLS", "100" if LONG else "6"))
+CRASHES = int(os.environ.get("WIRERATE_CRASHES", "20" if LONG else "3"))
+KILLS = int(os.environ.get("WIRERATE_KILLS", "1000" if LONG else "4"))
 FLOWS = 5_000 if LONG else 1_000
 WIDE = 90_000 if LONG else 10_000
 AT_ONCE = 200
@@ -167,12 +171,12 @@ def test_established_connections_go_on_when_the_active_gateway_crashes(kind):
 
 @pytest.mark.longest(7_200 if LONG else 400)
 def test_nothing_established_is_lost_in_repeated_crashes_with_many_flows(kind):
-    """By turns of both gateways, with a transfer under way: `WIRERATE_KILLS` says how many."""
+    """Of the first gateway, which takes over again each time, with a transfer under way: `WIRERATE_CRASHES` says how many."""
     boxes = Boxes(**kind, workers=(2, 1), more="[limit]\nflows = 200_000\n")
     with boxes.running():
         talk, wide = Talk(boxes, FLOWS), Wide(boxes, WIDE)
         boxes.server.start("iperf3", "-s", "-B", SERVER, log="iperf3")
-        for kill in range(KILLS):
+        for kill in range(CRASHES):
             active, standby = boxes.boxes if boxes.one.is_active() else reversed(boxes.boxes)
             has_all(standby, 2 * FLOWS + WIDE)
             transfer = boxes.client.start("iperf3", "-c", SERVER, "-t", "6", "-b", "20M", log=f"iperf3-{kill}")
@@ -188,6 +192,115 @@ def test_nothing_established_is_lost_in_repeated_crashes_with_many_flows(kind):
             wait.until(boxes.one.is_active, "the first one is active")
             wait.until(lambda: not boxes.two.is_active(), "and the other is not")
             talk.goes_on(b"round %d, back" % kill)
+        talk.close()
+        wide.close()
+
+
+STREAM = """
+import socket, struct, sys, time
+here = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+here.bind(("", 30_000))
+here.connect((sys.argv[1], 7003))
+begun, sent = time.monotonic(), 0
+while True:
+    # A datagram a millisecond, by the clock: one that comes late makes up for it.
+    while sent < (time.monotonic() - begun) * 1000:
+        try:
+            here.send(struct.pack("!Q", sent))
+        except OSError:
+            pass
+        sent += 1
+    time.sleep(0.0005)
+"""
+
+
+class Stream:
+    """A datagram a millisecond through whoever is active."""
+
+    def __init__(self, boxes):
+        self.there = boxes.server.udp(SERVER, 7003)
+        self.there.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 1 << 24)
+        self.there.settimeout(TIMEOUT)
+        self.sender = boxes.client.start(sys.executable, "-c", STREAM, SERVER, log="stream")
+        self.last = self._next()
+
+    def _next(self):
+        return struct.unpack("!Q", self.there.recv(100))[0]
+
+    def lost(self):
+        """How many have been lost one after the other at most, of those that have come since the last time."""
+        gaps = [0]
+        self.there.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                number = self._next()
+                gaps.append(number - self.last - 1)
+                self.last = max(self.last, number)
+        self.there.settimeout(TIMEOUT)
+        return max(gaps)
+
+    def resumed(self):
+        """It has come through since just now."""
+        self.lost()
+        self.last = self._next()
+
+    def close(self):
+        self.sender.kill()
+        self.sender.wait()
+        self.there.close()
+
+
+def report(text):
+    """Figures go to the file that `WIRERATE_REPORT` names."""
+    if name := os.environ.get("WIRERATE_REPORT"):
+        with open(name, "a") as file:
+            file.write(text + "\n")
+
+
+@pytest.mark.longest(14_400 if LONG else 400)
+def test_the_active_gateway_is_killed_under_load_and_under_reload(kind):
+    """By turns, as who comes back stays standby: `WIRERATE_KILLS` says how often. Every other time while a policy is applied on both. `WIRERATE_REPORT` names
+    a file for the figures."""
+    boxes = Boxes(**kind, workers=(2, 1), preempts=False, more="[limit]\nflows = 200_000\n")
+    chance = random.Random(1)
+    with boxes.running():
+        # As many as VRRP's gap allows for are told apart from those of the stream that a busy machine delays.
+        talk, wide, stream = Talk(boxes, 50), Wide(boxes, WIDE if LONG else 2_000), Stream(boxes)
+        flows = 100 + (WIDE if LONG else 2_000) + 1
+        lost, gaps = [], []
+        for kill in range(KILLS):
+            active, standby = boxes.boxes if boxes.one.is_active() else reversed(boxes.boxes)
+            has_all(standby, flows)
+            stream.resumed()
+            applying = []
+            if kill % 2:
+                for box in boxes.boxes:
+                    more = f'[limit]\nflows = 200_000\n[[nat]]\nname = "none-{kill}"\nkind = "exempt"\nto = "lan"\n'
+                    box.daemon.write(more=more)
+                    words = [gateways.binary(), "apply", box.daemon.policy, "--socket", box.daemon.socket]
+                    applying.append(box.gateway.start(*words, log=f"apply-{kill % 4}"))
+                time.sleep(chance.random() / 20)
+            begun = time.monotonic()
+            boxes.crash(active)
+            wait.until(standby.is_active, "the standby becomes active", pause=0.002)
+            gaps.append(time.monotonic() - begun)
+            talk.goes_on(b"round %d" % kill)
+            # Before its buffer overflows.
+            stream.there.recv(100, socket.MSG_PEEK)
+            lost.append(stream.lost())
+            wide.goes_on(b"round %d" % kill)
+            report(f"kill {kill}: {lost[-1]} datagrams lost, addresses moved after {gaps[-1]:.3f} s")
+            for apply in applying:
+                apply.wait(timeout=30)
+            assert standby.status()["refused"] == {}, standby.status()
+            boxes.revive(active)
+        told = f"{KILLS} kills, {flows} flows: at most {max(lost)} of 1,000 datagrams a second lost, "
+        told += f"{sorted(lost)[KILLS // 2]} in the middle; addresses moved after {max(gaps):.2f} s at most, {sorted(gaps)[KILLS // 2]:.2f} s in the middle"
+        report(told)
+        # The datagrams of VRRP's gap, and of the moments in which a gateway that all of a sudden has all packets learns its neighbours.
+        for count, gap in zip(lost, gaps, strict=True):
+            assert count <= 1000 * (gap + 0.5), told
+        stream.close()
         talk.close()
         wide.close()
 
