@@ -330,7 +330,11 @@ impl Shard {
     fn ways(&self, candidate: Candidate, tables: &Tables) -> Result<([Way; 2], Tag), Unpublished> {
         let Candidate { id, direction, ingress } = candidate;
         let flow = self.flows.flow(id).ok_or(Unpublished::Yet)?;
-        if tables.mode != Mode::Stateful || flow.is_proxied() || !are_classes_of_flows(tables) {
+        if tables.mode != Mode::Stateful
+            || flow.is_proxied()
+            || flow.is_across()
+            || !are_classes_of_flows(tables)
+        {
             return Err(Unpublished::Ever);
         }
         if !matches!(flow.state(), State::Established | State::UdpConfirmed) {

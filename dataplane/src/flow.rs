@@ -187,6 +187,12 @@ impl Flow {
         self.flags & TRANSLATED != 0
     }
 
+    /// True if packets leave as those of the other IP version (NAT64).
+    #[inline(always)]
+    pub fn is_across(&self) -> bool {
+        self.original.is_v4() != self.reply.is_v4()
+    }
+
     /// Notes translation of the flow's packets.
     pub fn set_translated(&mut self, translated: Translated) {
         self.flags = self.flags & !TRANSLATED | translated as u8;

@@ -25,8 +25,8 @@ pub use mapping::{Capacity, Mapping, Mappings, PoolUse, Restore};
 pub(crate) use mapping::{PoolsPlan, RetiredPools};
 pub use network::NetworkPair;
 pub use pool::{
-    AddressRange, Block, ConfigError, Hold, MAX_ADDRESSES, PoolConfig, PoolCounters, PoolProblem, PortRange,
-    Reserved,
+    AddressRange, Block, ConfigError, Hold, Hosts, MAX_ADDRESSES, PoolConfig, PoolCounters, PoolProblem,
+    PortRange, Reserved,
 };
 
 /// A pool by its place in the list that [`Mappings::new`] was given: one per source translation.

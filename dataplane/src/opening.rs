@@ -9,6 +9,7 @@
 //! begins to wait (`Shard::abandon_opening`): no frame takes one out of the pipeline.
 
 use lookup::classify::Header;
+use wire::header::Protocol;
 use wire::{BATCH, Family, Meta, PortId};
 
 use crate::flow::Key;
@@ -51,6 +52,8 @@ pub struct Opening {
     pub(crate) class_kind: Kind,
     /// SYN cookie that the client has acknowledged, where the gateway has answered its SYN.
     pub cookie: Option<u32>,
+    /// IPv4 address in the IPv6 destination, where packets leave as IPv4 (NAT64).
+    pub embedded: Option<u32>,
     /// NAT pool of the source's mapping, where ports are translated, and the port of the inside endpoint.
     pub pool: Option<(PoolId, u16)>,
 }
@@ -59,19 +62,32 @@ impl Opening {
     /// The destination after translation.
     #[inline(always)]
     pub fn destination(&self) -> Address {
-        Address { bits: self.seen.destination, v6: self.seen.family == Family::V6 }
+        match self.embedded {
+            None => Address { bits: self.seen.destination, v6: self.seen.family == Family::V6 },
+            Some(address) => Address::v4(address),
+        }
+    }
+
+    /// True if the packet leaves as one of the other IP version.
+    #[inline(always)]
+    pub fn is_across(&self) -> bool {
+        self.embedded.is_some() || self.seen.family != self.key.family()
     }
 
     /// The inside endpoint of the source, with a port.
     pub(crate) fn inside(&self, port: u16) -> Endpoint {
-        let Header { source, protocol, family, .. } = self.seen;
+        let Header { source, mut protocol, family, .. } = self.seen;
+        if self.embedded.is_some() && protocol == Protocol::ICMPV6.0 {
+            // Identifiers are those of the IPv4 address.
+            protocol = Protocol::ICMP.0;
+        }
         Endpoint { address: source, port, protocol, family }
     }
 
     /// Translates the source to the outside endpoint of a mapping.
     pub(crate) fn map_source(&mut self, mapped: Mapped) {
         self.mapping = Some(mapped.id);
-        self.source = Address { bits: mapped.outside.address, v6: self.source.v6 };
+        self.source = Address { bits: mapped.outside.address, v6: mapped.outside.family == Family::V6 };
         self.sport = mapped.outside.port;
     }
 }

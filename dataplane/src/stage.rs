@@ -24,6 +24,7 @@ pub(crate) mod header;
 mod link;
 mod log;
 pub mod mark;
+mod nat64;
 mod option;
 mod own;
 pub mod parse;

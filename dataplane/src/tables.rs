@@ -38,7 +38,7 @@ use lookup::fib::{Fib4, Fib6};
 pub use mac::{NO_MAC, SourceMacs};
 pub(crate) use nat::is_within;
 pub use nat::{
-    Asker, Destination, DestinationAction, FirstAddresses, Home, NatRule, NatTables, NewDestination,
+    Asker, Destination, DestinationAction, FirstAddresses, Home, Nat64, NatRule, NatTables, NewDestination,
     OWN_ACCORD, OtherPorts, Outgoing, OwnAddress, PoolOwner, PortShift, Returning, Server, Servers,
     SourceAction,
 };

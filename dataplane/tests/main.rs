@@ -23,6 +23,7 @@ mod import_tc;
 mod itself;
 mod l4s;
 mod log;
+mod nat64;
 mod neighbour;
 mod oracle;
 mod order;

@@ -45,6 +45,14 @@ algorithm = \"aes128-gcm\"
 key = \"202122232425262728292a2b2c2d2e2f30313233\"
 ";
 
+/// NAT64, likewise.
+const NAT64: &str = "
+[[nat]]
+name = \"six-to-four\"
+kind = \"nat64\"
+from = \"lan\"
+";
+
 /// Source location of a tally: file, line and column.
 type Place = (&'static str, u32, u32);
 
@@ -233,6 +241,7 @@ fn owner(file: &str) -> Option<&'static str> {
         ("/fragment/", "track"),
         ("/nat/", "snat"),
         ("/fragmentation.rs", "fragment"),
+        ("/fragmentation/own.rs", "fragment"),
         ("/underlay.rs", "encap"),
         ("/protect.rs", "route"),
         ("/tables/selector.rs", "route"),
@@ -249,7 +258,7 @@ const LOOPS: u32 = 3;
 #[test]
 fn programs_are_as_large_as_what_they_tell() {
     let places = places();
-    let tables = crate::scene::tables(&format!("{HOME}{TUNNEL}"));
+    let tables = crate::scene::tables(&format!("{HOME}{TUNNEL}{NAT64}"));
     let mut wrong = Vec::new();
     for entry in pipeline::stages() {
         let stage = entry.about.name;

@@ -1,5 +1,7 @@
 //! Two gateways that keep the same flows: whatever is told to the other, the other goes on with established flows as the first would.
 
+use std::net::Ipv6Addr;
+
 use dataplane::flow::{FlowId, Life};
 use dataplane::import::Refused;
 use dataplane::replay::Way;
@@ -11,9 +13,9 @@ use proptest::prelude::{Just, ProptestConfig, any, prop, prop_assert_eq, prop_on
 use proptest::strategy::Strategy;
 use wire::build::Packet;
 use wire::tcp::Flags;
-use wire::{Nanos, PortId, ipv4};
+use wire::{Nanos, PortId, ipv4, ipv6};
 
-use crate::scene::pair::{tcp, v4};
+use crate::scene::pair::{tcp, v4, v6};
 use crate::scene::{Arrival, Gateway, START, setup};
 
 const LAN: PortId = PortId(0);
@@ -548,4 +550,26 @@ proptest! {
             }
         }
     }
+}
+
+/// NAT64: a flow with keys of two IP versions, and its mapping, go over as others do.
+#[test]
+fn an_ipv6_host_s_connection_to_an_ipv4_host_goes_on() {
+    const ACROSS: &str = "[[route]]\nto = \"2001:db8:1::/64\"\ninterface = \"lan\"\n\
+                          [[nat]]\nname = \"six\"\nkind = \"nat64\"\nrandom = true\n";
+    let [mut one, mut two] = boxes(ACROSS);
+    let (client, server) = ("2001:db8:1::10", "64:ff9b::8.8.8.8");
+    let question = v6(client, server).udp(5000, 53).payload(&[1]);
+    let outside = shown(&one.receive(LAN, millis(1), &question).unwrap());
+    let told = one.take(millis(2), 100);
+    assert_eq!(two.hear(&one, &told, millis(2)), [Ok(Synced::Created)]);
+    let back = two.receive(WAN, millis(3), &v4(FAR, MOVED).udp(53, outside).payload(&[2])).unwrap();
+    let packet = ipv6::parse(&back).unwrap();
+    let ends = [server, client].map(|text| text.parse::<Ipv6Addr>().unwrap());
+    assert_eq!([packet.header.src(), packet.header.dst()], ends);
+    assert_eq!(packet.payload[..4], [0, 53, 19, 136], "from port 53 to 5000");
+    assert_eq!(shown(&two.receive(LAN, millis(4), &question).unwrap()), outside);
+    // To another server by the same mapping.
+    let other = v6(client, "64:ff9b::9.9.9.9").udp(5000, 53);
+    assert_eq!(shown(&two.receive(LAN, millis(5), &other).unwrap()), outside);
 }

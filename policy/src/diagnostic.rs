@@ -130,6 +130,8 @@ pub enum Code {
     NoOutsideAddress,
     /// A pool that shares addresses with another pool, a translation or the gateway.
     PoolOverlap,
+    /// A prefix that no IPv4 address can be embedded in.
+    BadNat64Prefix,
     /// Inside and outside of a one-to-one translation differ in size.
     UnequalPrefixes,
     /// Ports that run past 65535 at the target, or a range that is empty.
@@ -301,6 +303,7 @@ impl Code {
         (Code::OutsideNotOwn, "outside-not-own", Severity::Warning),
         (Code::NoOutsideAddress, "no-outside-address", Severity::Warning),
         (Code::PoolOverlap, "pool-overlap", Severity::Warning),
+        (Code::BadNat64Prefix, "bad-nat64-prefix", Severity::Error),
         (Code::UnequalPrefixes, "unequal-prefixes", Severity::Error),
         (Code::PortOverflow, "port-overflow", Severity::Error),
         (Code::BlockMisfit, "block-misfit", Severity::Error),

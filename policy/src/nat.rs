@@ -64,6 +64,7 @@ pub fn on_link_addresses(policy: &Policy) -> Vec<OnLink> {
 fn outside_of(action: &NatAction) -> Vec<AddressRange> {
     match action {
         NatAction::Source { pool, .. } => pool.clone(),
+        NatAction::Nat64(nat64) => nat64.pool.clone(),
         NatAction::Forward { outside: Some(outside), .. }
         | NatAction::Balance(Balance { outside: Some(outside), .. }) => vec![AddressRange::single(*outside)],
         NatAction::OneToOne { outside, .. } | NatAction::Npt { outside, .. } => {

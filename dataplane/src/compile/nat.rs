@@ -17,7 +17,7 @@ use wire::esp::NAT_PORT;
 use super::names::Names;
 use super::pattern::{self, met};
 use super::route::Routes;
-use crate::nat::{AddressRange, Block, Hold, NetworkPair, PoolConfig, PortRange, Reserved};
+use crate::nat::{AddressRange, Block, Hold, Hosts, NetworkPair, PoolConfig, PortRange, Reserved};
 use crate::tables::{
     self, Address, CompileError, DestinationAction, FirstAddresses, Home, LOCAL, NO_NUMBER, NatRule,
     NatTables, NewDestination, OWN_ACCORD, OtherPorts, Outgoing, OwnAddress, PoolOwner, PortShift, Returning,
@@ -146,6 +146,7 @@ impl Builder<'_> {
                 let servers = Servers::new(list.collect(), balance.sticky, balance.on_failure);
                 self.forward(nat, base, &forward, NewDestination::Servers(servers));
             }
+            NatAction::Nat64(nat64) => self.nat64(nat, base, nat64),
             NatAction::Redirect { ports, to_port } => self.redirect(nat, base, ports, *to_port),
             NatAction::OneToOne { outside, inside, hairpin } => {
                 let pair = NetworkPair::in_order(*inside, *outside);
@@ -269,6 +270,47 @@ impl Builder<'_> {
         self.destinations.push(NatRule { name: nat.name.clone(), number: NO_NUMBER, action });
     }
 
+    /// The source translation is that of the destination's, whatever the order of translations: no packet is found by its pattern.
+    fn nat64(&mut self, nat: &Nat, base: Pattern, nat64: &policy::model::Nat64) {
+        let (net, prefix) = (nat64.net(), nat64.prefix);
+        let source = self.sources.len() as u16;
+        let [first, last] = [net.network(), net.broadcast()].map(|end| Address::from(IpAddr::V6(end)));
+        let span = pattern::span(first, last);
+        self.destination_of.push(self.destinations.len() as u16);
+        self.destination_patterns.push(Pattern {
+            from: base.from & ABROAD,
+            to: u64::MAX,
+            destination: Some(vec![span]),
+            ..base.clone()
+        });
+        let action = DestinationAction {
+            addresses: vec![span],
+            to: NewDestination::Embedded(tables::Nat64 { prefix, source }),
+            ports: Vec::new(),
+            homes: Vec::new(),
+        };
+        self.destinations.push(NatRule { name: nat.name.clone(), number: NO_NUMBER, action });
+        let by = if nat64.pool.is_empty() {
+            let mut outgoing = vec![Outgoing::default(); self.policy.interfaces.len()];
+            for (net, id) in self.shown_addresses().into_iter().filter(|(net, _)| net.addr().is_ipv4()) {
+                let address = Address::from(net.addr());
+                let owner = PoolOwner { source, interface: Some(id) };
+                let pool = self.pool(vec![pattern::span(address, address)], &nat64.ports, &base, owner);
+                outgoing[usize::from(id.0)].v4.push(OwnAddress { net, pool });
+            }
+            SourceAction::Masquerade(outgoing)
+        } else {
+            let pool = nat64.pool.iter().map(|range| pattern::span(range.first.into(), range.last.into()));
+            let owner = PoolOwner { source, interface: None };
+            SourceAction::Pool(self.pool(pattern::merge(pool.collect()), &nat64.ports, &base, owner))
+        };
+        for pool in self.pools.iter_mut().zip(&self.owners).filter(|(_, owner)| owner.source == source) {
+            pool.0.hosts = Hosts::V6ToV4;
+        }
+        let nobody = Pattern { from: 0, ..Pattern::default() };
+        self.source(nat, nobody, SourceAction::Nat64 { prefix, by: Box::new(by) });
+    }
+
     /// Without zones of origin, outside is the zone on whose network the outside addresses are; where they are on none, and
     /// routed here, every zone but that of the inside.
     fn one_to_one(&mut self, nat: &Nat, base: Pattern, networks: &Networks) {
@@ -354,6 +396,7 @@ impl Builder<'_> {
             choice: ports.choice,
             quota: ports.quota_in_force(),
             block: ports.block.map(|ports| Block { ports, inside: inside() }),
+            hosts: Hosts::OfSameFamily,
             reserved: Vec::new(),
         });
         (self.pools.len() - 1) as u16
@@ -556,7 +599,9 @@ impl Builder<'_> {
             }
         }
         self.returning.sort_by_key(|forward| forward.target);
+        let has_nat64 = self.destinations.iter().any(|rule| rule.action.nat64().is_some());
         Ok(NatTables {
+            has_nat64,
             destination_search: Box::new(Linear::new(&self.destination_patterns)),
             destination_of: self.destination_of,
             source_search: Box::new(Linear::new(&self.source_patterns)),

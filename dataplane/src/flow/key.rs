@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use bytemuck::{Pod, Zeroable};
 use wire::Family;
+use wire::header::Protocol;
 
 /// One direction of a flow, as its packets carry it at that place of the pipeline.
 ///
@@ -51,6 +52,17 @@ impl Key {
         };
         let question = ANSWERING | u16::from(asks);
         if answers { (question, id) } else { (id, question) }
+    }
+
+    /// Returns the values in place of a port and of the protocol in a key of the other IP version, for protocols that NAT64 translates: the question
+    /// of an echo request ([`Key::query_ports`]) and ICMP have others there.
+    pub(crate) fn across(port: u16, protocol: u8, to: Family) -> (u16, u8) {
+        let (v4, v6) = (Key::query_ports(Family::V4, 8, 0).1, Key::query_ports(Family::V6, 128, 0).1);
+        match (Protocol(protocol), to) {
+            (Protocol::ICMPV6, Family::V4) => (if port == v6 { v4 } else { port }, Protocol::ICMP.0),
+            (Protocol::ICMP, Family::V6) => (if port == v4 { v6 } else { port }, Protocol::ICMPV6.0),
+            _ => (port, protocol),
+        }
     }
 
     /// The same key in a conntrack zone: a number for the interfaces that its packets may arrive by. Packets that

@@ -235,7 +235,7 @@ impl Mappings {
         tally: &mut T,
     ) -> Result<Mapped, Refusal> {
         let space = PortSpace::of(inside.protocol).ok_or(Refusal::NoPorts)?;
-        if inside.family == Family::Other {
+        if !self.pools[usize::from(pool.0)].hosts.have(inside.family) {
             return Err(Refusal::NoAddress);
         }
         let mut host = self.hosts.find(&self.hasher, pool, inside.address, inside.family, tally);
@@ -308,8 +308,8 @@ impl Mappings {
             let port = take(outside, &[range], pool.choice, tally);
             return port.map(|port| (outside, port)).ok_or(Refusal::PortsExhausted);
         }
-        let Pool { ports: ranges, choice, sides, .. } = pool;
-        let side = &mut sides[side_of(inside.family)];
+        let Pool { ports: ranges, choice, sides, hosts, .. } = pool;
+        let side = &mut sides[side_of(hosts.outside(inside.family))];
         let count = side.outside.len();
         let (mut from, last) = match keeps_to {
             // The only address that will do.
@@ -356,7 +356,7 @@ impl Mappings {
             address: self.outside[at.outside as usize].address,
             port,
             protocol: inside.protocol,
-            family: inside.family,
+            family: self.outside[at.outside as usize].family,
         };
         let hash_outside = self.hash_outside(&outside, tally);
         self.by_outside.prefetch(hash_outside);

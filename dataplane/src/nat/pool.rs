@@ -74,6 +74,8 @@ pub struct PoolConfig {
     pub quota: Option<u32>,
     /// Deterministic NAT.
     pub block: Option<Block>,
+    /// Inside hosts.
+    pub hosts: Hosts,
     /// Ports in other use on the outside addresses: port forwards, one-to-one translations, the gateway's own services.
     /// They are reserved in every pool that shares the address.
     pub reserved: Vec<Reserved>,
@@ -88,6 +90,34 @@ impl PoolConfig {
     /// True if the pool has an outside address.
     pub fn has(&self, address: IpAddr) -> bool {
         self.addresses.iter().any(|range| range.first <= address && address <= range.last)
+    }
+}
+
+/// Inside hosts of a pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hosts {
+    /// Each uses outside addresses of its own family.
+    #[default]
+    OfSameFamily,
+    /// They have IPv6, the outside addresses are IPv4 (NAT64).
+    V6ToV4,
+}
+
+impl Hosts {
+    /// Family of the outside addresses of a host.
+    pub(super) fn outside(self, inside: Family) -> Family {
+        match self {
+            Hosts::OfSameFamily => inside,
+            Hosts::V6ToV4 => Family::V4,
+        }
+    }
+
+    /// True if the pool is for hosts of this family.
+    pub(super) fn have(self, family: Family) -> bool {
+        match self {
+            Hosts::OfSameFamily => family != Family::Other,
+            Hosts::V6ToV4 => family == Family::V6,
+        }
     }
 }
 
@@ -237,6 +267,7 @@ pub(super) struct Pool {
     pub(super) ports: Vec<PortRange>,
     pub(super) choice: PortChoice,
     pub(super) quota: u32,
+    pub(super) hosts: Hosts,
     /// Ports of a block, and blocks of an outside address.
     pub(super) block: Option<(u16, u32)>,
     pub(super) sides: [Side; 2],
@@ -407,6 +438,7 @@ impl Pool {
             ports,
             choice: config.choice,
             quota,
+            hosts: config.hosts,
             block,
             sides: Default::default(),
             counters: PoolCounters::default(),

@@ -24,6 +24,7 @@ fn pool(first: &str, last: &str, ports: [u16; 2]) -> PoolConfig {
         choice: PortChoice::Random,
         quota: None,
         block: None,
+        hosts: Hosts::OfSameFamily,
         reserved: Vec::new(),
     }
 }
@@ -34,6 +35,32 @@ fn table(mappings: u32, pools: &[PoolConfig]) -> Mappings {
 
 fn inside(host: u32, port: u16, protocol: u8) -> Endpoint {
     Endpoint::v4(0x0a00_0000 + host, port, protocol)
+}
+
+#[test]
+fn ipv6_hosts_are_mapped_to_ipv4_endpoints_where_the_pool_is_for_them() {
+    let nat64 = PoolConfig { hosts: Hosts::V6ToV4, ..pool("192.0.2.1", "192.0.2.2", [1024, 65535]) };
+    let pools = [nat64, pool("192.0.2.1", "192.0.2.2", [1024, 65535])];
+    let mut table = table(10, &pools);
+    let host = Endpoint::v6(0x2001_0db8 << 96 | 7, 5000, UDP);
+    let mapped = table.map(PoolId(0), host, &mut NoTally).unwrap();
+    assert_eq!(mapped.outside.family, Family::V4);
+    assert_eq!(table.inside_of(&mapped.outside, &mut NoTally), Some((mapped.id, host)));
+    // Both pools hand out ports of one address, each once.
+    let other = table.map(PoolId(1), inside(1, mapped.outside.port, UDP), &mut NoTally).unwrap();
+    assert_ne!(other.outside, mapped.outside);
+    assert_eq!(table.map(PoolId(0), inside(2, 5000, UDP), &mut NoTally), Err(Refusal::NoAddress));
+    assert_eq!(table.map(PoolId(1), host, &mut NoTally), Err(Refusal::NoAddress));
+    // A host keeps to its address, and ends as others do.
+    let second = table.map(PoolId(0), Endpoint { port: 5001, ..host }, &mut NoTally).unwrap();
+    assert_eq!(second.outside.address, mapped.outside.address);
+    for id in [mapped.id, second.id, other.id] {
+        table.release(id, &mut NoTally);
+    }
+    assert!(table.is_blank());
+    // With the same ends it can be made again, by the pool for it alone.
+    assert!(table.restore(PoolId(0), host, mapped.outside).is_ok());
+    assert_eq!(table.restore(PoolId(1), host, second.outside), Err(Restore::Malformed));
 }
 
 #[test]

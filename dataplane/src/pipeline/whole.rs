@@ -134,7 +134,8 @@ fn follows_flow<T: Tally>(frame: &mut Frame, plan: &Plan, cx: &mut Cx<'_, T>) ->
     let Some(hit) = decided(frame, cx) else { return false };
     let Some(flow) = cx.shard.flows.flow(hit.id).copied() else { return false };
     carry(frame, hit.id, hit.direction, &flow);
-    frame.meta.hop != NO_HOP && !flow.is_proxied() && follows(frame, plan, hit, flow, cx)
+    // Segments of the other IP version may be too long, or have to be fragmented.
+    frame.meta.hop != NO_HOP && !flow.is_proxied() && !flow.is_across() && follows(frame, plan, hit, flow, cx)
 }
 
 /// True if the flow lets every segment pass, and stays in its state.

@@ -22,7 +22,7 @@ use wire::{Family, Frame, Part, icmpv4, icmpv6, ipv6, oam, tcp};
 use super::own::{IpHeader, MOST_LINK, note, pseudo};
 use super::queue::ANSWERED;
 use super::route::back;
-use super::{About, Cx, Packets, Stage, Step, handshake, header, link, proxy};
+use super::{About, Cx, Packets, Stage, Step, handshake, header, link, nat64, proxy};
 use crate::flag;
 use crate::hop::{CELL_HOP, LOCAL_HOP, Wanted};
 use crate::limiter::{self, ErrorBounds, ErrorKind};
@@ -85,7 +85,8 @@ impl Stage for Answer {
 
     fn program(tables: &Tables) -> u32 {
         // The SYN-ACK with its options, 32; `track` has the cookie.
-        217 + link::program(tables) + if tables.filter.has_syn_proxy { 32 } else { 0 }
+        let nat64 = if tables.nat.has_nat64 { 12 } else { 0 };
+        217 + nat64 + link::program(tables) + if tables.filter.has_syn_proxy { 32 } else { 0 }
     }
 }
 
@@ -233,7 +234,7 @@ fn may_be_answered(frame: &Frame) -> bool {
 }
 
 /// Returns the answer for a reason; `None` if there is no answer.
-fn tell<T: Tally>(frame: &Frame, reason: Reason, cx: &Cx<'_, T>) -> Option<Tell> {
+fn tell<T: Tally>(frame: &Frame, reason: Reason, cx: &mut Cx<'_, T>) -> Option<Tell> {
     let v4 = frame.meta.family == Family::V4;
     let icmp = |four: (icmpv4::Type, u8), six: (icmpv6::Type, u8)| {
         let (kind, code) = if v4 { (four.0.0, four.1) } else { (six.0.0, six.1) };
@@ -245,7 +246,10 @@ fn tell<T: Tally>(frame: &Frame, reason: Reason, cx: &Cx<'_, T>) -> Option<Tell>
     match reason {
         Reason::TtlExpired => icmp((icmpv4::Type::TIME_EXCEEDED, 0), (icmpv6::Type::TIME_EXCEEDED, 0)),
         Reason::PacketTooBig => {
-            let mtu = u32::from(cx.shard.hops.get(frame.meta.hop)?.told_mtu(frame.meta.family));
+            let is_across = nat64::is_across(frame, cx);
+            let hop = cx.shard.hops.get(frame.meta.hop)?;
+            let mtu = if is_across { nat64::told_mtu(frame, hop) } else { hop.told_mtu(frame.meta.family) };
+            let mtu = u32::from(mtu);
             let four = (icmpv4::Type::DESTINATION_UNREACHABLE.0, unreachable4::FRAGMENTATION_NEEDED);
             let (kind, code) = if v4 { four } else { (icmpv6::Type::PACKET_TOO_BIG.0, 0) };
             Some(Tell::Icmp { kind, code, mtu })
@@ -263,6 +267,7 @@ fn tell<T: Tally>(frame: &Frame, reason: Reason, cx: &Cx<'_, T>) -> Option<Tell>
         // As of a server that does not listen.
         Reason::NoServer if frame.meta.protocol == Protocol::TCP.0 => Some(Tell::Reset),
         Reason::NoServer => unreachable(unreachable4::PORT, unreachable6::PORT),
+        Reason::Nat64Address => unreachable(unreachable4::HOST, unreachable6::ADDRESS),
         Reason::RouteMissing => unreachable(unreachable4::NET, unreachable6::NO_ROUTE),
         Reason::RouteUnreachable => unreachable(unreachable4::HOST, unreachable6::REJECT_ROUTE),
         Reason::NeighbourUnknown => unreachable(unreachable4::HOST, unreachable6::ADDRESS),

@@ -279,10 +279,12 @@ fn settle_by_port<T: Tally>(
 
 /// Returns the key of reply packets.
 fn reply_key<T: Tally>(frame: &Frame, opening: &Opening, cx: &Cx<'_, T>) -> Key {
-    let protocol = frame.meta.protocol;
     let (from, to) = (opening.destination(), opening.source);
-    // Of a query, the destination's side keeps the kind of question, which no translation changes.
-    let sport = opening.dport;
+    // Of a query, the destination's side keeps the kind of question, which only one to the other IP version changes.
+    let (mut sport, mut protocol) = (opening.dport, frame.meta.protocol);
+    if opening.is_across() {
+        (sport, protocol) = Key::across(sport, protocol, from.family());
+    }
     let key = if from.v6 {
         Key::v6(from.bits, to.bits, sport, opening.sport, protocol)
     } else {

@@ -11,7 +11,7 @@ use wire::header::Protocol;
 use wire::meta::Fields;
 use wire::{Frame, PortId};
 
-use super::{About, Cx, Packets, Stage, Step};
+use super::{About, Cx, Packets, Stage, Step, nat64};
 use crate::flag;
 use crate::nat::Endpoint;
 use crate::opening::Opening;
@@ -56,6 +56,9 @@ impl Stage for Dnat {
         cx.tally.execute(Op::Branch, 20);
         if let Some((place, rule)) = tables.nat.destination(&seen, cx.tally) {
             cx.tally.read(Region::RuleTable, usize::from(place) * 32, 32);
+            if let Some(nat64) = rule.action.nat64() {
+                return nat64::open_to_v4(frame, place, nat64, cx);
+            }
             let arrived = Destination { address: outside, port: opening.dport };
             let asker = Asker {
                 source: opening.source,
@@ -83,6 +86,9 @@ impl Stage for Dnat {
         let found =
             mappings.inside_of(&endpoint, cx.tally).filter(|(mapping, _)| !mappings.is_service(*mapping));
         if let Some((mapping, inside)) = found {
+            if inside.family != outside.family() {
+                return nat64::open_to_v6(frame, mapping, inside, cx);
+            }
             let to = Address { bits: inside.address, v6: outside.v6 };
             if is_query {
                 set_destination(opening, to, opening.dport, frame);
@@ -103,7 +109,9 @@ impl Stage for Dnat {
     fn program(tables: &Tables) -> u32 {
         // This stage, 35; an inside endpoint's mapping, 35; one of several servers, 40; and the search through its rules.
         let servers = if tables.nat.server_bytes() > 0 { 40 } else { 0 };
-        70 + servers + tables.nat.destination_search.program()
+        // An IPv4 address in the destination, and an IPv6 host's IPv4 endpoint.
+        let nat64 = if tables.nat.has_nat64 { 92 } else { 0 };
+        70 + servers + nat64 + tables.nat.destination_search.program()
     }
 }
 

@@ -202,7 +202,8 @@ fn decide<T: Tally>(frame: &mut Frame, place: Option<u32>, seen: &Header, cx: &m
         return Step::Drop(Reason::RuleDrop);
     };
     cx.tally.atomic(Region::Counter, place as usize * 16, 16);
-    if rule.action == Action::Accept && rule.syn == SynAnswer::Proxy {
+    let is_across = cx.shard.openings.of(&frame.meta).is_some_and(Opening::is_across);
+    if rule.action == Action::Accept && rule.syn == SynAnswer::Proxy && !is_across {
         if let Some(step) = by_proxy(frame, cx) {
             return step;
         }

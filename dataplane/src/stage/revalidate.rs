@@ -14,6 +14,8 @@
 //! Before revalidation, the conntrack zone in which the flow's packets now arrive is unknown, so the lookup covers all zones;
 //! only packets of the right zone match the flow.
 
+use std::net::{IpAddr, Ipv6Addr};
+
 use arrayvec::ArrayVec;
 use lookup::classify::Header;
 use policy::model::{Action, OnFailure, RejectWith, ServerState};
@@ -348,6 +350,21 @@ fn translations<T: Tally>(
         let is_there = match action {
             SourceAction::Exempt => false,
             SourceAction::Network(pair) => pair.shows(shown),
+            SourceAction::Nat64 { prefix, .. } if !shown.v6 || flow.is_across() => {
+                let pool = cx.shard.mappings.pool_of(MappingId(cold.mapping));
+                match flow.original().source() {
+                    // From an IPv4 host.
+                    IpAddr::V4(host) => shown.to_ip() == prefix.embed(host),
+                    IpAddr::V6(_) => {
+                        pool.is_some_and(|PoolId(pool)| action.has_pool(way.egress, false, pool))
+                    }
+                }
+            }
+            // Turned back from one IPv6 host to another.
+            SourceAction::Nat64 { .. } => {
+                let PoolId(pool) = cx.shard.mappings.pool_of(MappingId(cold.mapping))?;
+                nat.owners.get(usize::from(pool)).is_some_and(|owner| owner.source == place)
+            }
             action => {
                 let out = turned.unwrap_or(way.egress);
                 if cold.mapping != NOTHING {
@@ -398,6 +415,10 @@ fn is_translated_otherwise<T: Tally>(
     }
     let nat = &cx.tables.nat;
     let outside: Address = flow.original().destination().into();
+    // Of a packet that came as IPv4, or was turned back, the translation holds as long as it is there.
+    if flow.is_across() && flow.original().is_v4() || cold.inward != NOTHING && cold.dnat != NO_NUMBER {
+        return false;
+    }
     let seen = header(flow, cold, ingress, way, cx.tables);
     let is_icmp = matches!(Protocol(seen.protocol), Protocol::ICMP | Protocol::ICMPV6);
     let arrived = Header {
@@ -411,6 +432,12 @@ fn is_translated_otherwise<T: Tally>(
     }
     let mut turned = None;
     if let Some((_, rule)) = destination {
+        if let Some(nat64) = rule.action.nat64() {
+            let source = nat.sources.get(usize::from(nat64.source));
+            let address = nat64.prefix.extract(Ipv6Addr::from_bits(outside.bits)).map(IpAddr::V4);
+            return address != Some(flow.reply().source())
+                || source.is_none_or(|source| source.number != cold.snat);
+        }
         let [arrived, kept] = ends(flow);
         let hash = (cx.shard.flows.hash(flow.original(), cx.tally) >> 32) as u32;
         let asker = Asker { source: flow.original().source().into(), ingress, hash };
@@ -433,7 +460,7 @@ fn is_translated_otherwise<T: Tally>(
     let leaves = Header { to: cx.tables.zone(out), egress: out.0, ..seen };
     let Some((_, rule)) = nat.source(&leaves, cx.tally) else { return cold.snat != NO_NUMBER };
     match rule.action {
-        SourceAction::Exempt => cold.snat != NO_NUMBER,
+        SourceAction::Exempt | SourceAction::Nat64 { .. } => cold.snat != NO_NUMBER,
         SourceAction::Network(pair) => {
             let shown = pair.outward(flow.original().source().into());
             rule.number != cold.snat || shown != Some(flow.reply().destination().into())
@@ -523,15 +550,24 @@ pub(super) fn first_packet<T: Tally>(id: FlowId, cx: &Cx<'_, T>) -> Option<Heade
 /// not ask.
 fn header(flow: &Flow, cold: &Cold, ingress: PortId, way: Way, tables: &Tables) -> Header {
     let (there, back) = (flow.original(), flow.reply());
-    let (source, destination): (Address, Address) = (there.source().into(), back.source().into());
-    let family = there.family();
+    let (mut source, mut destination): (Address, Address) = (there.source().into(), back.source().into());
+    let mut protocol = there.protocol();
+    if flow.is_across() {
+        // As the IPv6 host sees both.
+        if there.is_v4() {
+            (source, protocol) = (back.destination().into(), back.protocol());
+        } else {
+            destination = there.destination().into();
+        }
+    }
+    let family = source.family();
     let icmp = if family == Family::V4 { Protocol::ICMP } else { Protocol::ICMPV6 };
     Header {
         source: source.bits,
         destination: destination.bits,
         sport: there.sport(),
-        dport: if there.protocol() == icmp.0 { cold.kind } else { back.sport() },
-        protocol: there.protocol(),
+        dport: if protocol == icmp.0 { cold.kind } else { back.sport() },
+        protocol,
         tcp_flags: cold.tcp_flags,
         dscp: Dscp::of_field(cold.ds_field).value(),
         family,

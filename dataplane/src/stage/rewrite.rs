@@ -11,7 +11,7 @@ use wire::meta::Fields;
 use wire::tcp::Flags;
 use wire::{Family, Frame, Part, ipv4, ipv6, tcp};
 
-use super::{About, Cx, Stage, Step, handshake, header, link, option, route, underlay};
+use super::{About, Cx, Stage, Step, handshake, header, link, nat64, option, route, underlay};
 use crate::client;
 use crate::flag;
 use crate::flow::{FlowId, Key};
@@ -58,7 +58,9 @@ impl Stage for Rewrite {
     fn program(tables: &Tables) -> u32 {
         // This stage, translation and the MSS, 192. Of handshakes: numbers, windows and options, 60; the
         // acknowledgements to both sides, 60.
-        192 + link::program(tables) + if tables.filter.has_syn_proxy { 120 } else { 0 }
+        192 + nat64::program(tables)
+            + link::program(tables)
+            + if tables.filter.has_syn_proxy { 120 } else { 0 }
     }
 }
 
@@ -69,6 +71,9 @@ fn general<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
         if waits(frame.meta.hop) {
             return wait(frame, cx);
         }
+        if nat64::is_across(frame, cx) {
+            return Step::Drop(Reason::Nat64Address);
+        }
         translate_for_itself(frame, cx);
         return Step::Deliver;
     }
@@ -78,11 +83,20 @@ fn general<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
         }
     }
     if frame.meta.flags & flag::TRANSLATED != 0 {
+        if nat64::is_across(frame, cx) {
+            return nat64::leave(frame, cx);
+        }
         translate(frame, cx);
     }
+    finish(frame, frame.meta.family, cx)
+}
+
+/// The rest of the step, after translation, for a packet that came as one of the IP version `came`.
+#[inline(always)]
+pub(super) fn finish<T: Tally>(frame: &mut Frame, came: Family, cx: &mut Cx<'_, T>) -> Step {
     let is_syn = frame.meta.tcp_flags & Flags::SYN.0 != 0;
     if is_syn && frame.meta.protocol == Protocol::TCP.0 && frame.meta.part != Part::Later {
-        clamp(frame, cx);
+        clamp(frame, came, cx);
     }
     cx.tally.begin_offload(Offload::Modify { bytes: 32 });
     // Nobody lowers that of what the gateway itself sends.
@@ -188,14 +202,15 @@ fn translate_error(packet: &mut [u8], transport: Transport, arrives: &Key, other
 }
 
 /// Makes the MSS that a SYN announces fit both links that it crosses.
-fn clamp<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) {
+fn clamp<T: Tally>(frame: &mut Frame, came: Family, cx: &mut Cx<'_, T>) {
     // Two interfaces by place and bound, 10; the lesser MSS, 3; where the options are, 4; the option, compared and written beside its
     // checksum, 7.
     cx.tally.instructions(24);
     cx.tally.execute(Op::Branch, 9);
-    let v4 = frame.meta.family == Family::V4;
-    let of = |id| cx.tables.interface(id).map_or(u16::MAX, |own| if v4 { own.mss4 } else { own.mss6 });
-    let limit = of(frame.meta.ingress).min(of(frame.meta.egress));
+    let of = |id, family| {
+        cx.tables.interface(id).map_or(u16::MAX, |own| if family == Family::V4 { own.mss4 } else { own.mss6 })
+    };
+    let limit = of(frame.meta.ingress, came).min(of(frame.meta.egress, frame.meta.family));
     if limit == u16::MAX {
         return;
     }

@@ -9,7 +9,7 @@ use tally::{Branch, Op, Region, Tally};
 use wire::meta::Fields;
 use wire::{BATCH, Family, Frame, PortId, ipv4, ipv6};
 
-use super::{About, Cx, Stage, Step, header, protect, take, underlay, wan};
+use super::{About, Cx, Stage, Step, header, nat64, protect, take, underlay, wan};
 use crate::flag;
 use crate::flow::FlowId;
 use crate::hop::{Hop, LINK_HOP, LOCAL_HOP, NO_HOP, WAITING, Wanted, leaves, waits};
@@ -196,12 +196,16 @@ fn fits<T: Tally>(frame: &mut Frame, ttl: u8, cx: &mut Cx<'_, T>) -> Step {
     cx.tally.execute(Op::Branch, 7);
     cx.tally.branch(Branch::Taken);
     cx.tally.read(Region::HopTable, frame.meta.hop as usize * 32, 32);
+    let is_across = nat64::is_across(frame, cx);
     let Some(hop) = cx.shard.hops.get(frame.meta.hop) else { return Step::Drop(Reason::NeighbourUnknown) };
     frame.meta.egress = hop.interface;
     frame.meta.tunnel |= hop.tunnel;
     // Nobody has lowered that of what the gateway itself sends.
     if ttl <= 1 && frame.meta.flags & flag::OWN == 0 {
         return Step::Answer(Reason::TtlExpired);
+    }
+    if is_across {
+        return nat64::fits(frame, cx);
     }
     if frame.meta.end - frame.meta.network > hop.mtu {
         return exceed(frame, hop);
@@ -281,6 +285,9 @@ fn find4<T: Tally>(frame: &mut Frame, ends: Ends4, cx: &mut Cx<'_, T>) -> Result
     check_source(frame.meta.ingress, source, cx)?;
     let (mut destination, mut hash) = (ends.destination, 0);
     if let Some(opening) = cx.shard.openings.of(&frame.meta) {
+        if opening.is_across() {
+            return find(frame, cx);
+        }
         (destination, hash) = (opening.destination().bits as u32, (opening.hash >> 32) as u32);
         if is_link_local4(destination) {
             to_self(frame);

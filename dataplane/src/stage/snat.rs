@@ -3,17 +3,19 @@
 //! Chooses the source translation of a flow's first packet, which all stages before have let pass. If no port is free, the
 //! packet is dropped and no state remains. Changes no byte: `rewrite` carries out the translation.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
+
 use policy::model::Mode;
 use tally::{Op, Region, Tally};
 use wire::meta::Fields;
 use wire::{Frame, PortId};
 
-use super::{About, Cx, Packets, Stage, Step, create, filter, header};
+use super::{About, Cx, Packets, Stage, Step, create, filter, header, nat64};
 use crate::flag;
 use crate::hop::LOCAL_HOP;
 use crate::nat;
 use crate::opening::Opening;
-use crate::tables::{Address, SourceAction, Tables};
+use crate::tables::{Address, Nat64, SourceAction, Tables};
 use crate::verdict::Reason;
 
 /// The stage.
@@ -66,7 +68,8 @@ impl Stage for Snat {
 
     fn program(tables: &Tables) -> u32 {
         // This stage, mappings, hosts and ports, and taking the flow in, 448; blocks and quotas, 60; and the search.
-        508 + tables.nat.source_search.program()
+        let nat64 = if tables.nat.has_nat64 { 90 } else { 0 };
+        508 + nat64 + tables.nat.source_search.program()
     }
 }
 
@@ -74,8 +77,16 @@ impl Stage for Snat {
 fn choose<T: Tally>(frame: &Frame, opening: &mut Opening, cx: &mut Cx<'_, T>) -> Result<(), Step> {
     let tables = cx.tables;
     let is_own = frame.meta.flags & flag::OWN != 0;
-    if frame.meta.hop == LOCAL_HOP || is_own {
+    if opening.is_across() && frame.meta.hop == LOCAL_HOP {
+        return Err(Step::Drop(Reason::Nat64Address));
+    }
+    // A host of IPv4 keeps its address, under the prefix.
+    let is_to_v6 = opening.is_across() && opening.embedded.is_none();
+    if frame.meta.hop == LOCAL_HOP || is_own || is_to_v6 {
         return Ok(());
+    }
+    if let Some(nat64) = nat64::of_opening(opening, cx) {
+        return choose_v4(frame, opening, nat64, cx);
     }
     if tables.nat.sources.is_empty() {
         return turn_back(frame, opening, cx);
@@ -97,7 +108,7 @@ fn choose<T: Tally>(frame: &Frame, opening: &mut Opening, cx: &mut Cx<'_, T>) ->
     cx.tally.read(Region::RuleTable, usize::from(place) * 32, 32);
     let source = opening.source;
     let pool = match &rule.action {
-        SourceAction::Exempt => return turn_back(frame, opening, cx),
+        SourceAction::Exempt | SourceAction::Nat64 { .. } => return turn_back(frame, opening, cx),
         SourceAction::Network(pair) => {
             cx.tally.instructions(pair.instructions());
             let Some(shown) = pair.outward(source) else {
@@ -124,6 +135,48 @@ fn choose<T: Tally>(frame: &Frame, opening: &mut Opening, cx: &mut Cx<'_, T>) ->
     map(frame, opening, pool, place, cx)?;
     opening.snat = place;
     Ok(())
+}
+
+/// Chooses the IPv4 endpoint of an IPv6 host; of a packet that is turned back to another one, under the prefix.
+#[cold]
+fn choose_v4<T: Tally>(
+    frame: &Frame,
+    opening: &mut Opening,
+    nat64: Nat64,
+    cx: &mut Cx<'_, T>,
+) -> Result<(), Step> {
+    // The translation by place and bound, 8; the pool, by the next hop's address, 30; the endpoint, 36.
+    cx.tally.instructions(74);
+    cx.tally.execute(Op::Branch, 16);
+    let place = nat64.source + 1;
+    let tables = cx.tables;
+    let Some(rule) = tables.nat.sources.get(usize::from(nat64.source)) else {
+        return Err(Step::Drop(Reason::NatNoAddress));
+    };
+    let (out, next, destination) = if opening.embedded.is_some() {
+        let next = cx.shard.hops.owner(frame.meta.hop).map(|owner| owner.address);
+        let next = next.filter(|next| !next.v6).unwrap_or(opening.destination());
+        (frame.meta.egress, next, opening.destination())
+    } else {
+        let shown = nat64.prefix.extract(Ipv6Addr::from_bits(opening.key.destination_v6()));
+        let shown = Address::v4(shown.map_or(0, Ipv4Addr::to_bits));
+        (opening.turned.unwrap_or(frame.meta.egress), shown, shown)
+    };
+    let Some(pool) = rule.action.pool(out, next, destination) else {
+        count_refused(place, cx);
+        return Err(Step::Drop(Reason::NatNoAddress));
+    };
+    map(frame, opening, pool, place, cx)?;
+    opening.snat = place;
+    if opening.embedded.is_none() {
+        opening.source = shown_v6(nat64, opening.source);
+    }
+    Ok(())
+}
+
+/// An IPv4 endpoint's address as IPv6 hosts see it.
+pub(super) fn shown_v6(nat64: Nat64, address: Address) -> Address {
+    Address::v6(nat64.prefix.embed(Ipv4Addr::from_bits(address.bits as u32)).to_bits())
 }
 
 /// Returns the addresses of the next hop and of the final destination; for a hairpinned packet, the outside address to which

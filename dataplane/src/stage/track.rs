@@ -361,14 +361,14 @@ pub(crate) fn carry(frame: &mut Frame, id: FlowId, direction: Direction, flow: &
 /// there it goes.
 fn come_back<T: Tally>(frame: &mut Frame, hit: Hit, hash: u64, cx: &mut Cx<'_, T>) -> Step {
     let Some(flow) = cx.shard.flows.flow(hit.id) else { return Step::Drop(Reason::FlowNotOpen) };
-    let destination = flow.key(hit.direction.turned()).source().into();
+    let destination: Address = flow.key(hit.direction.turned()).source().into();
     if frame.meta.flags & flag::OWN != 0 && is_link_local(destination) {
         frame.meta.hop = LINK_HOP;
         return Step::Next;
     }
     let (flow, direction) = (*flow, hit.direction);
     let protected = |routed, cx: &mut Cx<'_, T>| protect::of_flow(&flow, direction, routed, cx);
-    let wan = wan::of_flow(hit.id, direction, frame.meta.family, cx);
+    let wan = wan::of_flow(hit.id, direction, destination.family(), cx);
     let hop = match back(frame, destination, hash, wan, protected, cx) {
         Ok(hop) => hop,
         Err(Reason::RouteMissing) => return Step::Answer(Reason::RouteMissing),

@@ -45,8 +45,10 @@ pub(super) fn choice<T: Tally>(
     cx: &mut Cx<'_, T>,
 ) -> Result<WanChoice, Reason> {
     let is_own = frame.meta.flags & flag::OWN != 0;
-    let asked = Asked { family: frame.meta.family, own_source: is_own.then_some(source), hash };
     let (tables, shard) = (cx.tables, &*cx.shard);
+    let opening = shard.openings.of(&frame.meta);
+    let family = opening.map_or(frame.meta.family, |opening| opening.destination().family());
+    let asked = Asked { family, own_source: is_own.then_some(source), hash };
     let seen = || match shard.openings.of(&frame.meta) {
         Some(opening) => opening.seen,
         None => header::arrived(frame, tables),

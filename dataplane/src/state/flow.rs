@@ -8,6 +8,7 @@ use policy::model::{IpfixRecord, Mode};
 use tally::{NoTally, Region};
 use wire::ethernet::Mac;
 use wire::header::Protocol;
+use wire::siit::Prefix;
 use wire::{Meta, Nanos, PortId};
 
 use super::{Applying, Cursor, FlowRecord, Item, MappingRecord, Part, Plan, Reload, Standing, Through};
@@ -24,7 +25,7 @@ use crate::shard::{
     Shard, ShardError, most_flows, remembers_classes, remembers_wans, timeouts, watches_sets,
 };
 use crate::sync::Room;
-use crate::tables::{Address, LOCAL, NO_NUMBER, OWN_ACCORD, Tables, Target};
+use crate::tables::{Address, LOCAL, NO_NUMBER, OWN_ACCORD, SourceAction, Tables, Target};
 
 /// Flows, with their handshakes and MAC addresses.
 pub(super) struct Flows;
@@ -222,7 +223,7 @@ impl Shard {
         }
         let (original, reply) = (record.original.to_key(), record.reply.to_key());
         let (original, reply) = original.zip(reply).ok_or(Refused::Malformed)?;
-        if !fits(record, &original, &reply) {
+        if !fits(record, [&original, &reply], prefix(tables, record)) {
             return Err(Refused::Malformed);
         }
         let ingress = record.ingress.ok_or(Refused::InterfaceGone)?;
@@ -351,8 +352,17 @@ pub enum Ended {
     Before,
 }
 
-/// True if keys, state and mappings of a flow fit one another.
-fn fits(record: &FlowRecord, original: &Key, reply: &Key) -> bool {
+/// Prefix of a flow's source translation, if it is NAT64.
+fn prefix(tables: &Tables, record: &FlowRecord) -> Option<Prefix> {
+    let Through::Nat(place) = record.source else { return None };
+    match &tables.nat.sources.get(usize::from(place))?.action {
+        SourceAction::Nat64 { prefix, .. } => Some(*prefix),
+        _ => None,
+    }
+}
+
+/// True if keys, state and mappings of a flow fit one another; `prefix` is that of a NAT64.
+fn fits(record: &FlowRecord, [original, reply]: [&Key; 2], prefix: Option<Prefix>) -> bool {
     let protocol = original.protocol();
     let tcp = |state: State| {
         matches!(state.life(), Life::TcpHalfOpen | Life::TcpEstablished | Life::TcpClosing | Life::TcpReset)
@@ -362,7 +372,16 @@ fn fits(record: &FlowRecord, original: &Key, reply: &Key) -> bool {
         Protocol::UDP => matches!(record.state.life(), Life::Udp | Life::UdpUnanswered),
         _ => record.state.life() == State::first(protocol).life(),
     };
-    let family = original.family() == reply.family() && protocol == reply.protocol();
+    let is_across = original.family() != reply.family();
+    let answers = if is_across { Key::across(0, protocol, reply.family()).1 } else { protocol };
+    let family = answers == reply.protocol() && (!is_across || prefix.is_some());
+    // IPv6 hosts know an IPv4 endpoint by its address under the prefix.
+    let is_end = |end: &Endpoint, ip: IpAddr| match (end.ip(), ip, prefix) {
+        (IpAddr::V4(v4), IpAddr::V6(v6), Some(prefix)) => prefix.embed(v4) == v6,
+        (end, ip, _) => end == ip,
+    };
+    // Mapped are endpoints of the IP version outside.
+    let mapped = if is_across && reply.is_v4() { answers } else { protocol };
     // The flow shows the source that the mapping says, and the destination that the other one says.
     let mapping = record.mapping.is_none_or(|MappingRecord { nat, inside, outside }| {
         let shown = [
@@ -370,12 +389,12 @@ fn fits(record: &FlowRecord, original: &Key, reply: &Key) -> bool {
             (outside, record.reply.destination, reply.dport()),
         ];
         let is_shown = |(end, ip, port): &(Endpoint, IpAddr, u16)| {
-            end.ip() == *ip && end.port == *port && end.protocol == protocol
+            is_end(end, *ip) && end.port == *port && end.protocol == mapped
         };
         (record.source != Through::None || nat == Some(OWN_ACCORD)) && shown.iter().all(is_shown)
     });
     let inward = record.inward.is_none_or(|MappingRecord { inside, outside, .. }| {
-        outside.ip() == record.original.destination && inside.ip() == record.reply.source
+        is_end(&outside, record.original.destination) && inside.ip() == record.reply.source
     });
     let handshake = protocol == Protocol::TCP.0 || record.handshake == Handshake::Direct;
     state && family && mapping && inward && handshake

@@ -3,8 +3,11 @@
 //! Source and destination translations are two lists; of each, the first that matches applies. A flow
 //! carries both places in one number, see [`NatTables::pair`].
 
+use std::net::Ipv6Addr;
+
 use tally::Tally;
 use wire::PortId;
+use wire::siit::Prefix;
 
 use super::Address;
 use crate::nat::{NetworkPair, PoolConfig, PortRange};
@@ -39,6 +42,8 @@ pub struct NatTables {
     pub accord: Vec<Outgoing>,
     /// Port forwards by target, ascending.
     pub returning: Vec<Returning>,
+    /// True if one of the translations is NAT64.
+    pub has_nat64: bool,
     /// Addresses of all pools, merged: the destinations of packets from outside that may have a mapping.
     pub outside: Vec<AddressSpan>,
 }
@@ -115,8 +120,19 @@ pub enum NewDestination {
     Network(NetworkPair),
     /// One of several servers.
     Servers(Servers),
+    /// The IPv4 address in the IPv6 destination (NAT64).
+    Embedded(Nat64),
     /// The gateway itself: the first address of the interface that a packet came in by.
     Gateway(Vec<FirstAddresses>),
+}
+
+/// Stateful NAT64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Nat64 {
+    /// Prefix of destinations.
+    pub prefix: Prefix,
+    /// Its source translation, by place.
+    pub source: u16,
 }
 
 /// First addresses of an interface.
@@ -180,7 +196,7 @@ impl DestinationAction {
     ///
     /// # Errors
     /// [`Reason::NatNoAddress`] where the gateway has no address to redirect to, or the other network no address for this one;
-    /// [`Reason::NoServer`] where no server is up.
+    /// [`Reason::NoServer`] where no server is up; [`Reason::Nat64Address`] where no IPv4 address is in the destination.
     pub fn translate<T: Tally>(
         &self,
         arrived: Destination,
@@ -201,12 +217,22 @@ impl DestinationAction {
                 let own = first.and_then(|first| if outside.v6 { first.v6 } else { first.v4 });
                 own.ok_or(Reason::NatNoAddress)?
             }
+            NewDestination::Embedded(nat64) => {
+                let address = nat64.prefix.extract(Ipv6Addr::from_bits(outside.bits));
+                Address::v4(address.ok_or(Reason::Nat64Address)?.to_bits())
+            }
             NewDestination::Servers(servers) => {
                 let server = servers.choose(asker.source, asker.hash, tally);
                 return Ok(server.ok_or(Reason::NoServer)?.destination(port, self.shifted(port)));
             }
         };
         Ok(Destination { address, port: self.shifted(port).unwrap_or(port) })
+    }
+
+    /// The translation, if it is NAT64.
+    #[inline]
+    pub fn nat64(&self) -> Option<Nat64> {
+        if let NewDestination::Embedded(nat64) = self.to { Some(nat64) } else { None }
     }
 
     /// The server that a packet to `arrived` has been translated to, where it is one of several.
@@ -244,6 +270,13 @@ pub enum SourceAction {
     Pool(u16),
     /// By the pool of the interface that the packet leaves by, by place of the interface.
     Masquerade(Vec<Outgoing>),
+    /// By IPv4 addresses, of packets that leave as IPv4 (NAT64). Packets are found by their destination, never by the search.
+    Nat64 {
+        /// Prefix that IPv4 hosts have for those behind the gateway.
+        prefix: Prefix,
+        /// By a pool, or by those of the interface that packets leave by.
+        by: Box<SourceAction>,
+    },
     /// One by one.
     Network(NetworkPair),
 }
@@ -270,8 +303,11 @@ impl NatTables {
     /// Names of the translations in a pair.
     pub fn names(&self, pair: u16) -> impl Iterator<Item = &str> {
         let (destination, source) = self.places(pair);
-        let destination = destination.and_then(|place| self.destinations.get(place)).map(|rule| &rule.name);
-        let source = source.and_then(|place| self.sources.get(place)).map(|rule| &rule.name);
+        let destination = destination.and_then(|place| self.destinations.get(place));
+        // NAT64 translates both ends, by one translation.
+        let is_nat64 = destination.is_some_and(|rule| rule.action.nat64().is_some());
+        let source = source.filter(|_| !is_nat64).and_then(|place| self.sources.get(place));
+        let [destination, source] = [destination.map(|rule| &rule.name), source.map(|rule| &rule.name)];
         destination.into_iter().chain(source).map(String::as_str)
     }
 

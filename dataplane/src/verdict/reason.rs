@@ -97,6 +97,10 @@ pub enum Reason {
     NatClash,
     /// The interface that the packet would leave by has no address to masquerade it with, or that which it came in by none to redirect it to.
     NatNoAddress,
+    /// NAT64 does not lead to the IPv4 address in the destination: it is no address of another host, or is not public.
+    Nat64Address,
+    /// NAT64 has no counterpart for the packet in the other IP version.
+    Nat64Packet,
     /// The policy that now holds, or a dynamic set as it is now, does not let in the flow that an earlier one did, and has ended it.
     FlowRevoked,
     /// The translation of the flow, or the address that it gave, is gone from the policy, which has ended the flow.
@@ -253,7 +257,7 @@ pub struct Entry {
 
 impl Reason {
     /// Every reason with its name, cause and remedy, in the order of the enum.
-    pub const ALL: [Entry; 114] = [
+    pub const ALL: [Entry; 116] = [
         Entry {
             reason: Reason::LinkTruncated,
             name: "link-truncated",
@@ -523,6 +527,18 @@ impl Reason {
             name: "nat-no-address",
             cause: "The interface that the packet would leave by has no address to masquerade it with, or that which it came in by none to redirect it to; or a prefix translation has no address for the packet's.",
             remedy: "Give the interface an address of that IP version, or see to it that Linux gets one (DHCP, PPP): `wirerate ports` shows those that there are.",
+        },
+        Entry {
+            reason: Reason::Nat64Address,
+            name: "nat64-address",
+            cause: "NAT64 does not lead to the IPv4 address in the destination: loopback, multicast and the like, an address of the gateway itself, or, under the well-known prefix 64:ff9b::/96, a private address.",
+            remedy: "For private addresses use a prefix of your own (`prefix` of the translation and of DNS64); the gateway itself has an IPv6 address.",
+        },
+        Entry {
+            reason: Reason::Nat64Packet,
+            name: "nat64-packet",
+            cause: "NAT64 has no counterpart for the packet in the other IP version: it is no TCP, UDP or ICMP echo, a fragment of ICMP, or has a source route.",
+            remedy: "None; such traffic needs one IP version all the way.",
         },
         Entry {
             reason: Reason::FlowRevoked,

@@ -276,6 +276,13 @@ fn nats(text: &mut String, translation: Translation, nat: u8) {
     let ports = ["", "ports = \"4000-4001\"\n", "ports = \"4000-4007\"\nquota = 2\n", "quota = 3\n"]
         [usize::from(nat >> 2 & 3)];
     let hairpin = if nat & 16 == 0 { "" } else { "hairpin = false\n" };
+    if nat & 32 != 0 && matches!(translation, Translation::Masquerade | Translation::Pool) {
+        // Hosts of 2001:db8:beef::/48 stand for 190.239.0.0, the others for no address that may be reached.
+        let _ = write!(
+            text,
+            "[[nat]]\nname = \"six-to-four\"\nkind = \"nat64\"\nfrom = \"lan\"\nprefix = \"2001:db8::/32\"\n{ports}"
+        );
+    }
     match translation {
         Translation::None => return,
         Translation::Masquerade => {

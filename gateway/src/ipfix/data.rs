@@ -160,12 +160,19 @@ impl Event {
     /// IPv6 on both sides; what came before them names none.
     fn number(&self) -> u8 {
         match (self.arrives.source.is_ipv4(), self.session) {
+            (_, Session::Created) if is_across(&self.arrives, &self.leaves) => 6,
+            (_, Session::Deleted) if is_across(&self.arrives, &self.leaves) => 7,
             (false, Session::Created) => 1,
             (false, Session::Deleted) => 2,
             (true, Session::Created) => 4,
             (true, Session::Deleted) => 5,
         }
     }
+}
+
+/// True if packets leave as those of the other IP version.
+fn is_across(arrives: &Ends, leaves: &Ends) -> bool {
+    arrives.source.is_ipv4() != leaves.source.is_ipv4()
 }
 
 /// Ends of packets as they leave, by those of their answers as these arrive.
@@ -186,6 +193,8 @@ fn icmp(ends: &Ends, kind: u16, direction: Direction) -> Option<u16> {
         (Direction::Original, _) => kind,
         // Echo of IPv4, whose reply has a lower number; timestamps, information, masks, and queries of IPv6, with the next one.
         (Direction::Reply, 8) if own == Protocol::ICMP => 0,
+        // Of NAT64, which translates echo alone, the question is of the other IP version.
+        (Direction::Reply, 128) if own == Protocol::ICMP => 0,
         (Direction::Reply, query) => (query + 1) << 8,
     };
     (Protocol(ends.protocol) == own).then_some(answer)
@@ -197,6 +206,14 @@ impl Data<'_> {
         match self {
             Data::Flow(flow) => {
                 let is_v4 = flow.arrives.source.is_ipv4();
+                if is_across(&flow.arrives, &flow.leaves) {
+                    return match (is_v4, flow.icmp.is_some()) {
+                        (false, false) => template::FLOW_V6_TO_V4,
+                        (true, false) => template::FLOW_V4_TO_V6,
+                        (false, true) => template::ICMP_V6_TO_V4,
+                        (true, true) => template::ICMP_V4_TO_V6,
+                    };
+                }
                 match (is_v4, flow.icmp.is_some(), flow.is_translated()) {
                     (true, false, false) => template::FLOW_V4,
                     (false, false, false) => template::FLOW_V6,
@@ -206,6 +223,13 @@ impl Data<'_> {
                     (false, true, false) => template::ICMP_V6,
                     (true, true, true) => template::ICMP_V4_NAT,
                     (false, true, true) => template::ICMP_V6_NAT,
+                }
+            }
+            Data::Session(event) if is_across(&event.arrives, &event.leaves) => {
+                if event.arrives.source.is_ipv4() {
+                    template::SESSION_V4_TO_V6
+                } else {
+                    template::SESSION_V6_TO_V4
                 }
             }
             Data::Session(event) if event.arrives.source.is_ipv4() => template::SESSION_V4,

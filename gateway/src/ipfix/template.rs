@@ -60,6 +60,14 @@ pub(super) const ICMP_V6_NAT: Template = Template::of(263, &[TIMES, V6, ICMP6, F
 /// NAT sessions (RFC 8158, sections 4.3.3 and 4.3.4), with the identifiers of ICMP queries in the place of ports.
 pub(super) const SESSION_V4: Template = Template::of(264, &[EVENT, V4, PORTS, NAT_V4, NAT_PORTS]);
 pub(super) const SESSION_V6: Template = Template::of(265, &[EVENT, V6, PORTS, NAT_V6, NAT_PORTS]);
+/// Flows that leave as packets of the other IP version (NAT64): from IPv6 to IPv4, from IPv4 to IPv6.
+pub(super) const FLOW_V6_TO_V4: Template = Template::of(270, &[TIMES, V6, PORTS, FLOW, NAT_V4, NAT_PORTS]);
+pub(super) const FLOW_V4_TO_V6: Template = Template::of(271, &[TIMES, V4, PORTS, FLOW, NAT_V6, NAT_PORTS]);
+pub(super) const ICMP_V6_TO_V4: Template = Template::of(272, &[TIMES, V6, ICMP6, FLOW, NAT_V4]);
+pub(super) const ICMP_V4_TO_V6: Template = Template::of(273, &[TIMES, V4, ICMP, FLOW, NAT_V6]);
+/// NAT64 sessions (RFC 8158, section 4.3.4), opened by an IPv6 and by an IPv4 host.
+pub(super) const SESSION_V6_TO_V4: Template = Template::of(274, &[EVENT, V6, PORTS, NAT_V4, NAT_PORTS]);
+pub(super) const SESSION_V4_TO_V6: Template = Template::of(275, &[EVENT, V4, PORTS, NAT_V6, NAT_PORTS]);
 /// Sums of what was exported, and of what was not (RFC 7011, sections 4.1 and 4.3).
 pub(super) const STATISTICS: Template = Template::options(
     266,
@@ -81,7 +89,7 @@ pub(super) const EXHAUSTED: Template =
 pub(super) const POOL: Template = Template::options(269, &[&[NatPoolId, NatPoolName]]);
 
 /// All templates, by identifier.
-pub(super) const ALL: [Template; 14] = [
+pub(super) const ALL: [Template; 20] = [
     FLOW_V4,
     FLOW_V6,
     FLOW_V4_NAT,
@@ -96,4 +104,10 @@ pub(super) const ALL: [Template; 14] = [
     INTERFACE,
     EXHAUSTED,
     POOL,
+    FLOW_V6_TO_V4,
+    FLOW_V4_TO_V6,
+    ICMP_V6_TO_V4,
+    ICMP_V4_TO_V6,
+    SESSION_V6_TO_V4,
+    SESSION_V4_TO_V6,
 ];

@@ -175,11 +175,13 @@ fn check(sent: &Data<'_>, record: &Decoded) {
         Data::Session(event) => {
             check_ends(&event.arrives, &event.leaves, record, None);
             let is_created = event.session == Session::Created;
-            let expected = match (event.arrives.source, is_created) {
-                (IpAddr::V4(_), true) => 4,
-                (IpAddr::V4(_), false) => 5,
-                (IpAddr::V6(_), true) => 1,
-                (IpAddr::V6(_), false) => 2,
+            let expected = match (event.arrives.source, event.leaves.source, is_created) {
+                (IpAddr::V4(_), IpAddr::V4(_), true) => 4,
+                (IpAddr::V4(_), IpAddr::V4(_), false) => 5,
+                (IpAddr::V6(_), IpAddr::V6(_), true) => 1,
+                (IpAddr::V6(_), IpAddr::V6(_), false) => 2,
+                (_, _, true) => 6,
+                (_, _, false) => 7,
             };
             assert_eq!(number(record, "natEvent"), expected);
             assert_eq!(number(record, "observationTimeMilliseconds"), event.at);
@@ -255,13 +257,15 @@ fn ends(is_v4: bool) -> impl Strategy<Value = Ends> {
 
 /// Ends as packets arrive and leave, translated or not.
 fn translation() -> impl Strategy<Value = (Ends, Ends)> {
-    let of = |is_v4| {
-        (ends(is_v4), ends(is_v4), any::<bool>()).prop_map(|(arrives, other, is_translated)| {
+    let of = |(is_v4, leaves_as_v4): (bool, bool)| {
+        let kinds = (ends(is_v4), ends(leaves_as_v4), any::<bool>());
+        kinds.prop_map(move |(arrives, other, is_translated)| {
+            let is_translated = is_translated || is_v4 != leaves_as_v4;
             let leaves = if is_translated { Ends { protocol: arrives.protocol, ..other } } else { arrives };
             (arrives, leaves)
         })
     };
-    any::<bool>().prop_flat_map(of)
+    any::<(bool, bool)>().prop_flat_map(of)
 }
 
 fn data() -> impl Strategy<Value = Data<'static>> {

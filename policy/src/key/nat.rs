@@ -6,11 +6,12 @@ use std::net::{IpAddr, Ipv4Addr};
 use config::value::one_of;
 use ipnet::IpNet;
 use toml::de::DeValue;
+use wire::siit::Prefix;
 
 use super::rule::addresses;
 use super::{Keys, Table, check, names};
-use crate::model::{Addresses, Balance, Hairpin, Nat, NatAction, PortChoice, PortUse};
-use crate::value::address::{ADDRESS, PREFIX, RANGE, SERVER, TARGET};
+use crate::model::{Addresses, Balance, Hairpin, Nat, Nat64, NatAction, PortChoice, PortUse};
+use crate::value::address::{ADDRESS, PREFIX, PREFIX6, RANGE, SERVER, TARGET};
 use crate::value::packet::{PORT, PORTS, PROTOCOL};
 use crate::value::{Flag, Form, NUMBER16, NUMBER32, Read, STRING, quoted};
 use crate::word;
@@ -34,7 +35,9 @@ fn conditions(keys: &mut Keys<'_, '_>, nat: &mut Nat) {
         keys.list("to", STRING, &mut nat.to);
     }
     addresses(keys, "source", &mut nat.source);
-    addresses(keys, "destination", &mut nat.destination);
+    if !matches!(nat.action, NatAction::Nat64(_)) {
+        addresses(keys, "destination", &mut nat.destination);
+    }
     keys.list("protocol", PROTOCOL, &mut nat.protocols);
     if of_source {
         keys.list("sport", PORTS, &mut nat.sports);
@@ -92,15 +95,25 @@ fn action(keys: &mut Keys<'_, '_>, action: &mut NatAction) -> bool {
             keys.key("hairpin", HAIRPIN, hairpin);
             has_outside && has_inside
         }
+        NatAction::Nat64(nat64) => {
+            keys.key_or("prefix", PREFIX6, &mut nat64.prefix, Prefix::WELL_KNOWN);
+            keys.list("pool", RANGE, &mut nat64.pool);
+            allocated_ports(keys, &mut nat64.ports);
+            true
+        }
     }
 }
 
 const HAIRPIN: Flag<Hairpin> = Flag(Hairpin::On, Hairpin::Off);
 
-fn port_use(keys: &mut Keys<'_, '_>, ports: &mut PortUse) {
+fn allocated_ports(keys: &mut Keys<'_, '_>, ports: &mut PortUse) {
     keys.list_or("ports", PORTS, &mut ports.ranges, PortUse::default().ranges);
     keys.key("random", Flag(PortChoice::Random, PortChoice::Preserve), &mut ports.choice);
     keys.optional("quota", NUMBER32, &mut ports.quota);
+}
+
+fn port_use(keys: &mut Keys<'_, '_>, ports: &mut PortUse) {
+    allocated_ports(keys, ports);
     keys.optional("block", NUMBER16, &mut ports.block);
 }
 
@@ -121,7 +134,7 @@ pub(super) fn new_nat() -> Nat {
 }
 
 /// Kinds of translations: the words for them, and their actions before their keys are read.
-pub(super) fn kinds() -> [(&'static str, NatAction); 8] {
+pub(super) fn kinds() -> [(&'static str, NatAction); 9] {
     let (ports, hairpin) = (PortUse::default(), Hairpin::default());
     let (target, prefix) = (IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpNet::default());
     [
@@ -133,6 +146,7 @@ pub(super) fn kinds() -> [(&'static str, NatAction); 8] {
             NatAction::Forward { outside: None, ports: Vec::new(), target, target_port: None, hairpin },
         ),
         ("balance", NatAction::Balance(Balance::default())),
+        ("nat64", NatAction::Nat64(Nat64::default())),
         ("redirect", NatAction::Redirect { ports: Vec::new(), to_port: None }),
         ("npt", NatAction::Npt { outside: prefix, inside: prefix, hairpin }),
         ("one-to-one", NatAction::OneToOne { outside: prefix, inside: prefix, hairpin }),

@@ -10,6 +10,7 @@ use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use proptest::sample::select;
 use wire::esp::Secret;
 use wire::link::MOST_RATE;
+use wire::siit::Prefix;
 use wire::vlan::DropEligible;
 use wire::{BitRate, Bytes, Dscp, Nanos, Pcp};
 
@@ -18,12 +19,12 @@ use super::{
     Collector, ColourAction, ColourMode, Conditions, Connection, ConnectionEnd, ConnectionLimit,
     CrossConnect, Driver, DynamicSet, Encapsulation, FamilyMatch, FastPath, FragmentLimits, Gateway, Hairpin,
     IcmpMatch, Interface, Ipfix, IpfixRecord, Limits, LinkKind, Log, LogEvent, LogOutput, Logging, Mac,
-    MacRange, Macs, Meter, MeterKind, MeterRate, MeterScope, MetricsAccess, Mode, MssClamp, Nat, NatAction,
-    Neighbour, NextHop, NoInstance, Offload, OnExit, OnFailure, Overhead, PageAccess, PcpMap, Pickup, Policy,
-    PortChoice, PortDriver, PortRange, PortUse, Ppp, PppRole, PriorityTag, Protocol, Rate, RejectWith, Route,
-    RouteTarget, Rule, Scope, Search, SearchAlgorithm, Server, ServerState, Set, SetSource, SourceCheck,
-    State, Sticky, SynAnswer, Sync, SyncPeer, SyslogAddress, TcpFlagsMatch, TcpWindow, Timeouts, Vc,
-    WhenFull, Xfrm, ZoneDefault,
+    MacRange, Macs, Meter, MeterKind, MeterRate, MeterScope, MetricsAccess, Mode, MssClamp, Nat, Nat64,
+    NatAction, Neighbour, NextHop, NoInstance, Offload, OnExit, OnFailure, Overhead, PageAccess, PcpMap,
+    Pickup, Policy, PortChoice, PortDriver, PortRange, PortUse, Ppp, PppRole, PriorityTag, Protocol, Rate,
+    RejectWith, Route, RouteTarget, Rule, Scope, Search, SearchAlgorithm, Server, ServerState, Set,
+    SetSource, SourceCheck, State, Sticky, SynAnswer, Sync, SyncPeer, SyslogAddress, TcpFlagsMatch,
+    TcpWindow, Timeouts, Vc, WhenFull, Xfrm, ZoneDefault,
 };
 
 mod check;
@@ -503,6 +504,7 @@ pub(crate) fn nat() -> impl Strategy<Value = Nat> {
         balance(),
         (vec(ports(), 0..3), option::of(1..=u16::MAX))
             .prop_map(|(ports, to_port)| NatAction::Redirect { ports, to_port }),
+        nat64(),
         one_to_one.prop_map(|(outside, inside, hairpin)| NatAction::OneToOne { outside, inside, hairpin }),
         npt.prop_map(|(outside, inside, hairpin)| NatAction::Npt { outside, inside, hairpin }),
     ];
@@ -510,7 +512,20 @@ pub(crate) fn nat() -> impl Strategy<Value = Nat> {
     let ends = (vec(ports(), 0..3), vec(ports(), 0..3));
     (who, ends, kind).prop_map(|((name, from, to, source, destination, protocols), ends, action)| {
         let (to, (sports, dports)) = if action.is_of_source() { (to, ends) } else { Default::default() };
+        let is_within_prefix = matches!(action, NatAction::Nat64(_));
+        let destination = if is_within_prefix { Addresses::default() } else { destination };
         Nat { name, from, to, source, destination, protocols, sports, dports, action }
+    })
+}
+
+fn nat64() -> impl Strategy<Value = NatAction> {
+    let lengths = [32_u8, 40, 48, 56, 64, 96];
+    let prefix = (any::<u128>(), select(lengths.to_vec())).prop_map(|(bits, length)| {
+        let net = Ipv6Net::new_assert(Ipv6Addr::from(bits & !(0xff << 56)), length);
+        Prefix::new(net.network(), length).expect("bits 64 to 71 and those past the prefix are zero")
+    });
+    (prefix, vec(range(), 0..3), port_use()).prop_map(|(prefix, pool, ports)| {
+        NatAction::Nat64(Nat64 { prefix, pool, ports: PortUse { block: None, ..ports } })
     })
 }
 

@@ -2,7 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv6Net};
+use wire::siit::Prefix;
 
 use super::rule::{AddressRange, Addresses, PortRange, Protocol};
 use super::{OnFailure, ServerCheck};
@@ -89,12 +90,40 @@ pub enum NatAction {
         /// Hairpin, as above.
         hairpin: Hairpin,
     },
+    /// Stateful NAT64 (RFC 6146): IPv6 hosts reach IPv4 hosts.
+    Nat64(Nat64),
 }
 
 impl NatAction {
     /// True for source translations: masquerade, source and exempt.
     pub fn is_of_source(&self) -> bool {
         matches!(self, NatAction::Masquerade { .. } | NatAction::Source { .. } | NatAction::Exempt)
+    }
+}
+
+/// Stateful NAT64 (RFC 6146): an IPv6 destination in a prefix stands for an IPv4 host (RFC 6052); the packet leaves as IPv4, from an
+/// IPv4 address of the gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nat64 {
+    /// Prefix of IPv6 addresses that IPv4 addresses are embedded in.
+    pub prefix: Prefix,
+    /// IPv4 addresses that packets leave with; where empty, those of the interface that they leave by.
+    pub pool: Vec<AddressRange>,
+    /// Ports allocated on each IPv4 address. There are no blocks: nobody counts the addresses of an IPv6 network.
+    pub ports: PortUse,
+}
+
+impl Nat64 {
+    /// The prefix as a network.
+    pub fn net(&self) -> Ipv6Net {
+        // A length of at most 96.
+        Ipv6Net::new_assert(self.prefix.address(), self.prefix.length())
+    }
+}
+
+impl Default for Nat64 {
+    fn default() -> Nat64 {
+        Nat64 { prefix: Prefix::WELL_KNOWN, pool: Vec::new(), ports: PortUse::default() }
     }
 }
 

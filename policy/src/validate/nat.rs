@@ -11,7 +11,7 @@ use crate::diagnostic::{Code, Diagnostic};
 use crate::lines::Item;
 use ipnet::IpNet;
 
-use crate::model::{Balance, FamilyMatch, Nat, NatAction, PortRange, SELF_ZONE, ServerState};
+use crate::model::{Balance, FamilyMatch, Nat, Nat64, NatAction, PortRange, SELF_ZONE, ServerState};
 use crate::value::address::{address_item_text, server_text};
 
 /// Address that a translation changes.
@@ -63,6 +63,7 @@ impl<'a> Validator<'a> {
                     }
                     self.redirect(item, nat);
                 }
+                NatAction::Nat64(nat64) => self.nat64(item, nat, nat64),
                 NatAction::OneToOne { outside, inside, .. } => {
                     if outside.addr().is_ipv4() != inside.addr().is_ipv4() {
                         let message = "inside and outside are of different IP versions".to_owned();
@@ -101,6 +102,33 @@ impl<'a> Validator<'a> {
             return self.wrong(Code::UnequalPrefixes, item, "inside", message, hint);
         }
         self.target(item, "inside", inside.addr());
+    }
+
+    /// Reports sources and pools of the wrong IP version, and a gateway without an IPv4 address for packets to leave with.
+    fn nat64(&mut self, item: Item, nat: &Nat, nat64: &Nat64) {
+        let source = self.spaces.of_addresses(&nat.source);
+        if !source.is_empty() && !source.has(Family::V6) {
+            let message = format!("\"{}\" translates IPv6, and its source has no IPv6 address", nat.name);
+            self.wrong(Code::FamilyMismatch, item, "source", message, "give the IPv6 networks of the hosts");
+        }
+        for (index, range) in nat64.pool.iter().enumerate().filter(|(_, range)| range.first.is_ipv6()) {
+            let message = format!("{} is no IPv4 address", range.first);
+            let hint = "packets leave as IPv4: give the pool IPv4 addresses";
+            self.wrong_in(Code::FamilyMismatch, In { item, key: "pool", index }, message, hint);
+        }
+        let interfaces = &self.policy.interfaces;
+        let is_dynamic = interfaces.iter().any(|interface| interface.addresses.is_empty());
+        let mut own = interfaces.iter().flat_map(|interface| &interface.addresses);
+        if nat64.pool.is_empty()
+            && !is_dynamic
+            && !self.lines.any_broken(Item::Interface(0))
+            && !own.any(|net| net.addr().is_ipv4())
+        {
+            let message =
+                format!("\"{}\" has no outside address as yet: no interface has one of IPv4", nat.name);
+            let hint = "packets are dropped until there is one: add it to `addresses`, or give `pool`";
+            self.wrong(Code::NoOutsideAddress, item, "name", message, hint);
+        }
     }
 
     fn gateway_itself(&mut self, item: Item, nat: &Nat) {
@@ -401,6 +429,9 @@ impl<'a> Validator<'a> {
                 (Arc::new(destination.intersection(&outside)), ports)
             }
             NatAction::Redirect { ports, .. } if side == Side::Destination => (destination, ports),
+            NatAction::Nat64(nat64) if side == Side::Destination => {
+                (Arc::new(Space::of_net(nat64.net().into())), &[])
+            }
             NatAction::OneToOne { outside, .. } | NatAction::Npt { outside, .. }
                 if side == Side::Destination =>
             {

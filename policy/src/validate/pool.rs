@@ -5,7 +5,7 @@ use super::shape::merged;
 use super::space::{Family, Space};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::lines::Item;
-use crate::model::{AddressRange, Balance, Nat, NatAction, PortRange, PortUse};
+use crate::model::{AddressRange, Balance, Nat, Nat64, NatAction, PortRange, PortUse};
 
 impl Validator<'_> {
     pub(super) fn pools(&mut self) {
@@ -32,6 +32,10 @@ impl Validator<'_> {
                     let space = Space::of_ranges(pool.iter().copied());
                     self.blocks(item, nat, ports, &space, "the pool");
                     self.overlaps(index, pool, ports);
+                }
+                NatAction::Nat64(nat64) => {
+                    self.port_use(item, &nat64.ports);
+                    self.overlaps(index, &nat64.pool, &nat64.ports);
                 }
                 NatAction::Exempt
                 | NatAction::Forward { .. }
@@ -112,7 +116,9 @@ impl Validator<'_> {
         for (at, other) in policy.nats.iter().enumerate().filter(|(at, _)| *at != index) {
             let (theirs, their_ports) = match &other.action {
                 // Of two pools, the later one is reported.
-                NatAction::Source { pool, ports } if at < index => {
+                NatAction::Source { pool, ports } | NatAction::Nat64(Nat64 { pool, ports, .. })
+                    if at < index =>
+                {
                     (Space::of_ranges(pool.iter().copied()), ports.ranges.clone())
                 }
                 NatAction::Forward { outside: Some(outside), ports, .. }

@@ -379,7 +379,12 @@ impl Validator<'_> {
         }
         for (index, address) in addresses.items.iter().enumerate() {
             let space = self.spaces.of_item(address);
-            if space.is_empty() || behind.iter().any(|zone| zone.overlaps(&space)) {
+            // An IPv4 host under a prefix is wherever routes of IPv4 lead.
+            let is_ipv4_host = self.policy.nats.iter().any(|nat| match &nat.action {
+                NatAction::Nat64(nat64) => space.overlaps(&Space::of_net(nat64.net().into())),
+                _ => false,
+            });
+            if space.is_empty() || is_ipv4_host || behind.iter().any(|zone| zone.overlaps(&space)) {
                 continue;
             }
             let mut found = self.reach.as_ref().map(|reach| reach.zones_of(&space)).unwrap_or_default();

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use wire::siit::Prefix;
 
 use super::{Complaint, Read, Text};
 use crate::diagnostic::Code;
@@ -32,6 +33,9 @@ pub(crate) const INTERFACE_ADDRESS: Text<IpNet> = Text { read: interface_address
 
 /// A prefix; that of one address without its length.
 pub(crate) const PREFIX: Text<IpNet> = Text { read: prefix, print: prefix_text };
+
+/// Prefix of addresses that IPv4 addresses are embedded in (RFC 6052).
+pub(crate) const PREFIX6: Text<Prefix> = Text { read: prefix6, print: Prefix::to_string };
 
 /// IP addresses: one, a prefix, or `first-last`.
 pub(crate) const RANGE: Text<AddressRange> = Text { read: range, print: range_text };
@@ -119,6 +123,18 @@ fn interface_address(text: &str) -> Read<IpNet> {
             Err(_) => complaint.hint("write it as 192.0.2.1/24 or 2001:db8::1/64"),
         }
     })
+}
+
+fn prefix6(text: &str) -> Read<Prefix> {
+    let refused = |message: String| {
+        let hint = "write an IPv6 prefix of 32, 40, 48, 56, 64 or 96 bits, as \"64:ff9b::/96\" (RFC 6052)";
+        Complaint::new(Code::BadNat64Prefix, message).hint(hint)
+    };
+    match prefix(text)? {
+        IpNet::V6(net) => Prefix::new(net.addr(), net.prefix_len())
+            .map_err(|problem| refused(format!("\"{text}\" does not do: {problem}"))),
+        IpNet::V4(_) => Err(refused(format!("\"{text}\" is not an IPv6 prefix"))),
+    }
 }
 
 fn prefix(text: &str) -> Read<IpNet> {

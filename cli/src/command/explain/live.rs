@@ -121,6 +121,19 @@ impl Live {
                     near.add_net(*inside);
                     near.add_net(*outside);
                 }
+                NatAction::Nat64(nat64) => {
+                    let ends = [
+                        sender(packet),
+                        receiver(packet),
+                        about.map(|about| about.one),
+                        about.map(|about| about.other),
+                    ];
+                    let embedded = ends.into_iter().flatten().filter_map(|end| match end {
+                        IpAddr::V6(address) => nat64.prefix.extract(address),
+                        IpAddr::V4(_) => None,
+                    });
+                    embedded.for_each(|address| near.add(address.into()));
+                }
                 NatAction::Masquerade { .. }
                 | NatAction::Source { .. }
                 | NatAction::Exempt

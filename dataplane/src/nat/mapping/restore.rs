@@ -23,7 +23,7 @@ pub enum Restore {
     /// All mappings or hosts that there is memory for are in use.
     #[error("the table of translations is full")]
     TableFull,
-    /// The two ends are not of one protocol with ports, and one family.
+    /// The two ends are not of one protocol with ports, or not of families that the pool translates.
     #[error("its ends do not fit one another")]
     Malformed,
 }
@@ -41,10 +41,12 @@ impl Mappings {
         outside: Endpoint,
     ) -> Result<MappingId, Restore> {
         let space = PortSpace::of(inside.protocol).ok_or(Restore::Malformed)?;
-        if inside.protocol != outside.protocol || inside.family != outside.family || outside.port == 0 {
+        let place = *self.places.get(usize::from(pool.0)).ok_or(Restore::AddressGone)?;
+        let hosts = self.pools[usize::from(place)].hosts;
+        let fits = hosts.have(inside.family) && hosts.outside(inside.family) == outside.family;
+        if inside.protocol != outside.protocol || !fits || outside.port == 0 {
             return Err(Restore::Malformed);
         }
-        let place = *self.places.get(usize::from(pool.0)).ok_or(Restore::AddressGone)?;
         let address = self.known.get(&(outside.address, outside.family)).copied();
         let address = address
             .filter(|address| self.outside[*address as usize].is_of(place))

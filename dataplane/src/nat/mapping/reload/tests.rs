@@ -8,7 +8,7 @@ use proptest::prelude::{Just, Strategy, any, prop, prop_oneof, proptest};
 use tally::NoTally;
 
 use super::super::super::{
-    AddressRange, Block, Capacity, Endpoint, Hold, MappingId, Mappings, PoolConfig, PoolId, PortRange,
+    AddressRange, Block, Capacity, Endpoint, Hold, Hosts, MappingId, Mappings, PoolConfig, PoolId, PortRange,
     Refusal, Reserved, Restore, Share,
 };
 use super::PoolsPlan;
@@ -51,6 +51,7 @@ fn named() -> impl Strategy<Value = Named> {
                 choice,
                 quota: None,
                 block: block.map(|ports| Block { ports, inside: vec![hosts] }),
+                hosts: Hosts::OfSameFamily,
                 reserved: reserved.collect(),
             };
             Named { name, config }
@@ -240,7 +241,8 @@ proptest! {
         // Every port is free again: as many can be had as the pools have.
         let single = vec![Named { name: 9, config: PoolConfig {
             addresses: vec![AddressRange { first: address(0), last: address(4) }],
-            ports: vec![PortRange { first: 4000, last: 4009 }], choice: PortChoice::Preserve, quota: None, block: None, reserved: Vec::new(),
+            ports: vec![PortRange { first: 4000, last: 4009 }], choice: PortChoice::Preserve, quota: None, block: None, hosts: Hosts::OfSameFamily,
+ reserved: Vec::new(),
         } }];
         change(&mut table, &pools, &single);
         let all: HashSet<Endpoint> = (0..100)
@@ -266,6 +268,7 @@ fn pool(first: u8, last: u8, ports: [u16; 2]) -> PoolConfig {
         choice: PortChoice::Random,
         quota: None,
         block: None,
+        hosts: Hosts::OfSameFamily,
         reserved: Vec::new(),
     }
 }
