@@ -98,11 +98,9 @@ impl Live {
     /// gives packets.
     fn near(&self, packet: &[u8], about: Option<&About>, items: &[Item]) -> Near {
         let mut near = Near::default();
-        sender(packet).into_iter().chain(receiver(packet)).for_each(|address| near.add(address));
-        if let Some(about) = about {
-            near.add(about.one);
-            near.add(about.other);
-        }
+        let mut ends: Vec<IpAddr> = addresses(packet).into_iter().flatten().collect();
+        ends.extend(about.into_iter().flat_map(|about| [about.one, about.other]));
+        ends.iter().for_each(|address| near.add(*address));
         for item in items {
             if let Item::Flow(flow) = item {
                 for ends in [&flow.original, &flow.reply] {
@@ -122,14 +120,8 @@ impl Live {
                     near.add_net(*outside);
                 }
                 NatAction::Nat64(nat64) => {
-                    let ends = [
-                        sender(packet),
-                        receiver(packet),
-                        about.map(|about| about.one),
-                        about.map(|about| about.other),
-                    ];
-                    let embedded = ends.into_iter().flatten().filter_map(|end| match end {
-                        IpAddr::V6(address) => nat64.prefix.extract(address),
+                    let embedded = ends.iter().filter_map(|end| match end {
+                        IpAddr::V6(address) => nat64.prefix.extract(*address),
                         IpAddr::V4(_) => None,
                     });
                     embedded.for_each(|address| near.add(address.into()));
@@ -415,22 +407,21 @@ fn about(ends: Ends, from: IpAddr) -> About {
     }
 }
 
-/// The destination address of a frame.
-fn receiver(frame: &[u8]) -> Option<IpAddr> {
-    let layer = ethernet::parse(frame).ok()?;
-    match layer.ethertype {
-        EtherType::IPV4 => ipv4::Header::of(layer.payload).map(|header| header.dst().into()),
-        EtherType::IPV6 => ipv6::Header::of(layer.payload).map(|header| header.dst().into()),
-        _ => None,
-    }
-}
-
 /// The source address of a frame.
 fn sender(frame: &[u8]) -> Option<IpAddr> {
+    addresses(frame).map(|[source, _]| source)
+}
+
+/// Source and destination address of a frame.
+fn addresses(frame: &[u8]) -> Option<[IpAddr; 2]> {
     let layer = ethernet::parse(frame).ok()?;
     match layer.ethertype {
-        EtherType::IPV4 => ipv4::Header::of(layer.payload).map(|header| header.src().into()),
-        EtherType::IPV6 => ipv6::Header::of(layer.payload).map(|header| header.src().into()),
+        EtherType::IPV4 => {
+            ipv4::Header::of(layer.payload).map(|header| [header.src().into(), header.dst().into()])
+        }
+        EtherType::IPV6 => {
+            ipv6::Header::of(layer.payload).map(|header| [header.src().into(), header.dst().into()])
+        }
         _ => None,
     }
 }
