@@ -89,6 +89,8 @@ pub struct Policy {
     pub routes: Vec<Route>,
     /// WANs, which share the default routes; names and interfaces are unique.
     pub wans: Vec<Wan>,
+    /// New flows that keep to one WAN: each by itself, or all of a source address.
+    pub wan_sticky: Sticky,
     /// Policy routes: the WANs of chosen traffic. The first that matches a flow decides.
     pub policy_routes: Vec<PolicyRoute>,
     /// Static neighbours: the link-layer addresses of next hops.
@@ -272,6 +274,7 @@ impl Policy {
             dynamic_sets: self.dynamic_sets.clone(),
             routes,
             wans: self.wans.clone(),
+            wan_sticky: self.wan_sticky,
             policy_routes: self.policy_routes.clone(),
             neighbours: self.neighbours.clone(),
             cross_connects: self.cross_connects.clone(),

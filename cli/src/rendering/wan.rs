@@ -3,7 +3,7 @@
 use dataplane::explain::Visit;
 use dataplane::tables::Grounds;
 use dataplane::{Reason, Verdict, flag};
-use policy::model::{WanState, WhenDown};
+use policy::model::{Sticky, WanState, WhenDown};
 
 use super::{Renderer, line};
 
@@ -21,7 +21,14 @@ impl Renderer<'_> {
                 let of = shares.get(usize::from(choice.wan.0)).copied().unwrap_or(0);
                 let percent =
                     (of * 100 + shares.iter().sum::<usize>() / 2) / shares.iter().sum::<usize>().max(1);
-                format!("{name}, which takes {percent} % of new flows, is this flow's by hash")
+                match wans.sticky {
+                    Sticky::Connection => {
+                        format!("{name}, which takes {percent} % of new flows, is this flow's by hash")
+                    }
+                    Sticky::Source => {
+                        format!("{name}, which takes {percent} % of source addresses, is this one's by hash")
+                    }
+                }
             };
             says.push(match choice.grounds {
                 Grounds::Source => format!("{name} has the packet's source address, of its own interface"),

@@ -41,5 +41,5 @@ pub(super) fn compile(policy: &Policy, names: &Names, routes: &Routes) -> Result
         patterns.extend(of_conditions(&route.conditions, policy, &about)?);
     }
     let search = (!patterns.is_empty()).then(|| Box::new(Linear::new(&patterns)) as Box<dyn Classifier>);
-    Ok(Wans::new(list, policy_routes, search, policy.interfaces.len()))
+    Ok(Wans::new(list, policy_routes, search, policy.interfaces.len(), policy.wan_sticky))
 }

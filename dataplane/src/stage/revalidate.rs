@@ -264,7 +264,9 @@ fn way<T: Tally>(
                     let shown: Address = flow.reply().destination().into();
                     let own_source =
                         Some(shown).filter(|shown| is_own || tables.wans.owner(*shown).is_some());
-                    let asked = Asked { family: destination.family(), own_source, hash: (hash >> 32) as u32 };
+                    let source = flow.original().source().into();
+                    let hash = tables.wans.spread(source, (hash >> 32) as u32, cx.tally);
+                    let asked = Asked { family: destination.family(), own_source, hash };
                     let nowhere = Way { hop: NO_HOP, egress: LOCAL };
                     let seen = || header(flow, cold, ingress, nowhere, tables);
                     tables.wans.choose(asked, seen, cx.tally).map_err(wan::refusal)?.wan

@@ -48,6 +48,7 @@ pub(super) fn choice<T: Tally>(
     let (tables, shard) = (cx.tables, &*cx.shard);
     let opening = shard.openings.of(&frame.meta);
     let family = opening.map_or(frame.meta.family, |opening| opening.destination().family());
+    let hash = tables.wans.spread(source, hash, cx.tally);
     let asked = Asked { family, own_source: is_own.then_some(source), hash };
     let seen = || match shard.openings.of(&frame.meta) {
         Some(opening) => opening.seen,

@@ -2,6 +2,8 @@
 //! increase hit rates"): a member that goes takes only its own slots with it, and one that comes takes slots from the others in
 //! proportion. Slots depend on names and weights alone, so that every host, worker and restart has the same.
 
+use super::Address;
+
 /// Number of slots.
 pub const SLOTS: usize = 8192;
 
@@ -39,6 +41,11 @@ pub(super) fn slots(members: &[Member]) -> Vec<u8> {
 pub(super) fn slot_of(hash: u32, slots: usize) -> usize {
     // A multiplication maps the hash without a division.
     ((u64::from(hash) * slots as u64) >> 32) as usize
+}
+
+/// Hash of an address, for what keeps to one member by address.
+pub(super) fn hash_of_address(address: Address) -> u32 {
+    (mix(address.bits as u64 ^ mix((address.bits >> 64) as u64)) >> 32) as u32
 }
 
 /// Number of the exponential distribution that a uniform one of 64 bits gives: minus its binary logarithm, as a fraction of 2^64,

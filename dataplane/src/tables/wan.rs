@@ -2,7 +2,7 @@
 //!
 //! New flows are spread over slots by weighted rendezvous hashing (`rendezvous.rs`), by names, weights and states.
 
-use policy::model::{OnFailure, WanState, WhenDown};
+use policy::model::{OnFailure, Sticky, WanState, WhenDown};
 use tally::{Op, Region, Tally};
 use wire::{Family, PortId};
 
@@ -27,6 +27,8 @@ pub struct Wans {
     pub routes: Vec<PolicyRoute>,
     /// Search of the policy routes; none where there are no policy routes.
     pub(crate) search: Option<Box<dyn Classifier>>,
+    /// New flows that keep to one WAN.
+    pub sticky: Sticky,
     /// WAN of each interface, [`NO_WAN`] of others.
     of_interface: Vec<u8>,
     /// WAN of each slot, for IPv4 and IPv6; no slots where no WAN is up.
@@ -105,7 +107,7 @@ pub struct Asked {
     pub family: Family,
     /// Source address, if the packet is the gateway's own.
     pub own_source: Option<Address>,
-    /// Hash of the flow.
+    /// Hash that the WAN is found by ([`Wans::spread`]).
     pub hash: u32,
 }
 
@@ -116,6 +118,7 @@ impl Wans {
         routes: Vec<PolicyRoute>,
         search: Option<Box<dyn Classifier>>,
         interfaces: usize,
+        sticky: Sticky,
     ) -> Wans {
         let mut of_interface = vec![NO_WAN; interfaces];
         for (place, wan) in (0..).zip(&list) {
@@ -124,7 +127,7 @@ impl Wans {
             }
         }
         let slots = [Family::V4, Family::V6].map(|family| slots(&list, family));
-        Wans { list, routes, search, of_interface, slots }
+        Wans { list, routes, search, sticky, of_interface, slots }
     }
 
     /// True if there are none.
@@ -197,6 +200,19 @@ impl Wans {
         }
         let wan = self.share(family, hash, tally).ok_or(Reason::RouteMissing)?;
         Ok(Choice { wan, grounds })
+    }
+
+    /// Hash that a new flow's WAN is found by: the flow's own, or that of its source address before translation.
+    #[inline]
+    pub fn spread<T: Tally>(&self, source: Address, hash: u32, tally: &mut T) -> u32 {
+        match self.sticky {
+            Sticky::Connection => hash,
+            Sticky::Source => {
+                // Both halves of the address, mixed by three multiplications.
+                tally.instructions(24);
+                rendezvous::hash_of_address(source)
+            }
+        }
     }
 
     /// The WAN whose share of new flows a hash is in; `None` where no WAN is up.

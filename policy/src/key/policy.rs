@@ -29,6 +29,7 @@ use crate::word;
 /// All keys of a policy; `lines` gets the positions of what is read.
 pub(crate) fn policy(keys: &mut Keys<'_, '_>, policy: &mut Policy, lines: &mut Lines) {
     keys.key("mode", word::MODE, &mut policy.mode);
+    keys.key("wan-sticky", word::STICKY, &mut policy.wan_sticky);
     keys.table("[classifier]", |keys| search(keys, &mut policy.search));
     let entries = interfaces(keys, &mut policy.interfaces);
     lines.extend(Item::Interface(0), entries, policy.interfaces.iter().map(|one| &*one.name));

@@ -169,7 +169,7 @@ pub enum ServerState {
     Down,
 }
 
-/// Connections that keep to one server.
+/// Connections that keep to one server, or to one WAN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sticky {
     /// Each connection by itself.

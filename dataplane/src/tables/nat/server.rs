@@ -8,7 +8,7 @@ use tally::{Op, Region, Tally};
 
 use super::Destination;
 use crate::tables::Address;
-use crate::tables::rendezvous::{self, Member, hash_of, mix};
+use crate::tables::rendezvous::{self, Member, hash_of};
 
 /// The servers of a translation.
 #[derive(Clone, Debug)]
@@ -55,7 +55,7 @@ impl Servers {
         tally.execute(Op::Branch, 5);
         let hash = match self.sticky {
             Sticky::Connection => hash,
-            Sticky::Source => (mix(client.bits as u64 ^ mix((client.bits >> 64) as u64)) >> 32) as u32,
+            Sticky::Source => rendezvous::hash_of_address(client),
         };
         let slot = rendezvous::slot_of(hash, self.slots.len());
         tally.read(Region::RuleTable, slot, 1);

@@ -1,5 +1,5 @@
 use lookup::classify::Header;
-use policy::model::{OnFailure, WanState};
+use policy::model::{OnFailure, Sticky, WanState};
 use proptest::collection::vec;
 use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
 use tally::NoTally;
@@ -24,7 +24,7 @@ fn wan(name: &str, interface: u16, weight: u8, tier: u8) -> Wan {
 }
 
 fn made(list: &[Wan]) -> Wans {
-    Wans::new(list.to_vec(), Vec::new(), None, 8)
+    Wans::new(list.to_vec(), Vec::new(), None, 8, Sticky::Connection)
 }
 
 fn owner(wans: &Wans, hash: u32) -> Option<&str> {
@@ -61,6 +61,21 @@ fn a_lower_tier_serves_while_one_of_it_is_up() {
     asked.own_source = Some(Address::v4(2));
     let choice = wans.choose(asked, Header::default, &mut NoTally).unwrap();
     assert_eq!((choice.wan, choice.grounds), (WanId(1), Grounds::Source));
+}
+
+/// All flows of an address have one hash, and the hashes of neighbouring addresses are spread as the weights say.
+#[test]
+fn sources_are_spread_as_flows_are() {
+    let list = [wan("fibre", 1, 3, 1), wan("cable", 2, 1, 1)];
+    let wans = Wans::new(list.to_vec(), Vec::new(), None, 8, Sticky::Source);
+    let spread = |source: u32, hash| wans.spread(Address::v4(source), hash, &mut NoTally);
+    let (mut by_fibre, hosts) = (0, 4_000);
+    for source in (0xc0a8_0000..).take(hosts) {
+        assert_eq!(spread(source, 1), spread(source, 0xffff_0000));
+        by_fibre += usize::from(owner(&wans, spread(source, 7)) == Some("fibre"));
+    }
+    assert!(by_fibre.abs_diff(hosts * 3 / 4) < hosts / 20, "{by_fibre} of {hosts}");
+    assert_eq!(made(&list).spread(Address::v4(9), 7, &mut NoTally), 7);
 }
 
 proptest! {
