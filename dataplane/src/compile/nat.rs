@@ -76,14 +76,6 @@ struct Forward<'a> {
     hairpin: Hairpin,
 }
 
-/// Networks of a translation one by one.
-struct Networks {
-    outside: IpNet,
-    inside: IpNet,
-    hairpin: Hairpin,
-    pair: NetworkPair,
-}
-
 /// Inside address of a port forward, and the port of the first outside port.
 #[derive(Clone, Copy)]
 struct Inside {
@@ -149,14 +141,10 @@ impl Builder<'_> {
             NatAction::Nat64(nat64) => self.nat64(nat, base, nat64),
             NatAction::Redirect { ports, to_port } => self.redirect(nat, base, ports, *to_port),
             NatAction::OneToOne { outside, inside, hairpin } => {
-                let pair = NetworkPair::in_order(*inside, *outside);
-                let networks = Networks { outside: *outside, inside: *inside, hairpin: *hairpin, pair };
-                self.one_to_one(nat, base, &networks);
+                self.one_to_one(nat, base, NetworkPair::in_order(*inside, *outside), *hairpin);
             }
             NatAction::Npt { outside, inside, hairpin } => {
-                let pair = NetworkPair::neutral(*inside, *outside);
-                let networks = Networks { outside: *outside, inside: *inside, hairpin: *hairpin, pair };
-                self.one_to_one(nat, base, &networks);
+                self.one_to_one(nat, base, NetworkPair::neutral(*inside, *outside), *hairpin);
             }
         }
         Ok(())
@@ -313,36 +301,35 @@ impl Builder<'_> {
 
     /// Without zones of origin, outside is the zone on whose network the outside addresses are; where they are on none, and
     /// routed here, every zone but that of the inside.
-    fn one_to_one(&mut self, nat: &Nat, base: Pattern, networks: &Networks) {
-        let Networks { outside, inside, hairpin, pair } = *networks;
-        let span_of = |net: IpNet| pattern::span(net.network().into(), net.broadcast().into());
-        let outside_first = Address::from(outside.network());
+    fn one_to_one(&mut self, nat: &Nat, base: Pattern, pair: NetworkPair, hairpin: Hairpin) {
+        let (inside, outside) = (pair.inside(), pair.outside());
+        let first = |span: AddressSpan| Address { bits: span.first, v6: span.v6 };
+        let outside_first = first(outside);
         let home = self.home(outside_first, base.from);
         let to = if !nat.from.is_empty() {
             base.from
         } else if let Some(link) = self.on_link(outside_first) {
             self.home_mask(link)
         } else {
-            let inner = self.towards(Address::from(inside.network()));
+            let inner = self.towards(first(inside));
             ABROAD & !inner.map_or(0, |interface| 1 << self.names.zone_of(usize::from(interface.0)))
         };
         let action = DestinationAction {
-            addresses: vec![span_of(outside)],
+            addresses: vec![outside],
             to: NewDestination::Network(pair),
             ports: Vec::new(),
-            homes: vec![Home { addresses: span_of(outside), interface: home, zones: to }],
+            homes: vec![Home { addresses: outside, interface: home, zones: to }],
         };
         let from = if hairpin == Hairpin::On { ABROAD } else { base.from };
         self.destination_of.push(self.destinations.len() as u16);
         self.destination_patterns.push(Pattern {
             from,
             to: u64::MAX,
-            destination: Some(vec![span_of(outside)]),
+            destination: Some(vec![outside]),
             ..base.clone()
         });
         self.destinations.push(NatRule { name: nat.name.clone(), number: NO_NUMBER, action });
-        let outward =
-            Pattern { from: u64::MAX, to, source: Some(vec![span_of(inside)]), destination: None, ..base };
+        let outward = Pattern { from: u64::MAX, to, source: Some(vec![inside]), destination: None, ..base };
         self.source(nat, outward, SourceAction::Network(pair));
     }
 

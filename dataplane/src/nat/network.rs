@@ -2,6 +2,7 @@
 //! leaves all checksums as they are.
 
 use ipnet::IpNet;
+use lookup::classify::AddressSpan;
 use wire::checksum::Delta;
 
 use crate::tables::Address;
@@ -68,6 +69,16 @@ impl NetworkPair {
         adjusted(self.in_network(self.inside, address), !adjustment, is_of_subnet)
     }
 
+    /// Addresses of the inside network.
+    pub fn inside(&self) -> AddressSpan {
+        self.span(self.inside)
+    }
+
+    /// Addresses of the outside network.
+    pub fn outside(&self) -> AddressSpan {
+        self.span(self.outside)
+    }
+
     /// True if `address` is one of the outside network.
     pub fn shows(&self, address: Address) -> bool {
         address.v6 == self.outside.v6 && address.bits & !self.hosts == self.outside.bits
@@ -81,6 +92,10 @@ impl NetworkPair {
             // And the word, found and compared, 8; the sum with its carry, 4; the zero that stands for 0xffff, 2.
             Assignment::Neutral { .. } => 22,
         }
+    }
+
+    fn span(&self, network: Address) -> AddressSpan {
+        AddressSpan { v6: network.v6, first: network.bits, last: network.bits | self.hosts }
     }
 
     fn in_network(&self, network: Address, address: Address) -> Address {

@@ -2,6 +2,8 @@
 //! increase hit rates"): a member that goes takes only its own slots with it, and one that comes takes slots from the others in
 //! proportion. Slots depend on names and weights alone, so that every host, worker and restart has the same.
 
+use policy::model::Sticky;
+
 use super::Address;
 
 /// Number of slots.
@@ -43,9 +45,13 @@ pub(super) fn slot_of(hash: u32, slots: usize) -> usize {
     ((u64::from(hash) * slots as u64) >> 32) as usize
 }
 
-/// Hash of an address, for what keeps to one member by address.
-pub(super) fn hash_of_address(address: Address) -> u32 {
-    (mix(address.bits as u64 ^ mix((address.bits >> 64) as u64)) >> 32) as u32
+/// Hash that the member of a connection is found by: the connection's own, or that of its source alone.
+#[inline]
+pub(super) fn spread(sticky: Sticky, source: Address, hash: u32) -> u32 {
+    match sticky {
+        Sticky::Connection => hash,
+        Sticky::Source => (mix(source.bits as u64 ^ mix((source.bits >> 64) as u64)) >> 32) as u32,
+    }
 }
 
 /// Number of the exponential distribution that a uniform one of 64 bits gives: minus its binary logarithm, as a fraction of 2^64,

@@ -205,14 +205,11 @@ impl Wans {
     /// Hash that a new flow's WAN is found by: the flow's own, or that of its source address before translation.
     #[inline]
     pub fn spread<T: Tally>(&self, source: Address, hash: u32, tally: &mut T) -> u32 {
-        match self.sticky {
-            Sticky::Connection => hash,
-            Sticky::Source => {
-                // Both halves of the address, mixed by three multiplications.
-                tally.instructions(24);
-                rendezvous::hash_of_address(source)
-            }
+        if self.sticky == Sticky::Source {
+            // Both halves of the address, mixed by three multiplications.
+            tally.instructions(24);
         }
+        rendezvous::spread(self.sticky, source, hash)
     }
 
     /// The WAN whose share of new flows a hash is in; `None` where no WAN is up.

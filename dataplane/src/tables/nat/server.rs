@@ -53,10 +53,7 @@ impl Servers {
         // Both halves of the address, mixed by three multiplications, 24; the slot by a multiplication, place and bound, 8; its server, 6.
         tally.instructions(38);
         tally.execute(Op::Branch, 5);
-        let hash = match self.sticky {
-            Sticky::Connection => hash,
-            Sticky::Source => rendezvous::hash_of_address(client),
-        };
+        let hash = rendezvous::spread(self.sticky, client, hash);
         let slot = rendezvous::slot_of(hash, self.slots.len());
         tally.read(Region::RuleTable, slot, 1);
         self.list.get(usize::from(*self.slots.get(slot)?))
