@@ -13,14 +13,13 @@ use dataplane::Tables;
 use dataplane::tables::{NewDestination, Servers};
 use policy::Policy;
 use policy::model::{Balance, NatAction, OnFailure, Pace, Probe, Scheme, Server, ServerState, StatusRange};
-use rustls::ClientConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
 use crate::effective::Effective;
 use crate::event::Event;
-use crate::health::http::{self, Question, Tls};
+use crate::health::http::{self, Question, SystemTls, Tls};
 use crate::health::{Ask, Check, CheckView, Checker, Counts, Failed, Health, ServerKey, Task, Trouble, echo};
 
 /// Longest time over which the first questions of checks that begin together are spread.
@@ -170,20 +169,6 @@ impl Plan {
                 Asker::Http(to(*port), Question { path, authority, status, tls })
             }
         })
-    }
-}
-
-/// TLS with the system's certificates, which are read when they are needed first.
-#[derive(Default)]
-struct SystemTls(Option<Arc<ClientConfig>>);
-
-impl SystemTls {
-    fn get(&mut self) -> Result<Arc<ClientConfig>, Trouble> {
-        let config = match self.0.take() {
-            Some(config) => config,
-            None => http::system_tls()?,
-        };
-        Ok(Arc::clone(self.0.insert(config)))
     }
 }
 

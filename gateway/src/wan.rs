@@ -20,7 +20,8 @@ use wire::Family;
 
 use crate::effective::Effective;
 use crate::event::Event;
-use crate::health::{Check, CheckView, Checker, Counts, Health, Task, Trouble, http};
+use crate::health::http::SystemTls;
+use crate::health::{Check, CheckView, Checker, Counts, Health, Task, Trouble};
 
 mod probe;
 mod url;
@@ -143,6 +144,7 @@ impl Checks {
             effective.wans.iter().filter_map(|wan| Some((wan.name.as_str(), Plan::of(wan)?))).collect();
         self.running.retain(|name, running| plans.get(name.as_str()) == Some(&running.plan));
         self.failed.retain(|name| plans.contains_key(name.as_str()));
+        let mut tls = SystemTls::default();
         for (name, plan) in plans {
             if self.running.contains_key(name) {
                 continue;
@@ -165,9 +167,8 @@ impl Checks {
                         .map(|()| Until::Echo { _ended: until })
                         .map_err(|error| format!("no thread: {error}"))
                 }
-                Plan::Url(plan) => {
-                    begin(plan, checker, health, &counts, told).map(|task| Until::Url { _task: task })
-                }
+                Plan::Url(plan) => begin(plan, &mut tls, checker, health, &counts, told)
+                    .map(|task| Until::Url { _task: task }),
             };
             if let Err(error) = &until {
                 warn!(wan = name, "WAN not checked, taken as up: {error}");
@@ -223,13 +224,14 @@ impl Checks {
 /// Begins a check by URLs.
 fn begin(
     plan: &url::Plan,
+    tls: &mut SystemTls,
     checker: &mut Checker,
     health: Health,
     counts: &Arc<Counts>,
     told: impl Fn(Health, Option<Trouble>) + Send + 'static,
 ) -> Result<Task, String> {
     let tls = match plan.needs_tls() {
-        true => Some(http::system_tls().map_err(|trouble| trouble.to_string())?),
+        true => Some(tls.get().map_err(|trouble| trouble.to_string())?),
         false => None,
     };
     let (ask, counts) = (plan.requests(tls.as_ref()), Arc::clone(counts));

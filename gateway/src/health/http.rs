@@ -80,11 +80,29 @@ pub(crate) async fn ask(to: SocketAddr, interface: Option<&str>, question: &Ques
     }
 }
 
+/// TLS with the system's certificates, which are read when they are needed first.
+#[derive(Default)]
+pub(crate) struct SystemTls(Option<Arc<ClientConfig>>);
+
+impl SystemTls {
+    /// The configuration.
+    ///
+    /// # Errors
+    /// The system trusts no certificates.
+    pub(crate) fn get(&mut self) -> Result<Arc<ClientConfig>, Trouble> {
+        let config = match self.0.take() {
+            Some(config) => config,
+            None => system_tls()?,
+        };
+        Ok(Arc::clone(self.0.insert(config)))
+    }
+}
+
 /// Client's TLS with the certificates that the system trusts.
 ///
 /// # Errors
 /// No such certificates.
-pub(crate) fn system_tls() -> Result<Arc<ClientConfig>, Trouble> {
+fn system_tls() -> Result<Arc<ClientConfig>, Trouble> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
     let (added, _) = roots.add_parsable_certificates(found.certs);
