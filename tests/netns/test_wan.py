@@ -11,6 +11,7 @@ import pytest
 import wait
 from farm import Answerer
 from gateway import missing
+from packet import drain
 from wans import INTERFACES, KINDS, NETS, REMOTE, REMOTE6, Wans, office_of, wan
 
 QUICK = "check = {{ every = \"100ms\", fall = {lost}, rise = {back} }}"
@@ -236,16 +237,11 @@ def test_echoes_leave_by_their_wan_alone_and_ask_the_hosts_named(branch):
         assert branch.standing("fibre") == "up"
     branch.becomes("cable", "up")
     for name, sniff in sniffs.items():
-        sniff.setblocking(False)
         asked = set()
-        try:
-            while True:
-                frame = sniff.recv(2000)
-                # IPv4, ICMP, an echo request.
-                if frame[12:14] == b"\x08\x00" and frame[23] == 1 and frame[34] == 8:
-                    asked.add((socket.inet_ntoa(frame[26:30]), socket.inet_ntoa(frame[30:34])))
-        except BlockingIOError:
-            pass
+        for frame in drain(sniff):
+            # IPv4, ICMP, an echo request.
+            if frame[12:14] == b"\x08\x00" and frame[23] == 1 and frame[34] == 8:
+                asked.add((socket.inet_ntoa(frame[26:30]), socket.inet_ntoa(frame[30:34])))
         sniff.close()
         assert asked == (set() if name == "lte" else {(f"{NETS[name]}.2", REMOTE)}), name
 
@@ -288,17 +284,12 @@ def test_urls_are_asked_for_by_their_wan_alone(branch):
             # It goes on being asked while it is down, and no other by it.
         branch.becomes("cable", "up")
     for name, sniff in sniffs.items():
-        sniff.setblocking(False)
         asked = set()
-        try:
-            while True:
-                frame = sniff.recv(2000)
-                # IPv4, TCP, a SYN alone.
-                if frame[12:14] == b"\x08\x00" and frame[23] == 6 and frame[47] == 2:
-                    port = int.from_bytes(frame[36:38], "big")
-                    asked.add((socket.inet_ntoa(frame[26:30]), socket.inet_ntoa(frame[30:34]), port))
-        except BlockingIOError:
-            pass
+        for frame in drain(sniff):
+            # IPv4, TCP, a SYN alone.
+            if frame[12:14] == b"\x08\x00" and frame[23] == 6 and frame[47] == 2:
+                port = int.from_bytes(frame[36:38], "big")
+                asked.add((socket.inet_ntoa(frame[26:30]), socket.inet_ntoa(frame[30:34]), port))
         sniff.close()
         assert asked == (set() if name == "lte" else {(f"{NETS[name]}.2", REMOTE, 8080)}), name
 
