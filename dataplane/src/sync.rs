@@ -34,7 +34,7 @@ use crate::tables::{Tables, is_linux};
 /// Flows that have ended and that the host has not taken yet, at most.
 pub const MOST_ENDED: usize = 16_384;
 
-/// Longest time for which a peer is not told of packets of a flow: 5 min.
+/// Longest time from a packet that the peer has heard of to the next: 5 min.
 const REFRESH: Tick = Tick(5 * 60 * 8);
 
 /// Time within which both gateways have seen packets of a flow, for a conflict: 1 s.
@@ -46,8 +46,6 @@ const CONFLICT: Nanos = Nanos::from_secs(1);
 struct Mark {
     /// [`Flow::seen`] when the peer was told of the flow, or told of it.
     seen: u32,
-    /// Tick of that.
-    told: u32,
     bits: u8,
     /// Round of the peer's that told of it last.
     round: u8,
@@ -272,8 +270,8 @@ impl Shard {
         Ok(())
     }
 
-    /// Lists flows whose packets the peer has not heard of for a third of their timeout, among those of the next `most` places. Published
-    /// flows are as current as the sweeps of the fast path have made them.
+    /// Lists flows whose last packet that the peer has heard of is a third of their timeout ago, among those of the next `most` places, if
+    /// there have been others since. Published flows are as current as the sweeps of the fast path have made them.
     pub fn list_refreshes(&mut self, most: u32, now: Nanos) {
         let Shard { changes, flows, .. } = self;
         if !changes.is_on() {
@@ -285,8 +283,9 @@ impl Shard {
             changes.place = if id.0 + 1 < flows.used() { id.0 + 1 } else { 0 };
             let (Some(flow), Some(mark)) = (flows.flow(id), changes.marks.get(id)) else { continue };
             let after = (flows.timeout(flow) / 3).min(REFRESH.0);
-            let is_due = flow.seen != mark.seen && tick.since(Tick(mark.told)) >= after;
-            if is_due && !mark.has(LISTED) && flow.state().life() != Life::TcpHalfOpen {
+            let is_due = flow.seen != mark.seen && tick.since(Tick(mark.seen)) >= after;
+            // One that full synchronisation has told of may still be listed, as nothing that has changed.
+            if is_due && !mark.has(CHANGED) && flow.state().life() != Life::TcpHalfOpen {
                 changes.note(id);
             }
         }
@@ -342,9 +341,8 @@ impl Shard {
         let seen = flow.seen;
         let record =
             self.flow_record(tables, id, now).filter(|record| !record.ingress.is_some_and(is_linux))?;
-        let told = self.flows.tick(now).0;
         if let Some(mark) = self.changes.marks.get_mut(id) {
-            (mark.seen, mark.told) = (seen, told);
+            mark.seen = seen;
             mark.bits = mark.bits & (LISTED | HEARD) | KNOWN;
         }
         Some(record)
@@ -397,7 +395,7 @@ impl Shard {
         let _ = self.flows.set_handshake(there, record.handshake);
         self.flows.forget_windows(there);
         let had = self.changes.marks.get(there).is_some_and(|mark| mark.has(HEARD));
-        self.mark_copy(there, tick, round);
+        self.mark_copy(there, round);
         if let Some(mark) = self.changes.marks.get_mut(there).filter(|_| had || !is_copy) {
             mark.bits |= HEARD;
         }
@@ -430,15 +428,15 @@ impl Shard {
         let id = made.inspect_err(|refused| self.imports.count(Err(*refused)))?;
         self.imports.count(Ok(()));
         self.flows.forget_windows(id);
-        self.mark_copy(id, self.flows.tick(now), round);
+        self.mark_copy(id, round);
         Ok(Synced::Created)
     }
 
-    fn mark_copy(&mut self, id: FlowId, now: Tick, round: u8) {
+    fn mark_copy(&mut self, id: FlowId, round: u8) {
         let Some(seen) = self.flows.flow(id).map(|flow| flow.seen) else { return };
         if let Some(mark) = self.changes.marks.get_mut(id) {
             let bits = mark.bits & LISTED | KNOWN | COPY;
-            *mark = Mark { seen, told: now.0, bits, round, ..Mark::default() };
+            *mark = Mark { seen, bits, round, ..Mark::default() };
         }
     }
 

@@ -8,7 +8,7 @@ use dataplane::replay::Way;
 use dataplane::shard::Setup;
 use dataplane::state::{Ended, FlowRecord, Item, Names};
 use dataplane::sync::{CopySweep, EndCause, Synced, Taken};
-use dataplane::{Shard, Verdict};
+use dataplane::{Reason, Shard, Verdict};
 use proptest::prelude::{Just, ProptestConfig, any, prop, prop_assert_eq, prop_oneof, proptest};
 use proptest::strategy::Strategy;
 use wire::build::Packet;
@@ -500,11 +500,14 @@ proptest! {
             match step {
                 Step::Packet { of, is_back, bytes } => {
                     let talk = &mut talks[usize::from(of)];
+                    let before = *talk;
                     let Some((port, packet)) = talk.packet(of, is_back, bytes) else { continue };
                     talk.last = at;
                     match one.receive(port, at, &packet) {
                         Ok(sent) if port == LAN => talk.outside = Some(shown(&sent)),
                         Ok(_) => {}
+                        // A host sends no more than the other's window lets it: it waits.
+                        Err(Verdict::Dropped(Reason::TcpWindow)) => *talk = before,
                         // It has been idle for its timeout, or begins anew after a request.
                         Err(_) => *talk = Talk::default(),
                     }
@@ -543,10 +546,12 @@ proptest! {
             if !talk.is_established(of) || is_late {
                 continue;
             }
+            let before = *talk;
             talk.last = at;
             let Some((port, packet)) = talk.packet(of, is_back, bytes) else { continue };
-            if let Ok(sent) = one.receive(port, at, &packet) {
-                prop_assert_eq!(two.receive(port, at, &packet), Ok(sent));
+            match one.receive(port, at, &packet) {
+                Ok(sent) => prop_assert_eq!(two.receive(port, at, &packet), Ok(sent)),
+                Err(_) => *talk = before,
             }
         }
     }
@@ -572,4 +577,21 @@ fn an_ipv6_host_s_connection_to_an_ipv4_host_goes_on() {
     // To another server by the same mapping.
     let other = v6(client, "64:ff9b::9.9.9.9").udp(5000, 53);
     assert_eq!(shown(&two.receive(LAN, millis(5), &other).unwrap()), outside);
+}
+
+/// A flow that full synchronisation has told of before the list was: its later packets are heard of as those of any other.
+#[test]
+fn a_flow_is_refreshed_though_it_is_still_listed() {
+    let [mut one, mut two] = boxes("");
+    let question = v4(host(1), FAR).udp(6000, 53);
+    let sent = one.receive(LAN, millis(1), &question);
+    let told = one.take_all(millis(2));
+    assert_eq!(two.hear(&one, &told, millis(2)), [Ok(Synced::Created)]);
+    let seconds = Nanos::from_secs;
+    one.receive(LAN, seconds(70), &question).unwrap();
+    one.sweep(seconds(119));
+    let told = one.take(seconds(119), usize::MAX);
+    assert_eq!(two.hear(&one, &told, seconds(119)), [Ok(Synced::Updated)]);
+    two.gateway.tend(START + seconds(180));
+    assert_eq!(two.receive(LAN, seconds(180), &question), sent);
 }
