@@ -170,6 +170,10 @@ class Host:
         opened.listen(128)
         return opened
 
+    def listens(self, port):
+        """True if some program waits for TCP connections at this port."""
+        return f":{port} " in self.run("ss", "-Hltn").stdout
+
     def connect(self, to, port, source=None, sport=0, timeout=TIMEOUT):
         """A TCP connection."""
         v6 = ":" in to

@@ -52,7 +52,7 @@ def page(net, tmp_path_factory):
                 log=f"http-{port}",
             )
         )
-        wait.until(lambda host=host, port=port: listens(host, port), f"{host} serves pages")
+        wait.until(lambda host=host, port=port: host.listens(port), f"{host} serves pages")
     yield hashlib.sha256(data).hexdigest()
     for process in started:
         stop(process)
@@ -61,13 +61,9 @@ def page(net, tmp_path_factory):
 @pytest.fixture(scope="module")
 def meter(net):
     process = net.remote.start("iperf3", "-s")
-    wait.until(lambda: listens(net.remote, 5201), "iperf3 listens")
+    wait.until(lambda: net.remote.listens(5201), "iperf3 listens")
     yield
     stop(process)
-
-
-def listens(host, port):
-    return f":{port} " in host.run("ss", "-Hltn").stdout
 
 
 def dig(host, *question, check=True):

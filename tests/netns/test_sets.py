@@ -362,7 +362,7 @@ class TestUrl:
         net.client.run("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key, "-out", certificate, "-subj", "/CN=lists", "-days", "2")
         served = net.client.start("openssl", "s_server", "-accept", "8443", "-key", key, "-cert", certificate, "-www", "-quiet")
         try:
-            wait.until(lambda: collector.listens(net.client, 8443), "the server listens")
+            wait.until(lambda: net.client.listens(8443), "the server listens")
             rules = BANNED.replace("@banned", "@secure")
             apply(net, rules, keys=f'url = "https://{CLIENT}:8443/list"', name="secure")
             wait.until(lambda: sets(net)["secure"]["trouble"], "the server is refused", 20)
