@@ -35,6 +35,9 @@ const at = (id) => document.getElementById(id);
 const session = { user: null, role: null, may: (role) => ROLES.indexOf(session.role) >= ROLES.indexOf(role), trouble, refresh: () => turn() };
 let refresh = null;
 let shown = 0;
+// Numbers of the last turn that has asked for the state, and of the last whose answer counts.
+let asked = 0;
+let answered = 0;
 
 function trouble(error) {
   const place = at("trouble");
@@ -132,8 +135,13 @@ function trial(seconds) {
 async function turn() {
   if (!session.user || document.hidden) return;
   const turnOf = shown;
+  asked += 1;
+  const own = asked;
   await guarded(async () => {
     const state = await get("/status");
+    // Another turn, which asked later, may have had its answer first.
+    if (own < answered) return;
+    answered = own;
     trial(state.trial_seconds);
     if (refresh && turnOf === shown) await refresh(state);
   });

@@ -11,6 +11,9 @@ export async function policy(place, session) {
   const comment = field("Comment", { name: "comment", wide: true });
   const history = el("div");
   let checked = null;
+  // Text of the policy on trial, put in force here; and whether a trial is known to be under way.
+  let tried = null;
+  let onTrial = false;
 
   const guard = async (work) => {
     try {
@@ -25,6 +28,10 @@ export async function policy(place, session) {
     text.value = await get("/policy");
     told.replaceChildren();
     apply.disabled = true;
+    await list();
+  };
+
+  const list = async () => {
     const kept = await get("/policy/history").catch(() => null);
     history.replaceChildren(kept ? table("Policies that were put in force", [
       ["number", (entry) => String(entry.number) + (entry.number === kept.in_force ? ", in force" : ""), "number"],
@@ -37,6 +44,16 @@ export async function policy(place, session) {
         await plan();
       }) }, "Open")],
     ], [...kept.entries].reverse()) : el("p", { class: "soft" }, "This gateway keeps no history."));
+  };
+
+  // Confirmed or rolled back, here or elsewhere, or its time is up. What was written since stays.
+  const end = async () => {
+    const stays = await get("/policy") === tried;
+    tried = null;
+    told.replaceChildren(stays
+      ? el("p", { class: "good" }, "Confirmed: it is in force for good.")
+      : el("p", { class: "care" }, "Rolled back: the policy before is in force again."));
+    await list();
   };
 
   const plan = () => guard(async () => {
@@ -65,7 +82,9 @@ export async function policy(place, session) {
     if (!seconds && !confirm("Without a time there is no way back should this lock you out. Put it in force for good?")) return;
     apply.disabled = true;
     const done = await post("/apply", { confirm: seconds, comment: comment.querySelector("input").value.trim() }, checked);
+    tried = done.confirm_seconds ? checked : null;
     await load();
+    if (tried !== null) tried = text.value;
     told.replaceChildren(el("p", { class: "good" }, done.confirm_seconds
       ? `In force, on trial for ${done.confirm_seconds} s: confirm it above.` : "In force."));
     await session.refresh();
@@ -79,4 +98,9 @@ export async function policy(place, session) {
       el("button", { type: "button", onclick: () => guard(load) }, "The policy in force")),
     told, ...change, el("h3", {}, "History"), history);
   await load();
+  return async (state) => {
+    const before = onTrial;
+    onTrial = (state.trial_seconds ?? null) !== null;
+    if (before && !onTrial && tried !== null) await end();
+  };
 }

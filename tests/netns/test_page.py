@@ -9,8 +9,10 @@ import socket
 import time
 from pathlib import Path
 
+import chromium
 import pytest
 import wait
+from chromium import Person
 from gateway import binary
 from isolation import inside
 from packet import ethernet, udp6
@@ -398,64 +400,11 @@ def test_it_answers_at_once_with_very_many_flows(net, page):
 @pytest.fixture
 def browser(net, page, tmp_path, request):
     """Headless Chromium in the gateway's namespace, at the page."""
-    try:
-        from selenium import webdriver
-        from selenium.webdriver.chrome.service import Service
-    except ImportError:
-        lacking = "python3-selenium"
-    else:
-        lacking = next((tool for tool in ("chromedriver", "chromium") if not shutil.which(tool)), None)
-    if lacking:
+    if lacking := chromium.missing():
         why = f"SKIPPED: not installed: {lacking} (./setup test)"
         (pytest.fail if request.config.getoption("must_run") else pytest.skip)(why)
-    options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium")
-    for word in ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1200,900",
-                 f"--user-data-dir={tmp_path / 'profile'}", "--no-proxy-server", "--disable-background-networking"]:
-        options.add_argument(word)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    with inside(net.gateway.namespace):
-        driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
-        try:
-            driver.set_page_load_timeout(30)
-            driver.get(f"http://{HERE}/")
-            yield driver
-            faults = [line for line in driver.get_log("browser") if line["level"] == "SEVERE" and "401" not in line["message"] and "422" not in line["message"] and "TrustedHTML" not in line["message"]]
-            assert not faults, faults
-        finally:
-            driver.quit()
-
-
-class Person:
-    """What a person does with the page: reads, presses keys, waits."""
-
-    def __init__(self, driver):
-        self.driver = driver
-
-    def find(self, selector):
-        from selenium.webdriver.common.by import By
-
-        return wait.until(lambda: next(iter(self.driver.find_elements(By.CSS_SELECTOR, selector)), None), selector, 15)
-
-    def text(self):
-        return self.find("body").text
-
-    def sees(self, *words):
-        wait.until(lambda: all(word in self.text() for word in words), f"{words} on the page", 15)
-
-    def login(self, token):
-        from selenium.webdriver.common.keys import Keys
-
-        # By the keyboard alone: the field has the focus.
-        self.find("#login input")
-        self.driver.switch_to.active_element.send_keys(token + Keys.ENTER)
-        self.find("#views a")
-
-    def goes(self, view):
-        self.driver.execute_script("location.hash = arguments[0]", view)
-        wait.until(lambda: self.find("nav a[aria-current]").get_attribute("href").endswith(f"#{view}"), view)
-        filled = "return document.querySelector('main > div')?.childElementCount"
-        wait.until(lambda: self.driver.execute_script(filled), f"something in {view}", 15)
+    with chromium.at(f"http://{HERE}/", net.gateway.namespace, tmp_path / "profile") as driver:
+        yield driver
 
 
 def test_a_person_sees_how_it_is(net, page, browser):
@@ -581,10 +530,12 @@ def test_a_person_applies_confirms_and_rolls_back(net, page, browser):
     assert has("on-trial")
     person.find("#rollback").click()
     wait.until(lambda: not has("on-trial"), "the policy before")
+    person.sees("Rolled back: the policy before is in force again.")
     propose("for-good")
     person.find("#confirm").click()
     wait.until(lambda: json.loads(net.office.ask("status", "--json").stdout)["trial_seconds"] is None, "confirmed")
     assert has("for-good")
+    person.sees("Confirmed: it is in force for good.", ", in force")
     person.goes("audit")
     person.sees("POST /api/v1/apply?confirm=60", "POST /api/v1/rollback", "POST /api/v1/confirm")
     net.office.apply()
