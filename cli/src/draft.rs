@@ -12,7 +12,7 @@ mod text;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use answer::{AnswerError, Answers, SshFrom, Suggestion};
+pub(crate) use answer::{AnswerError, Answers, SshFrom, Suggestion, Wishes};
 pub(crate) use carry::{Carried, carry};
 pub(crate) use machine::Machine;
-pub(crate) use text::draft;
+pub(crate) use text::{PAGE, draft};

@@ -257,8 +257,10 @@ fn it_is_installed_upgraded_and_removed() {
     assert!(policy.exists() && !room.0.join("root/usr/bin/wirerate").exists());
     let state = room.0.join("root/var/lib/private/wirerate");
     fs::create_dir_all(&state).unwrap();
+    let users = policy.with_file_name("page.tokens");
+    fs::write(&users, "").unwrap();
     done(&dpkg("", "--purge wirerate"));
-    assert!(!policy.exists() && !state.exists());
+    assert!(!policy.exists() && !state.exists() && !users.exists());
 }
 
 /// A gateway that runs is restarted by an upgrade, but not into a version that finds its policy wrong.

@@ -7,7 +7,10 @@ use std::process::{Command, Stdio};
 
 use clap::Args;
 
-use crate::draft::{AnswerError, Answers, Carried, Machine, SshFrom, Suggestion, carry, draft, question};
+use super::token::FILE as USERS;
+use crate::draft::{
+    AnswerError, Answers, Carried, Machine, PAGE, SshFrom, Suggestion, Wishes, carry, draft, question,
+};
 use crate::failure::{Exit, Failure, Fault, GatewayError, InputError, OutputError, PolicyError};
 use crate::{file, screen, with_exit_codes};
 
@@ -33,6 +36,8 @@ As root, in a terminal:
   wirerate init
 Without questions:
   wirerate init --wan eth0 --lan eth1 --ssh-from lan
+A line of 100 and 20 Mbit/s, and a page in the browser:
+  wirerate init --rate '95 Mbit/s / 19 Mbit/s' --page
   wirerate init --yes --out router.toml
 To look at it only:
   wirerate init --yes --nft none --out -"))]
@@ -52,6 +57,15 @@ pub(crate) struct Arguments {
     /// Port of the SSH server: that of this SSH session, else 22
     #[arg(long, value_name = "PORT")]
     ssh_port: Option<u16>,
+
+    /// Rates of the line to the internet, down and up, a little below what it carries (`95 Mbit/s / 19 Mbit/s`): packets wait here then, and
+    /// not in the modem, where hosts share evenly and voice goes first
+    #[arg(long, value_name = "DOWN / UP")]
+    rate: Option<String>,
+
+    /// Have a page in the browser, at 127.0.0.1:9479, for the users that `wirerate token add` makes
+    #[arg(long)]
+    page: bool,
 
     /// Take the suggestion for whatever no flag answers, and ask nothing
     #[arg(long)]
@@ -78,8 +92,11 @@ impl Arguments {
         }
         let machine = Machine::read().map_err(GatewayError::Linux)?;
         let answers = self.answers(&machine)?;
+        let page_tokens = self.page.then(|| PathBuf::from(USERS));
+        let wishes = Wishes { rate: self.rate.clone(), page_tokens };
+        wishes.check(&answers)?;
         let carried = self.carried(&answers)?;
-        let text = draft(&machine, &answers, &carried);
+        let text = draft(&machine, &answers, &wishes, &carried);
         let checked = policy::check(&text, &self.out.display().to_string());
         if checked.policy.is_none() {
             screen::diagnostics(&checked.diagnostics);
@@ -103,7 +120,7 @@ impl Arguments {
             screen::warning(&"nobody may log in by SSH");
         }
         if !to_stdout {
-            next(&self.out, &machine, &answers, &carried)?;
+            next(&self.out, &machine, &answers, &wishes, &carried)?;
         }
         Ok(if carried.left_out.is_empty() { Exit::Done } else { Exit::Wrong })
     }
@@ -197,7 +214,13 @@ fn ruleset() -> Result<Vec<u8>, String> {
 }
 
 /// Says what was written, and what next.
-fn next(path: &Path, machine: &Machine, answers: &Answers, carried: &Carried) -> io::Result<()> {
+fn next(
+    path: &Path,
+    machine: &Machine,
+    answers: &Answers,
+    wishes: &Wishes,
+    carried: &Carried,
+) -> io::Result<()> {
     let path = path.display();
     let mut out = screen::out();
     let sources: Vec<String> = answers.ssh_from.iter().map(ToString::to_string).collect();
@@ -210,7 +233,17 @@ fn next(path: &Path, machine: &Machine, answers: &Answers, carried: &Carried) ->
     }
     let sources = if sources.is_empty() { "nowhere".to_owned() } else { sources.join(", ") };
     writeln!(out, "  SSH       port {} from {sources}", answers.ssh_port)?;
+    if let Some(rate) = &wishes.rate {
+        writeln!(out, "  rates     {rate}")?;
+    }
+    if wishes.page_tokens.is_some() {
+        writeln!(out, "  page      http://{PAGE}/")?;
+    }
     writeln!(out, "\nWhat next:")?;
+    if wishes.page_tokens.is_some() {
+        writeln!(out, "  sudo wirerate token add YOU --role change")?;
+        writeln!(out, "      first: the token that logs you in to the page")?;
+    }
     writeln!(out, "  wirerate check {path}")?;
     writeln!(out, "      after each change: is it sound?")?;
     writeln!(out, "  sudo timeout 120 wirerate run {path}")?;

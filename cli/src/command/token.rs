@@ -11,7 +11,7 @@ use crate::failure::{Exit, Failure, OutputError, PolicyError};
 use crate::{file, screen, with_exit_codes};
 
 /// File of users, where none is named.
-const FILE: &str = "/etc/wirerate/page.tokens";
+pub(super) const FILE: &str = "/etc/wirerate/page.tokens";
 
 /// Permissions of the file: hashes of random tokens are no secret, and the gateway's user reads them.
 const MODE: u32 = 0o644;

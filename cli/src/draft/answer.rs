@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use gateway::linux::interface::Condition;
@@ -26,6 +27,28 @@ pub(crate) struct Answers {
     pub(crate) ssh_from: Vec<SshFrom>,
     /// Port of the SSH server.
     pub(crate) ssh_port: u16,
+}
+
+/// Further wishes, by flags alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wishes {
+    /// Rates of the line to the internet, as a shape of the policy has them: down and up.
+    pub(crate) rate: Option<String>,
+    /// File of the users of the gateway's page, which is then on loopback.
+    pub(crate) page_tokens: Option<PathBuf>,
+}
+
+impl Wishes {
+    /// Checks the wishes against the answers.
+    pub(crate) fn check(&self, answers: &Answers) -> Result<(), AnswerError> {
+        let Some(rate) = &self.rate else { return Ok(()) };
+        let is_written = rate.bytes().all(|byte| byte.is_ascii_alphanumeric() || b" ./".contains(&byte));
+        let line = format!("[interface.wan]\nzone = \"wan\"\n[shape.wan]\nrate = \"{rate}\"\n");
+        if !is_written || policy::check(&line, "").policy.is_none() {
+            return Err(AnswerError::Rate(rate.clone()));
+        }
+        if answers.wan.len() > 1 { Err(AnswerError::Lines(answers.wan.len())) } else { Ok(()) }
+    }
 }
 
 /// Source that may log in by SSH.
@@ -97,6 +120,12 @@ pub(crate) enum AnswerError {
     /// Neither a word that is known nor an address.
     #[error("`{0}` is no source: lan, anywhere, none, an address or a network")]
     Source(String),
+    /// No rate of a shape.
+    #[error("`{0}` is no rate of a line")]
+    Rate(String),
+    /// One rate for several lines.
+    #[error("there are {0} lines to the internet, and one rate")]
+    Lines(usize),
     /// SSH from the inside, and there is none.
     #[error("there is no lan for SSH to come from")]
     NoLan,
@@ -130,6 +159,10 @@ impl AnswerError {
             }
             AnswerError::Name(_) => "rename it: ip link set NAME name NEW".to_owned(),
             AnswerError::Source(_) => "as in --ssh-from lan --ssh-from 198.51.100.0/24".to_owned(),
+            AnswerError::Rate(_) => "as in --rate '95 Mbit/s / 19 Mbit/s': down, and up".to_owned(),
+            AnswerError::Lines(_) => {
+                "leave --rate out, and give each its shape in the policy: [shape.NAME]".to_owned()
+            }
             AnswerError::NoLan => {
                 "say --ssh-from ADDRESS, --ssh-from anywhere or --ssh-from none, or name a --lan".to_owned()
             }

@@ -8,12 +8,12 @@ use gateway::linux::interface::Condition;
 use policy::Policy;
 use policy::model::{Action, LinkKind, MssClamp, NatAction, SourceCheck};
 
-use super::answer::{AnswerError, Answers, SshFrom, Suggestion};
+use super::answer::{AnswerError, Answers, SshFrom, Suggestion, Wishes};
 use super::carry::{Carried, carry};
 use super::machine::{
     Address, DefaultRoute, Interface, Machine, Origin, Session, Version, Vlan, parse_session, vlans,
 };
-use super::{draft, question};
+use super::{PAGE, draft, question};
 
 /// Interface that is up; addresses with `!` in front are learnt.
 fn interface(name: &str, kind: &str, addresses: &[&str]) -> Interface {
@@ -80,8 +80,13 @@ fn suggested(machine: &Machine) -> Answers {
 
 /// Policy for a machine, sound and fit to be carried out.
 fn sound(machine: &Machine, answers: &Answers, carried: &Carried) -> (String, Policy) {
+    sound_with(machine, answers, &Wishes::default(), carried)
+}
+
+fn sound_with(machine: &Machine, answers: &Answers, wishes: &Wishes, carried: &Carried) -> (String, Policy) {
     answers.check(machine).unwrap();
-    let text = draft(machine, answers, carried);
+    wishes.check(answers).unwrap();
+    let text = draft(machine, answers, wishes, carried);
     let checked = policy::check(&text, "policy.toml");
     let errors: Vec<_> = checked.errors().collect();
     assert!(errors.is_empty(), "{errors:?}\n{text}");
@@ -150,6 +155,32 @@ fn a_vlan_without_its_parent_is_an_interface_as_any() {
     let (_, policy) = sound(&machine, &answers, &Carried::default());
     assert_eq!(policy.interface("eth1.20").unwrap().parent, None);
     assert!(!accepts(&policy, "lan", "192.168.20.10", 22));
+}
+
+#[test]
+fn a_line_has_its_rates_and_the_page_its_users() {
+    let machine = router();
+    let answers = Answers { wan: vec!["ppp0".to_owned()], ..suggested(&machine) };
+    let wishes = Wishes {
+        rate: Some("95 Mbit/s / 19mbit".to_owned()),
+        page_tokens: Some("/etc/wirerate/page.tokens".into()),
+    };
+    let (_, policy) = sound_with(&machine, &answers, &wishes, &Carried::default());
+    let [shape] = policy.shapes.as_slice() else { panic!("{:?}", policy.shapes) };
+    let rates = [shape.down, shape.up].map(|rate| rate.unwrap().to_string());
+    assert_eq!(
+        (shape.interface.as_str(), rates),
+        ("ppp0", ["95000000 bit/s", "19000000 bit/s"].map(str::to_owned))
+    );
+    assert_eq!(policy.gateway.page, Some(PAGE.parse().unwrap()));
+    let refused = |rate: &str, answers: &Answers| {
+        Wishes { rate: Some(rate.to_owned()), ..Wishes::default() }.check(answers).unwrap_err()
+    };
+    for rate in ["fast", "", "5 Mbit/s\"\n[x]"] {
+        assert_eq!(refused(rate, &answers), AnswerError::Rate(rate.to_owned()));
+    }
+    let two = Answers { wan: vec!["ppp0".to_owned(), "eth0".to_owned()], ..answers };
+    assert_eq!(refused("5 Mbit/s", &two), AnswerError::Lines(2));
 }
 
 #[test]

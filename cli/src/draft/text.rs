@@ -5,12 +5,15 @@ use std::fmt::Write;
 use policy::model::LinkKind;
 use policy::toml_key;
 
-use super::answer::{Answers, SshFrom};
+use super::answer::{Answers, SshFrom, Wishes};
 use super::carry::Carried;
 use super::machine::{Interface, Machine, Origin};
 
+/// Address of the page: this machine's browsers, and those who come by SSH.
+pub(crate) const PAGE: &str = "127.0.0.1:9479";
+
 /// Writes the policy for a machine; `carried` is what nftables had.
-pub(crate) fn draft(machine: &Machine, answers: &Answers, carried: &Carried) -> String {
+pub(crate) fn draft(machine: &Machine, answers: &Answers, wishes: &Wishes, carried: &Carried) -> String {
     let mut text = String::from(
         "# Made by `wirerate init`, and yours to change: docs/policy.md lists every key, `wirerate check` finds mistakes.\n\
          # Addresses and routes are Linux's, whoever gives them: none need stand here. What nothing below accepts is dropped.\n\
@@ -30,11 +33,27 @@ pub(crate) fn draft(machine: &Machine, answers: &Answers, carried: &Carried) -> 
             outside.join(", ")
         );
     }
+    if let Some(tokens) = &wishes.page_tokens {
+        let _ = write!(
+            text,
+            "\n# A page in the browser of this machine; from others, `ssh -L 9479:{PAGE} GATEWAY`.\n[gateway]\npage = \"{PAGE}\"\n\
+             page-tokens = \"{}\"\n",
+            tokens.display()
+        );
+    }
     for name in &answers.wan {
         interface(&mut text, machine, answers, name, Side::Wan);
     }
     for name in &answers.lan {
         interface(&mut text, machine, answers, name, Side::Lan);
+    }
+    if let (Some(rate), [wan]) = (&wishes.rate, answers.wan.as_slice()) {
+        let _ = write!(
+            text,
+            "\n# Rates of download and upload, a little below what the line carries, so that packets wait here and hosts share evenly.\n\
+             [shape.{}]\nrate = \"{rate}\"\n",
+            toml_key(wan)
+        );
     }
     let forwards = !answers.lan.is_empty();
     if forwards && !carried.filters_forwarding {
