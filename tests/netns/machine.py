@@ -1,4 +1,5 @@
-"""A machine with Debian and systemd, in a host's namespace: the files of this one below a layer that is thrown away, and none of its services.
+"""A machine with Debian and systemd, in a host's namespace: the files of this one, or others, below a layer that is thrown away, and none of its
+services.
 
 systemd-nspawn starts it, with all capabilities, as those of a machine of its own. What it has more of than a container: the network
 is the host's namespace, with whatever cables the test has put into it.
@@ -18,7 +19,7 @@ LAYER = r"""
 set -e
 mount -t tmpfs layer "$1"
 mkdir "$1/upper" "$1/work" "$1/root"
-mount -t overlay root -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" "$1/root"
+mount -t overlay root -o "lowerdir=$2,upperdir=$1/upper,workdir=$1/work" "$1/root"
 etc="$1/root/etc/systemd"
 rm -rf "$etc"/system/*.wants "$1"/root/etc/wirerate "$1"/root/var/lib/wirerate "$1"/root/var/log/wirerate
 # An image of a container lets no package start or stop a service.
@@ -51,13 +52,13 @@ CALLS = "bpf perf_event_open landlock_create_ruleset landlock_add_rule landlock_
 class Machine:
     """A machine that has booted; `close` ends it."""
 
-    def __init__(self, host, logs):
+    def __init__(self, host, logs, files="/"):
         self.host = host
         self.layer = Path(logs) / "layer"
         self.layer.mkdir()
         self.log = Path(logs) / "machine.log"
         self.keeper = subprocess.Popen(
-            ["unshare", "--mount", "--propagation", "private", "bash", "-c", LAYER, "layer", self.layer],
+            ["unshare", "--mount", "--propagation", "private", "bash", "-c", LAYER, "layer", self.layer, files],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             text=True,

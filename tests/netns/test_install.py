@@ -39,15 +39,25 @@ def packages(tmp_path_factory):
     shutil.rmtree(out)
 
 
+@pytest.fixture(scope="module", params=["this", "other"])
+def files(request):
+    """Directory of a Debian's files: this machine's, and the one that WIRERATE_DEBIAN names."""
+    if request.param == "this":
+        return "/"
+    if "WIRERATE_DEBIAN" not in os.environ:
+        pytest.skip("SKIPPED: WIRERATE_DEBIAN names no other Debian: tests/netns/README.md")
+    return os.environ["WIRERATE_DEBIAN"]
+
+
 @pytest.fixture(scope="module")
-def edge(request):
+def edge(request, files):
     lacking = missing("wirerate-packet") or machine.missing() or chromium.missing()
     if lacking:
         why = f"SKIPPED: {lacking} (./setup test)"
         (pytest.fail if request.config.getoption("must_run") else pytest.skip)(why)
     edge = Edge()
     edge.gateway.ip(f"addr add {GATEWAY}/24 dev lan", f"addr add {WAN}/24 dev wan", f"route add default via {PROVIDER}")
-    edge.box = machine.Machine(edge.gateway, edge.logs)
+    edge.box = machine.Machine(edge.gateway, edge.logs, files)
     yield edge
     edge.box.close()
     edge.close()
