@@ -11,6 +11,7 @@ const wans = [
   ["WAN", (wan) => wan.name],
   ["interface", (wan) => wan.interface],
   ["state", (wan) => up(wan.standing === "up", wan.standing)],
+  ["reason", (wan) => wan.trouble ?? ""],
   ["tier", (wan) => count(wan.tier), "number"],
   ["new IPv4 flows", (wan) => percent(wan.share_ipv4), "number"],
   ["new IPv6 flows", (wan) => percent(wan.share_ipv6), "number"],

@@ -19,8 +19,9 @@ use tracing::{info, warn};
 
 use crate::effective::Effective;
 use crate::event::Event;
+use crate::health::echo::Ping;
 use crate::health::http::{self, Question, SystemTls, Tls};
-use crate::health::{Ask, Check, CheckView, Checker, Counts, Failed, Health, ServerKey, Task, Trouble, echo};
+use crate::health::{Ask, Check, CheckView, Checker, Counts, Failed, Health, ServerKey, Task, Trouble};
 
 /// Longest time over which the first questions of checks that begin together are spread.
 const SPREAD: Duration = Duration::from_secs(1);
@@ -117,7 +118,7 @@ enum Target {
 
 /// A question with what it takes.
 enum Asker {
-    Ping(IpAddr),
+    Ping(Ping),
     Tcp(SocketAddr),
     Http(SocketAddr, Question),
 }
@@ -125,7 +126,7 @@ enum Asker {
 impl Ask for Asker {
     async fn ask(&mut self) -> Result<(), Trouble> {
         match self {
-            Asker::Ping(host) => echo::ping(*host).await,
+            Asker::Ping(ping) => ping.ask().await,
             Asker::Tcp(to) => http::connect(*to, None).await.map(drop),
             Asker::Http(to, question) => http::ask(*to, None, question).await,
         }
@@ -158,7 +159,7 @@ impl Plan {
     fn asker(&self, tls: &mut SystemTls) -> Result<Asker, Trouble> {
         let to = |port: u16| SocketAddr::new(self.address, port);
         Ok(match &self.target {
-            Target::Ping => Asker::Ping(self.address),
+            Target::Ping => Asker::Ping(Ping::new(self.address, None)),
             Target::Tcp(port) => Asker::Tcp(to(*port)),
             Target::Http { port, path, authority, status, tls: name } => {
                 let tls = match name {

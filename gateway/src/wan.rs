@@ -1,18 +1,17 @@
 //! WANs of a live gateway: their standing, and the checks by echo requests or URLs that have a WAN taken as down or up.
 //!
-//! Each WAN with a check by echo requests has a thread, and each with one by URLs a task beside those of servers; they ask out of the
-//! WAN's interface and of no other, and say when the WAN has failed and when it is back. The gateway lets such requests out by a WAN that
-//! is down.
+//! Each WAN with a check has a task beside those of servers. It asks out of the WAN's interface and of no other, and says when the WAN has
+//! failed and when it is back. The gateway lets such requests out by a WAN that is down.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use dataplane::Tables;
 use policy::Policy;
-use policy::model::Wan;
+use policy::model::{Pace, Wan};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
@@ -21,9 +20,9 @@ use wire::Family;
 use crate::effective::Effective;
 use crate::event::Event;
 use crate::health::http::SystemTls;
-use crate::health::{Check, CheckView, Checker, Counts, Health, Task, Trouble};
+use crate::health::{Ask, Check, CheckView, Checker, Counts, Health, Task, Trouble};
 
-mod probe;
+mod ping;
 mod url;
 
 /// Standing of a WAN, with the reason where it is down.
@@ -70,6 +69,8 @@ pub struct WanView {
     pub interface: String,
     /// Standing: `up`, or the reason that it is down.
     pub standing: Standing,
+    /// Failure of the check that it is down by, in words.
+    pub trouble: Option<String>,
     /// Routers, learnt ones too.
     pub gateways: Vec<IpAddr>,
     /// Tier.
@@ -93,7 +94,7 @@ pub struct CheckNews {
     pub number: u64,
     /// Verdict.
     pub(crate) health: Health,
-    /// Reason of a failure, where it is not that nothing answers.
+    /// Reason of a failure.
     pub(crate) trouble: Option<Trouble>,
 }
 
@@ -103,6 +104,8 @@ pub(crate) struct Checks {
     running: BTreeMap<String, Running>,
     /// Names of WANs that have failed their check.
     failed: BTreeSet<String>,
+    /// The last failure of each of these, where one is known.
+    troubles: BTreeMap<String, Trouble>,
     /// Number of the next check.
     next: u64,
 }
@@ -112,28 +115,20 @@ struct Running {
     plan: Plan,
     number: u64,
     counts: Arc<Counts>,
-    /// Holder of the check; none where it could not begin, which has been logged.
-    _until: Option<Until>,
-}
-
-/// Holder of a check.
-enum Until {
-    /// Of a thread.
-    Echo { _ended: Sender<()> },
-    /// Of a task.
-    Url { _task: Task },
+    /// None where it could not begin, which has been logged.
+    _task: Option<Task>,
 }
 
 /// Check of a WAN.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Plan {
-    Echo(probe::Plan),
+    Ping(ping::Plan),
     Url(url::Plan),
 }
 
 impl Plan {
     fn of(wan: &Wan) -> Option<Plan> {
-        probe::Plan::of(wan).map(Plan::Echo).or_else(|| url::Plan::of(wan).map(Plan::Url))
+        ping::Plan::of(wan).map(Plan::Ping).or_else(|| url::Plan::of(wan).map(Plan::Url))
     }
 }
 
@@ -144,6 +139,7 @@ impl Checks {
             effective.wans.iter().filter_map(|wan| Some((wan.name.as_str(), Plan::of(wan)?))).collect();
         self.running.retain(|name, running| plans.get(name.as_str()) == Some(&running.plan));
         self.failed.retain(|name| plans.contains_key(name.as_str()));
+        self.troubles.retain(|name, _| plans.contains_key(name.as_str()));
         let mut tls = SystemTls::default();
         for (name, plan) in plans {
             if self.running.contains_key(name) {
@@ -159,22 +155,12 @@ impl Checks {
                     let _ = events.send(Event::Wan(CheckNews { wan: wan.clone(), number, health, trouble }));
                 }
             };
-            let until = match &plan {
-                Plan::Echo(plan) => {
-                    let (until, ended) = channel();
-                    let told = move |health| told(health, None);
-                    probe::start(plan.clone(), health, Arc::clone(&counts), ended, told)
-                        .map(|()| Until::Echo { _ended: until })
-                        .map_err(|error| format!("no thread: {error}"))
-                }
-                Plan::Url(plan) => begin(plan, &mut tls, checker, health, &counts, told)
-                    .map(|task| Until::Url { _task: task }),
-            };
-            if let Err(error) = &until {
+            let task = begin(&plan, &mut tls, checker, health, &counts, told);
+            if let Err(error) = &task {
                 warn!(wan = name, "WAN not checked, taken as up: {error}");
                 self.failed.remove(name);
             }
-            self.running.insert(name.to_owned(), Running { plan, number, counts, _until: until.ok() });
+            self.running.insert(name.to_owned(), Running { plan, number, counts, _task: task.ok() });
         }
     }
 
@@ -185,8 +171,12 @@ impl Checks {
             return false;
         }
         if let Some(trouble) = &news.trouble {
-            info!(wan = news.wan, "check by URL failed: {trouble}");
+            info!(wan = news.wan, "check failed: {trouble}");
         }
+        match &news.trouble {
+            Some(trouble) => self.troubles.insert(news.wan.clone(), trouble.clone()),
+            None => self.troubles.remove(&news.wan),
+        };
         match news.health {
             Health::Down => self.failed.insert(news.wan.clone()),
             Health::Up => self.failed.remove(&news.wan),
@@ -210,6 +200,9 @@ impl Checks {
             name: wan.name.clone(),
             interface: wan.interface.clone(),
             standing: *standing,
+            trouble: matches!(standing, Standing::Unanswered | Standing::UrlFailed)
+                .then(|| self.troubles.get(&wan.name).map(Trouble::to_string))
+                .flatten(),
             gateways: wan.gateways.clone(),
             tier: wan.tier,
             weight: wan.weight,
@@ -221,21 +214,36 @@ impl Checks {
     }
 }
 
-/// Begins a check by URLs.
+/// Begins a check.
 fn begin(
-    plan: &url::Plan,
+    plan: &Plan,
     tls: &mut SystemTls,
     checker: &mut Checker,
     health: Health,
     counts: &Arc<Counts>,
     told: impl Fn(Health, Option<Trouble>) + Send + 'static,
 ) -> Result<Task, String> {
-    let tls = match plan.needs_tls() {
-        true => Some(tls.get().map_err(|trouble| trouble.to_string())?),
-        false => None,
-    };
-    let (ask, counts) = (plan.requests(tls.as_ref()), Arc::clone(counts));
-    let check = Check { ask, pace: plan.pace, first: Duration::ZERO, health, counts };
+    match plan {
+        Plan::Ping(plan) => spawn(checker, check(plan.requests(), plan.pace, health, counts), told),
+        Plan::Url(plan) => {
+            let tls = match plan.needs_tls() {
+                true => Some(tls.get().map_err(|trouble| trouble.to_string())?),
+                false => None,
+            };
+            spawn(checker, check(plan.requests(tls.as_ref()), plan.pace, health, counts), told)
+        }
+    }
+}
+
+fn check<A: Ask>(ask: A, pace: Pace, health: Health, counts: &Arc<Counts>) -> Check<A> {
+    Check { ask, pace, first: Duration::ZERO, health, counts: Arc::clone(counts) }
+}
+
+fn spawn<A: Ask>(
+    checker: &mut Checker,
+    check: Check<A>,
+    told: impl Fn(Health, Option<Trouble>) + Send + 'static,
+) -> Result<Task, String> {
     checker.spawn(check, told).map_err(|error| format!("no thread: {error}"))
 }
 

@@ -197,7 +197,12 @@ impl Status {
                 .collect();
             write!(out, "  wan        {} ({}): ", wan.name, wan.interface)?;
             match wan.standing.trouble() {
-                Some(trouble) => write!(out, "{BAD}down{BAD:#}, {trouble}")?,
+                Some(reason) => {
+                    write!(out, "{BAD}down{BAD:#}, {reason}")?;
+                    if let Some(trouble) = &wan.trouble {
+                        write!(out, " ({trouble})")?;
+                    }
+                }
                 None if shares.is_empty() => write!(out, "up, backup of tier {}", wan.tier)?,
                 None => write!(out, "up, {}", shares.join(", "))?,
             }

@@ -4,9 +4,7 @@
 //! hears what comes in by it.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io::{self, ErrorKind, Read};
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::UdpSocket;
@@ -20,24 +18,12 @@ const LEN: usize = 16;
 /// Longest packet that is read: what is longer is no answer of ours.
 const LONGEST: usize = 256;
 
-/// Packets read at most before time is asked for again.
-const AT_ONCE: usize = 64;
-
-/// Echo of a round: identifier, sequence number, and a token that nobody can know who has not seen the request.
+/// Echo: identifier, sequence number, and a token that nobody can know who has not seen the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Echo {
+struct Echo {
     id: u16,
     seq: u16,
     token: u64,
-}
-
-/// Answer to an echo request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
-    /// Echo as answered.
-    pub(crate) echo: Echo,
-    /// Sender.
-    pub(crate) from: IpAddr,
 }
 
 /// Types of messages of an IP version.
@@ -52,13 +38,13 @@ const V6: Types = Types { request: icmpv6::Type::ECHO_REQUEST.0, reply: icmpv6::
 
 impl Echo {
     /// The first of a check.
-    pub(crate) fn new() -> Echo {
+    fn new() -> Echo {
         let random = random();
         Echo { id: random as u16, seq: 1, token: random.rotate_left(32) }
     }
 
     /// The next one, with a token of its own.
-    pub(crate) fn next(self) -> Echo {
+    fn next(self) -> Echo {
         Echo { seq: self.seq.wrapping_add(1), token: random(), ..self }
     }
 
@@ -85,94 +71,56 @@ fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// Socket for the echo messages of one IP version on one interface.
-pub(crate) struct EchoSocket {
-    socket: Socket,
-    types: Types,
+/// Echo requests to one host, one after the other.
+pub(crate) struct Ping {
+    host: IpAddr,
+    /// Interface that requests leave by, and answers come in by, whatever Linux's routes say. `None`: as these say.
+    interface: Option<String>,
+    echo: Echo,
 }
 
-impl EchoSocket {
-    /// Opens a socket for hosts of the IP version of `like`, by an interface alone.
-    ///
-    /// # Errors
-    /// Refusal by the system: no such interface.
-    pub(crate) fn open(interface: &str, like: IpAddr) -> io::Result<EchoSocket> {
-        let made = EchoSocket::new(like)?;
-        made.socket.bind_device(Some(interface.as_bytes()))?;
-        Ok(made)
+impl Ping {
+    /// Echo requests to a host, by an interface alone where one is named.
+    pub(crate) fn new(host: IpAddr, interface: Option<&str>) -> Ping {
+        Ping { host, interface: interface.map(str::to_owned), echo: Echo::new() }
     }
 
-    fn new(like: IpAddr) -> io::Result<EchoSocket> {
-        let (domain, protocol, types) = match like {
+    /// Asks once, and waits for the answer.
+    ///
+    /// # Errors
+    /// No socket, a refusal by the system, or an ICMP error.
+    pub(crate) async fn ask(&mut self) -> Result<(), Trouble> {
+        let host = self.host;
+        let (domain, protocol, types) = match host {
             IpAddr::V4(_) => (Domain::IPV4, Protocol::ICMPV4, V4),
             IpAddr::V6(_) => (Domain::IPV6, Protocol::ICMPV6, V6),
         };
-        Ok(EchoSocket { socket: Socket::new(domain, Type::RAW, Some(protocol))?, types })
-    }
-
-    /// Sends an echo request.
-    ///
-    /// # Errors
-    /// Refusal by the system.
-    pub(crate) fn ask(&self, echo: Echo, host: IpAddr) -> io::Result<()> {
-        let mut message = echo.message(self.types.request);
+        let made = Socket::new(domain, Type::RAW, Some(protocol));
+        let socket = made.map_err(|error| Trouble::NotAsked(error.kind()))?;
+        if let Some(interface) = &self.interface {
+            socket.bind_device(Some(interface.as_bytes()))?;
+        }
+        socket.set_nonblocking(true)?;
+        // From here on it hears this host alone, and of errors on the way.
+        socket.connect(&SocketAddr::new(host, 0).into())?;
+        self.echo = self.echo.next();
+        let mut message = self.echo.message(types.request);
         if host.is_ipv4() {
             // Of IPv6 the kernel computes it, with the source address that it chooses.
             let sum = checksum::of(&message);
             message[2..4].copy_from_slice(&sum.to_be_bytes());
         }
-        self.socket.send_to(&message, &SocketAddr::new(host, 0).into()).map(|_| ())
-    }
-
-    /// Waits for an echo reply; `None` if none has come in that time.
-    ///
-    /// # Errors
-    /// Refusal by the system.
-    pub(crate) fn hear(&mut self, patience: Duration) -> io::Result<Option<Answer>> {
-        self.socket.set_read_timeout(Some(patience.max(Duration::from_millis(1))))?;
-        for _ in 0..AT_ONCE {
+        socket.send(&message)?;
+        // Its packets are read as datagrams are.
+        let socket = UdpSocket::from_std(socket.into())?;
+        loop {
             let mut packet = [0; LONGEST];
-            let from = match self.socket.peek_sender() {
-                Ok(from) => from.as_socket().map(|from| from.ip()),
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                    return Ok(None);
-                }
-                Err(error) => return Err(error),
-            };
-            let length = (&self.socket).read(&mut packet)?;
-            let answer = from.and_then(|from| {
-                let echo = Echo::of(payload(packet.get(..length)?, from)?, self.types.reply)?;
-                Some(Answer { echo, from })
-            });
-            if answer.is_some() {
-                return Ok(answer);
+            let length = socket.recv(&mut packet).await?;
+            let answer =
+                packet.get(..length).and_then(|packet| Echo::of(payload(packet, host)?, types.reply));
+            if answer == Some(self.echo) {
+                return Ok(());
             }
-        }
-        Ok(None)
-    }
-}
-
-/// Asks a host once, and waits for its answer.
-///
-/// # Errors
-/// No socket, a refusal by the system, or an ICMP error.
-pub(crate) async fn ping(host: IpAddr) -> Result<(), Trouble> {
-    let made = EchoSocket::new(host).map_err(|error| Trouble::NotAsked(error.kind()))?;
-    let EchoSocket { socket, types } = made;
-    socket.set_nonblocking(true)?;
-    // From here on it hears this host alone, and of errors on the way.
-    socket.connect(&SocketAddr::new(host, 0).into())?;
-    let asker = EchoSocket { socket, types };
-    let echo = Echo::new();
-    asker.ask(echo, host)?;
-    // Its packets are read as datagrams are.
-    let socket = UdpSocket::from_std(asker.socket.into())?;
-    loop {
-        let mut packet = [0; LONGEST];
-        let length = socket.recv(&mut packet).await?;
-        let answer = packet.get(..length).and_then(|packet| Echo::of(payload(packet, host)?, types.reply));
-        if answer == Some(echo) {
-            return Ok(());
         }
     }
 }
