@@ -15,7 +15,7 @@
 use std::fmt;
 
 use lookup::classify::Position;
-use policy::model::{Action, ConnectionLimit, Logging, Rate, Rule, SynAnswer};
+use policy::model::{Action, ConnectionLimit, Helper, Logging, Rate, Rule, SynAnswer};
 
 mod algebra;
 mod classes;
@@ -50,6 +50,8 @@ pub struct Fate {
     pub timeout: Option<wire::Nanos>,
     /// Responder to SYNs: the server or the gateway.
     pub syn: SynAnswer,
+    /// Helper that reads the connection.
+    pub helper: Option<Helper>,
     /// Number of the addition of the source to a dynamic set, where the rule makes one.
     pub adds: Option<u32>,
 }
@@ -75,14 +77,22 @@ pub enum Outcome {
 impl Fate {
     /// Returns the fate by a rule.
     fn by_rule(rule: &Rule) -> Fate {
-        let Rule { action, log, rate, connections, timeout, syn, .. } = *rule;
-        Fate { action, log, rate, connections, timeout, syn, adds: None }
+        let Rule { action, log, rate, connections, timeout, syn, helper, .. } = *rule;
+        Fate { action, log, rate, connections, timeout, syn, helper, adds: None }
     }
 
     /// The default action, which logs and counts nothing.
     fn by_default(action: Action) -> Fate {
-        let syn = SynAnswer::Forward;
-        Fate { action, log: Logging::Off, rate: None, connections: None, timeout: None, syn, adds: None }
+        Fate {
+            action,
+            log: Logging::Off,
+            rate: None,
+            connections: None,
+            timeout: None,
+            syn: SynAnswer::Forward,
+            helper: None,
+            adds: None,
+        }
     }
 
     /// True if it depends on packets before, or others depend on it.
@@ -112,6 +122,9 @@ impl fmt::Display for Fate {
         }
         if self.syn == SynAnswer::Proxy {
             f.write_str(", by SYN proxy")?;
+        }
+        if self.helper.is_some() {
+            f.write_str(", with a helper")?;
         }
         if self.adds.is_some() {
             f.write_str(", with its source added to a set")?;

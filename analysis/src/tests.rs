@@ -265,6 +265,7 @@ fn judged(header: &Header, names: &[String], numbering: By<'_>, tables: &Tables)
                 connections: rule.connections,
                 timeout: rule.timeout,
                 syn: rule.syn,
+                helper: rule.helper,
                 adds: None,
             };
             Judgement { by: Decider::Rule(place), fate }

@@ -230,6 +230,16 @@ impl Renderer<'_> {
                 let made = "the gateway has made the handshake with the client; sequence numbers of the server are translated";
                 says.push(made.to_owned());
             }
+            if flow.is_helped() {
+                says.push(
+                    "a helper reads the connection, and translates the addresses that it announces"
+                        .to_owned(),
+                );
+            }
+        } else if after.flags & flag::OPENS != 0
+            && visit.opening.is_some_and(|opening| opening.expected.is_some())
+        {
+            says.push("no flow has this packet; a control connection has announced it (related)".to_owned());
         } else if after.flags & flag::OPENS != 0
             && visit.opening.is_some_and(|opening| opening.cookie.is_some())
         {
@@ -393,7 +403,12 @@ impl Renderer<'_> {
         self.sets(visit, says);
         let after = &visit.after;
         let (from, to) = (self.zone_of(after.ingress), self.zone_of(after.egress));
-        if let Some(rule) = self.rule(after.rule) {
+        let is_expected = visit.opening.is_some_and(|opening| opening.expected.is_some());
+        if let Some(rule) = self.rule(after.rule).filter(|_| is_expected) {
+            says.push(format!(
+                "its control connection, which {rule} accepts, has announced it: accept, as related"
+            ));
+        } else if let Some(rule) = self.rule(after.rule) {
             let action = self.tables.filter.rules.get(after.rule as usize).map(|rule| action(rule.action));
             says.push(format!("{rule} is the first that matches: {}", action.unwrap_or("drop")));
             if after.fate == Verdict::Answered(Reason::SynProxied).to_fate() {

@@ -354,6 +354,7 @@ fn filter(
             timeout: rule.timeout,
             idle: 0,
             syn: rule.syn,
+            helper: rule.helper,
             adds: SetAddition::of(rule, policy)?,
             log: rule.log,
         });
@@ -377,6 +378,7 @@ fn filter(
         },
         rule_of,
         has_syn_proxy: rules.iter().any(|rule| rule.syn == SynAnswer::Proxy),
+        has_helpers: rules.iter().any(|rule| rule.helper.is_some()),
         rules,
         defaults,
         zones: names.zones.len(),

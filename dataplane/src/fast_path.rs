@@ -332,6 +332,7 @@ impl Shard {
         let flow = self.flows.flow(id).ok_or(Unpublished::Yet)?;
         if tables.mode != Mode::Stateful
             || flow.is_proxied()
+            || flow.is_helped()
             || flow.is_across()
             || !are_classes_of_flows(tables)
         {

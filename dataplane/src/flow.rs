@@ -33,6 +33,7 @@ pub(crate) use beside::{Beside, records};
 pub(crate) use class::Classified;
 pub use ends::{Ends, IcmpQuery};
 pub use handshake::Handshake;
+pub(crate) use handshake::NoRoom;
 pub use key::Key;
 pub use steering::{SteeringError, SteeringTable, owner_of_sa};
 pub use table::{FlowTable, Former, Hit, Member, Refusal, Windows};
@@ -86,7 +87,7 @@ pub struct Flow {
     pub epoch: u16,
     /// The [`State`] in the low four bits; above it, how TCP windows are known, and the parties to the handshake
     /// ([`FlowTable::handshake`]).
-    state: u8,
+    pub(crate) state: u8,
     /// TCP window scales: the original side's in the low four bits, the reply side's in the high four.
     scales: u8,
     /// Lowest bit: packets are translated. Above it: number of the flow's own timeout, 0 for none
@@ -112,6 +113,11 @@ const PROXIED: u8 = 0x80;
 /// In [`Flow::state`]: the handshake with the server is complete too, and the offset between the server's sequence
 /// numbers and those that the client sees is known.
 const SPLICED: u8 = 0x40;
+
+/// In [`Flow::state`], where the gateway has answered no SYN: a [helper](crate::helper) reads the connection.
+pub(crate) const HELPED: u8 = SPLICED;
+/// In [`Flow::state`]: where [`HELPED`] stands.
+pub(crate) const HELPED_BITS: u8 = PROXIED | SPLICED;
 
 /// In [`Flow::state`]: the TCP windows are not known here; the next segment begins them.
 const UNHEARD: u8 = 0x20;
@@ -174,6 +180,12 @@ impl Flow {
     #[inline(always)]
     pub fn is_proxied(&self) -> bool {
         self.state & PROXIED != 0
+    }
+
+    /// True if a [helper](crate::helper) reads the connection.
+    #[inline(always)]
+    pub fn is_helped(&self) -> bool {
+        self.state & HELPED_BITS == HELPED
     }
 
     /// Window scales of the original side and of the other, where they have any.

@@ -21,6 +21,7 @@ pub mod flow;
 pub mod fragment;
 pub mod fragmentation;
 pub mod handoff;
+pub mod helper;
 pub mod hop;
 pub mod import;
 pub mod limiter;

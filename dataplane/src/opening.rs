@@ -13,6 +13,7 @@ use wire::header::Protocol;
 use wire::{BATCH, Family, Meta, PortId};
 
 use crate::flow::Key;
+use crate::helper::ExpectationId;
 use crate::limiter::CountId;
 use crate::nat::{Endpoint, Mapped, MappingId, PoolId};
 use crate::tables::{Address, Kind};
@@ -52,6 +53,8 @@ pub struct Opening {
     pub(crate) class_kind: Kind,
     /// SYN cookie that the client has acknowledged, where the gateway has answered its SYN.
     pub cookie: Option<u32>,
+    /// The expectation that the packet meets.
+    pub expected: Option<ExpectationId>,
     /// IPv4 address in the IPv6 destination, where packets leave as IPv4 (NAT64).
     pub embedded: Option<u32>,
     /// NAT pool of the source's mapping, where ports are translated, and the port of the inside endpoint.

@@ -18,9 +18,10 @@ use crate::cookie::Cookies;
 use crate::counter::Counters;
 use crate::egress::{Egress, Ends, Handoff, Next, Order};
 use crate::fast_path::FastPath;
-use crate::flow::{self, Cold, FlowId, FlowTable, Life, Member, Timeouts};
+use crate::flow::{self, Cold, Flow, FlowId, FlowTable, Life, Member, Timeouts};
 use crate::fragment::Fragments;
 use crate::fragmentation::MOST_PARTS;
+use crate::helper::Expectations;
 use crate::hop::{Hops, MOST_WAITING, Resolve};
 use crate::import::Imports;
 use crate::limiter::{self, CountId, Limiter};
@@ -83,6 +84,8 @@ pub struct Shard {
     pub fast_path: FastPath,
     /// Elements of dynamic sets.
     pub sets: Sets,
+    /// Connections that helpers expect.
+    pub(crate) expectations: Expectations,
     /// Frames no longer pending, because of a timeout or because the fragment or neighbour has come: next to be processed.
     pub released: VecDeque<Frame>,
     /// Further fragments of the packet under way.
@@ -138,6 +141,9 @@ impl Shard {
         if remembers_wans(tables) {
             flows.wans.keep(flow::records(most).map_err(ShardError::Memory)?);
         }
+        if tables.filter.has_helpers {
+            flows.helped.keep(flow::records(most).map_err(ShardError::Memory)?);
+        }
         let sessions = Sessions::new(tables, &setup);
         sessions.begin();
         let mut sas = Sas::new(tables, setup.share);
@@ -166,6 +172,7 @@ impl Shard {
             openings: Openings::default(),
             fast_path: FastPath::default(),
             sets: Sets::new(tables, setup.seed).map_err(ShardError::Memory)?,
+            expectations: Expectations::new(tables),
             released: VecDeque::with_capacity((tables.limits.fragments.held + MOST_WAITING) as usize + 1),
             parts: VecDeque::with_capacity(MOST_PARTS + BATCH),
             next_id: 1,
@@ -329,6 +336,9 @@ impl Shard {
         if self.flows.flow(id).is_some_and(|flow| flow.progress.is_published()) {
             self.take_back(id);
         }
+        if self.flows.flow(id).is_some_and(Flow::is_helped) {
+            self.end_expectation_of(id);
+        }
         if let (Some(flow), Some(cold)) = (self.flows.flow(id), self.flows.cold(id)) {
             self.log.note_closed(flow, cold, cause, self.flows.start());
             self.accounting.note_ended(id, flow, cold, cause, &self.hops);
@@ -347,10 +357,14 @@ impl Shard {
         }
     }
 
-    /// True if a flow, a pending fragment, news of a tunnel or an element of a set is due.
+    /// True if a flow, a pending fragment, news of a tunnel, an element of a set or an expectation is due.
     #[inline(always)]
     pub(crate) fn is_due(&self, now: Nanos) -> bool {
-        self.flows.is_due(now) || self.fragments.is_due(now) || self.sas.is_due(now) || self.sets.is_due(now)
+        self.flows.is_due(now)
+            || self.fragments.is_due(now)
+            || self.sas.is_due(now)
+            || self.sets.is_due(now)
+            || self.expectations.is_due(now)
     }
 
     /// Ends flows that have been idle for too long, up to a bounded number at once, and gives up neighbours that have been
@@ -359,6 +373,7 @@ impl Shard {
         let Shard { flows, mappings, limiter, log, accounting, changes, hops, fast_path, counters, .. } =
             self;
         let (start, epoch) = (flows.start(), flows.epoch());
+        let mut has_ended = false;
         let fast_path = RefCell::new((fast_path, counters, accounting));
         let last_carried = |id| {
             let (fast_path, counters, accounting) = &mut *fast_path.borrow_mut();
@@ -373,7 +388,11 @@ impl Shard {
             accounting.note_ended(id, flow, cold, Cause::Timeout, hops);
             changes.note_ended(id, flow, cold, Cause::Timeout, mappings);
             give_back(mappings, limiter, log, cold);
+            has_ended |= flow.is_helped();
         });
+        if has_ended {
+            self.end_orphaned_expectations();
+        }
         self.sas.note_bounds_of_time(now);
         self.give_up_overdue(now);
     }

@@ -21,6 +21,7 @@ pub mod fragment;
 mod handoff;
 mod handshake;
 pub(crate) mod header;
+pub(crate) mod helper;
 mod link;
 mod log;
 pub mod mark;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use policy::model::{
-    Action, AddressRange, ConnectionLimit, Ipfix, Limits, Log, Logging, Mode, PriorityTag, Rate, SourceCheck,
-    SynAnswer, Timeouts,
+    Action, AddressRange, ConnectionLimit, Helper, Ipfix, Limits, Log, Logging, Mode, PriorityTag, Rate,
+    SourceCheck, SynAnswer, Timeouts,
 };
 use tally::{Offload, Op, Region, Tally};
 use wire::atm::{Connection, Vc};
@@ -324,6 +324,8 @@ pub struct Filter {
     pub zones: usize,
     /// True if the gateway answers SYNs of any rule.
     pub(crate) has_syn_proxy: bool,
+    /// True if a rule names a helper.
+    pub(crate) has_helpers: bool,
 }
 
 /// Rule of a pattern, in a word: its place, and a bit that says whether to accept is all that it asks for.
@@ -378,6 +380,8 @@ pub struct FilterRule {
     pub idle: u8,
     /// Responder to SYNs that the rule accepts: the server, or the gateway (SYN proxy).
     pub syn: SynAnswer,
+    /// Helper that reads the connections that the rule accepts.
+    pub helper: Option<Helper>,
     /// Addition of the source to a dynamic set.
     pub adds: Option<SetAddition>,
     /// Logging of matches.

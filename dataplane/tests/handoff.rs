@@ -578,3 +578,55 @@ fn tunnels_of_several_workers_do_what_those_of_one_do() {
         assert!(far.crew.carried > 20, "round {round}: {}", far.crew.carried);
     }
 }
+
+#[test]
+fn an_expected_connection_finds_the_worker_that_expects_it() {
+    let text = "[interface.lan]\nzone = \"lan\"\naddresses = [\"192.168.1.1/24\"]\n[interface.wan]\nzone = \"wan\"\n\
+                addresses = [\"203.0.113.2/24\"]\n[[route]]\nto = \"0.0.0.0/0\"\nvia = \"203.0.113.1\"\n[[rule]]\nname = \"ftp\"\n\
+                from = \"lan\"\nto = \"wan\"\nprotocol = \"tcp\"\ndport = 21\nhelper = \"ftp\"\naction = \"accept\"\n";
+    let masquerade = "[[nat]]\nname = \"office\"\nkind = \"masquerade\"\nfrom = \"lan\"\nto = \"wan\"\n";
+    let (client, server) = ([192, 168, 1, 10], [198, 51, 100, 7]);
+    for workers in 2..=4 {
+        for (more, outside) in [("", client), (masquerade, [203, 0, 113, 2])] {
+            for host in 0..workers {
+                let mut crew = Crew::new(&(text.to_owned() + more), workers);
+                let mut number = 0;
+                let mut send = |port, worker: u16, from: [u8; 4], to: [u8; 4], tcp: Tcp<'_>, data: &[u8]| {
+                    number += 1;
+                    let link = build::ethernet(Mac([2, 0, 0, 0, 0, 9]), Mac([2, 0, 0, 0, 0, 10]));
+                    let bytes = link.ipv4(from.into(), to.into()).tcp(tcp).payload(data).to_vec();
+                    let at = START + Nanos(u64::from(number));
+                    let out = crew.receive(worker.into(), &Arrival { port: PortId(port), at, number, bytes });
+                    let sent = out
+                        .sent
+                        .first()
+                        .unwrap_or_else(|| panic!("{workers} {more} {host}: {out:?}"))
+                        .clone();
+                    assert_eq!(sent.verdict, Some(Verdict::Forwarded));
+                    sent.bytes
+                };
+                let ends = Tcp { sport: 50_000, dport: 21, ..Tcp::default() };
+                let syn = send(0, host, client, server, Tcp { seq: 9, flags: Flags::SYN, ..ends }, &[]);
+                let shown = Ports::of(ipv4::parse(&syn[14..]).unwrap().payload).unwrap().sport;
+                let back = Tcp { sport: 21, dport: shown, seq: 99, ack: 10, ..Tcp::default() };
+                send(1, 0, server, outside, Tcp { flags: Flags::SYN_ACK, ..back }, &[]);
+                let data = b"PORT 192,168,1,10,200,1\r\n";
+                let said = Tcp { seq: 10, ack: 100, flags: Flags::ACK, ..ends };
+                let told = send(0, (host + 1) % workers, client, server, said, data);
+                let payload = &told[14 + 20 + 20..];
+                let words: Vec<u16> = String::from_utf8_lossy(payload)
+                    .trim_end()
+                    .rsplit(',')
+                    .take(2)
+                    .map(|word| word.parse().unwrap())
+                    .collect();
+                let port = words[1] * 256 + words[0];
+                for worker in 0..workers {
+                    // Once each: the SYN is repeated.
+                    let call = Tcp { sport: 20, dport: port, seq: 7, flags: Flags::SYN, ..Tcp::default() };
+                    send(1, worker, server, outside, call, &[]);
+                }
+            }
+        }
+    }
+}

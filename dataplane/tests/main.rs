@@ -18,6 +18,7 @@ mod esp_refusal;
 mod fast_path;
 mod found;
 mod handoff;
+mod helper;
 mod ike;
 mod import_tc;
 mod itself;

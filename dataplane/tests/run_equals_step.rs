@@ -221,6 +221,8 @@ fn scenes_reach_the_corners() {
         Reason::FlowRevoked,
         Reason::FlowTranslation,
         Reason::WanDown,
+        Reason::HelperIncomplete,
+        Reason::HelperRefused,
         Reason::NoServer,
         Reason::ServerDown,
         Reason::InterfaceGone,

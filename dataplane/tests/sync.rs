@@ -595,3 +595,42 @@ fn a_flow_is_refreshed_though_it_is_still_listed() {
     two.gateway.tend(START + seconds(180));
     assert_eq!(two.receive(LAN, seconds(180), &question), sent);
 }
+
+#[test]
+fn a_control_connection_of_ftp_goes_on_with_its_numbers() {
+    let rule = "[[rule]]\nname = \"ftp\"\nfrom = \"lan\"\nto = \"wan\"\nprotocol = \"tcp\"\ndport = 21\nhelper = \"ftp\"\n\
+                action = \"accept\"\n";
+    let [mut one, mut two] = boxes(rule);
+    let client = |seq, ack, flags, data: &'static [u8]| {
+        (LAN, tcp(v4(host(5), FAR), [4_000, 21], seq, ack, flags).payload(data))
+    };
+    let numbers = |bytes: &[u8]| {
+        let segment = wire::tcp::parse(ipv4::parse(bytes).unwrap().payload).unwrap();
+        (segment.header.seq(), segment.header.ack(), segment.payload.to_vec())
+    };
+    let (port, syn) = client(100, 0, Flags::SYN, b"");
+    let outside = shown(&one.receive(port, millis(1), &syn).unwrap());
+    let server = |ack, flags, seq| (WAN, tcp(v4(FAR, MOVED), [21, outside], seq, ack, flags));
+    let (port, packet) = server(101, Flags::SYN_ACK, 900);
+    one.receive(port, millis(2), &packet).unwrap();
+    let (port, packet) = client(101, 901, Flags::ACK, b"");
+    one.receive(port, millis(3), &packet).unwrap();
+    let told = one.take(millis(4), 100);
+    assert_eq!(two.hear(&one, &told, millis(4)), [Ok(Synced::Created)]);
+    let old = b"PORT 192,168,1,105,200,1\r\n";
+    let (port, announcement) = client(101, 901, Flags::ACK, old);
+    let (_, _, new) = numbers(&one.receive(port, millis(5), &announcement).unwrap());
+    assert!(new.starts_with(b"PORT 203,0,113,10,"), "{new:?}");
+    let told = one.take(millis(6), 100);
+    assert_eq!(two.hear(&one, &told, millis(6)), [Ok(Synced::Updated)]);
+    // From here on the other has it.
+    let [old_end, new_end] = [old.len(), new.len()].map(|len| 101 + len as u32);
+    let (port, packet) = server(new_end, Flags::ACK, 901);
+    assert_eq!(numbers(&two.receive(port, millis(7), &packet).unwrap()), (901, old_end, Vec::new()));
+    let (port, packet) = client(old_end, 901, Flags::ACK, b"NOOP\r\n");
+    assert_eq!(
+        numbers(&two.receive(port, millis(8), &packet).unwrap()),
+        (new_end, 901, b"NOOP\r\n".to_vec())
+    );
+    assert_eq!(numbers(&two.receive(LAN, millis(9), &announcement).unwrap()), (101, 901, new), "sent again");
+}

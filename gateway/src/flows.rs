@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use dataplane::Tables;
-use dataplane::flow::{Ends, State};
+use dataplane::flow::{Ends, Handshake, State};
 use dataplane::state::{FlowFilter, FlowRecord, Standing, Through};
 use dataplane::tables::{LOCAL, OTHER};
 use ipnet::IpNet;
@@ -119,6 +119,12 @@ pub struct FlowView {
     pub rule: Option<String>,
     /// Names of its translations.
     pub nat: Vec<String>,
+    /// True if a helper reads the flow, a control connection.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub helped: bool,
+    /// True if a control connection has announced the flow.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub related: bool,
     /// Seconds since its last packet.
     pub idle_seconds: f64,
     /// Seconds since its first packet.
@@ -213,6 +219,8 @@ impl FlowView {
             icmp,
             rule: rule.map(|rule| rule.name.clone()),
             nat: destination_nat.into_iter().chain(source_nat).collect(),
+            helped: matches!(flow.handshake, Handshake::Helped(_)),
+            related: flow.handshake == Handshake::Related,
             idle_seconds: flow.idle.as_secs_f64(),
             age_seconds: flow.age.as_secs_f64(),
             validated: flow.standing == Standing::Validated,

@@ -102,6 +102,8 @@ pub enum Code {
     LimitWithoutAccept,
     /// A SYN proxy where there is no SYN, or for the gateway's own services.
     SynProxy,
+    /// A helper on a rule whose connections have none.
+    Helper,
     /// A feature of stateful policies in a stateless one.
     NeedsStateful,
 
@@ -290,6 +292,7 @@ impl Code {
         (Code::TcpFlagsWithoutTcp, "tcp-flags-without-tcp", Severity::Error),
         (Code::LimitWithoutAccept, "limit-without-accept", Severity::Error),
         (Code::SynProxy, "syn-proxy", Severity::Error),
+        (Code::Helper, "helper", Severity::Error),
         (Code::NeedsStateful, "needs-stateful", Severity::Error),
         (Code::RuleWithoutEffect, "rule-without-effect", Severity::Warning),
         (Code::RuleNeverMatches, "rule-never-matches", Severity::Warning),

@@ -5,8 +5,8 @@ use wire::esp::{self, Direction, EcnUse, Udp};
 
 use crate::model::{
     Action, Authentication, Checksum, ColourMode, DfBit, Driver, Dropper, Encapsulation, Fairness,
-    FamilyMatch, FastPath, FragmentWhen, IcmpMatch, IpfixRecord, Isolation, KeySource, LinkKind, LogEvent,
-    MeterKind, Mode, NoInstance, Offload, OnExit, OnFailure, Pickup, PppRole, Protocol, RejectWith,
+    FamilyMatch, FastPath, FragmentWhen, Helper, IcmpMatch, IpfixRecord, Isolation, KeySource, LinkKind,
+    LogEvent, MeterKind, Mode, NoInstance, Offload, OnExit, OnFailure, Pickup, PppRole, Protocol, RejectWith,
     RouteTarget, Scheduler, SearchAlgorithm, SourceCheck, State, Sticky, SynAnswer, TcpWindow, Template,
     TreeWorkers, WanState, WhenDown, WhenFull,
 };
@@ -81,6 +81,7 @@ pub(crate) const ACTION: Words<Action> = &[
     ("reject admin-prohibited", Action::Reject(RejectWith::AdminProhibited)),
 ];
 
+pub(crate) const HELPER: Words<Helper> = &[("ftp", Helper::Ftp)];
 pub(crate) const SYN: Words<SynAnswer> = &[("forward", SynAnswer::Forward), ("proxy", SynAnswer::Proxy)];
 
 pub(crate) const WHEN_FULL: Words<WhenFull> =

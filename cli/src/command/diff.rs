@@ -306,6 +306,7 @@ fn judgement_json(judgement: &Judgement, side: &Side) -> Value {
         "connections": fate.connections.is_some(),
         "timeout": fate.timeout.is_some(),
         "syn": if fate.syn == SynAnswer::Proxy { "proxy" } else { "forward" },
+        "helper": fate.helper.is_some(),
         "rule": name,
         "line": line,
     })

@@ -130,11 +130,7 @@ impl Arguments {
                 flow.protocol.clone(),
                 source(flow),
                 destination(flow),
-                match (flow.validated, flow.fast_path) {
-                    (true, true) => format!("{}, fast path", flow.state),
-                    (true, false) => flow.state.clone(),
-                    (false, _) => format!("{}, to be revalidated", flow.state),
-                },
+                standing(flow),
                 format!("{:.0} s", flow.idle_seconds),
                 flow.rule.clone().unwrap_or_else(|| "-".to_owned()),
                 translated(flow),
@@ -161,6 +157,18 @@ fn kill(which: &Which, all: bool) -> Result<Exit, Failure> {
     let killed: Killed = Client::at(&which.socket).post_with("/flows/kill", &query)?;
     writeln!(screen::out(), "ended {}", screen::count(killed.ended, "flow", "flows"))?;
     Ok(Exit::Done)
+}
+
+/// State of a flow, with what else there is to say of it: `established, fast path`.
+fn standing(flow: &FlowView) -> String {
+    let marks = [
+        (flow.helped, "helper"),
+        (flow.related, "related"),
+        (flow.validated && flow.fast_path, "fast path"),
+        (!flow.validated, "to be revalidated"),
+    ];
+    let marks = marks.into_iter().filter(|(is_so, _)| *is_so).map(|(_, mark)| mark);
+    std::iter::once(flow.state.as_str()).chain(marks).collect::<Vec<_>>().join(", ")
 }
 
 /// `192.168.1.10:40000`, or `192.168.1.10 id 7` of who asks by ICMP.

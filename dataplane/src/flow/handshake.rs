@@ -5,7 +5,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{FlowId, FlowTable, PROXIED, SPLICED};
+use super::{FlowId, FlowTable, HELPED, PROXIED, SPLICED};
+use crate::helper::Stream;
+use crate::tables::NO_NUMBER;
 
 /// Parties to the handshake of a TCP connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +20,10 @@ pub enum Handshake {
     /// Gateway and client, then gateway and server: the server's sequence numbers are larger by this much than those
     /// that the client sees.
     Spliced(u32),
+    /// Both ends with one another; a helper reads the connection, and may translate what they say.
+    Helped([Stream; 2]),
+    /// Both ends with one another, because a control connection has announced the connection.
+    Related,
 }
 
 /// There is no memory for handshakes: the policy asks for none.
@@ -29,19 +35,32 @@ impl FlowTable {
     pub fn handshake(&self, id: FlowId) -> Handshake {
         let number = || self.numbers.get(id).copied();
         match self.flow(id).map_or(0, |flow| flow.state & (PROXIED | SPLICED)) {
+            0 if self.is_related(id) => Handshake::Related,
             0 => Handshake::Direct,
+            HELPED => {
+                let streams = self.helped.get(id).map(|helped| helped.streams);
+                streams.map_or(Handshake::Direct, Handshake::Helped)
+            }
             PROXIED => number().map_or(Handshake::Direct, Handshake::Shown),
             _ => number().map_or(Handshake::Direct, Handshake::Spliced),
         }
     }
 
-    /// Notes the parties to the handshake of a flow.
+    /// Notes the parties to the handshake of a flow. Its helper's rule, or that by which it is related, is noted apart.
     ///
     /// # Errors
     /// There is no memory for the number; nothing is noted.
     pub(crate) fn set_handshake(&mut self, id: FlowId, handshake: Handshake) -> Result<(), NoRoom> {
         let (bits, number) = match handshake {
-            Handshake::Direct => (0, None),
+            Handshake::Direct => {
+                self.set_related(id, NO_NUMBER);
+                (0, None)
+            }
+            Handshake::Related => (0, None),
+            Handshake::Helped(streams) => {
+                let rule = self.helped.get(id).map_or(NO_NUMBER, |helped| helped.rule);
+                return self.set_helped(id, streams.map(Stream::taken_up), rule);
+            }
             Handshake::Shown(number) => (PROXIED, Some(number)),
             Handshake::Spliced(number) => (PROXIED | SPLICED, Some(number)),
         };

@@ -16,6 +16,7 @@ mod epoch;
 mod member;
 mod restore;
 
+use crate::helper::Helped;
 use crate::set::Watch;
 use lookup::memory::{MemoryError, Slab};
 pub use member::Member;
@@ -38,6 +39,8 @@ pub struct FlowTable {
     pub(crate) wans: Beside<u32>,
     /// Validations of flows, where rules or classes ask for dynamic sets.
     pub(crate) watches: Beside<Watch>,
+    /// Helpers' records of flows, where rules name any.
+    pub(crate) helped: Beside<Helped>,
     timeouts: Timeouts,
     wheel: Wheel,
     evictable: Queue,
@@ -122,6 +125,7 @@ impl FlowTable {
             classes: Beside::default(),
             wans: Beside::default(),
             watches: Beside::default(),
+            helped: Beside::default(),
             hasher: Hasher::new(seed),
             index: Index::new(2 * capacity as usize)?,
             flows: Slab::new(capacity as usize)?,
@@ -594,7 +598,8 @@ impl FlowTable {
             + self.senders.bytes()
             + self.classes.bytes()
             + self.wans.bytes()
-            + self.watches.bytes();
+            + self.watches.bytes()
+            + self.helped.bytes();
         [self.index.bytes(), self.flows.bytes(), self.cold.bytes() + self.wheel.bytes() + beside]
     }
 

@@ -135,7 +135,11 @@ fn follows_flow<T: Tally>(frame: &mut Frame, plan: &Plan, cx: &mut Cx<'_, T>) ->
     let Some(flow) = cx.shard.flows.flow(hit.id).copied() else { return false };
     carry(frame, hit.id, hit.direction, &flow);
     // Segments of the other IP version may be too long, or have to be fragmented.
-    frame.meta.hop != NO_HOP && !flow.is_proxied() && !flow.is_across() && follows(frame, plan, hit, flow, cx)
+    frame.meta.hop != NO_HOP
+        && !flow.is_proxied()
+        && !flow.is_helped()
+        && !flow.is_across()
+        && follows(frame, plan, hit, flow, cx)
 }
 
 /// True if the flow lets every segment pass, and stays in its state.

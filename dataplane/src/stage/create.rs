@@ -13,7 +13,7 @@ use wire::{Frame, Part, tcp};
 use super::log::note_opened;
 use super::route::ct_zone;
 use super::track::{is_icmp, reason_of, settings};
-use super::{Cx, Step, header};
+use super::{Cx, Step, header, helper};
 use crate::flag;
 use crate::flow::tcp::{Midstream, Segment};
 use crate::flow::{Classified, Direction, FlowId, FlowTable, Handshake, Key, Refusal, Translated};
@@ -86,6 +86,12 @@ pub(super) fn flow<T: Tally>(
             }
         }
     }
+    if cx.shard.flows.helped.is_kept() {
+        if let Err(step) = helper::begin(id, frame, opening, cx) {
+            cx.shard.flows.remove(id, cx.tally);
+            return Err(step);
+        }
+    }
     let pair = cx.tables.nat.pair(opening.dnat, opening.snat);
     let translated = reply != opening.key.reversed().in_ct_zone(ct_zone(frame.meta.egress, cx));
     if let Some(flow) = cx.shard.flows.flow_mut(id) {
@@ -95,7 +101,7 @@ pub(super) fn flow<T: Tally>(
         flow.hops = [onward, if is_own { LOCAL_HOP } else { NO_HOP }];
         flow.rule = frame.meta.rule;
         flow.nat = pair;
-        let changes = translated || opening.cookie.is_some();
+        let changes = translated || opening.cookie.is_some() || flow.is_helped();
         flow.set_translated(if changes { Translated::Yes } else { Translated::No });
         flow.epoch = cx.tables.epoch;
     }

@@ -11,7 +11,7 @@ use wire::header::Protocol;
 use wire::meta::Fields;
 use wire::{Frame, PortId};
 
-use super::{About, Cx, Packets, Stage, Step, nat64};
+use super::{About, Cx, Packets, Stage, Step, helper, nat64};
 use crate::flag;
 use crate::nat::Endpoint;
 use crate::opening::Opening;
@@ -32,6 +32,8 @@ impl Stage for Dnat {
 
     fn packets(tables: &Tables) -> Packets {
         let translates = !tables.nat.destinations.is_empty() || !tables.nat.outside.is_empty();
+        // Networks that are translated one by one need no pool.
+        let translates = translates || tables.filter.has_helpers && !tables.nat.sources.is_empty();
         if translates && tables.mode == Mode::Stateful { Packets::First } else { Packets::None }
     }
 
@@ -45,6 +47,14 @@ impl Stage for Dnat {
         let is_query = frame.meta.flags & flag::QUERY != 0;
         // What the gateway itself sends is not translated.
         if frame.meta.flags & (flag::TO_GROUP | flag::OWN) != 0 {
+            return Step::Next;
+        }
+        if let Some(expectation) = cx.shard.openings.of(&frame.meta).and_then(|of| helper::of_opening(of, cx))
+        {
+            let (destination, port) = (expectation.destination, expectation.port);
+            let Some(opening) = cx.shard.openings.of_mut(&frame.meta) else { return Step::Next };
+            cx.tally.instructions(20);
+            set_destination(opening, destination, port, frame);
             return Step::Next;
         }
         let Some(opening) = cx.shard.openings.of_mut(&frame.meta) else { return Step::Next };

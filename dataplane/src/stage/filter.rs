@@ -15,7 +15,7 @@ use wire::tcp::Flags;
 use wire::{BATCH, Frame, Part};
 
 use super::log::note_hit;
-use super::{About, Cx, Packets, Stage, Step, header, take};
+use super::{About, Cx, Packets, Stage, Step, header, helper, take};
 use crate::explain::Membership;
 use crate::flag;
 use crate::hop::LOCAL_HOP;
@@ -54,6 +54,11 @@ impl Stage for Filter {
 
     #[inline(always)]
     fn step<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
+        if cx.tables.filter.has_helpers {
+            if let Some(rule) = helper::rule_of(frame, cx) {
+                return accept_related(frame, rule, cx);
+            }
+        }
         if cx.tables.filter.rule_of.is_empty() {
             // Without rules the zones alone decide: two interfaces by place and bound, 10; the action, 5.
             cx.tally.instructions(15);
@@ -88,6 +93,15 @@ impl Stage for Filter {
         let additions = if tables.set_questions.has_additions { 90 } else { 0 };
         64 + class + sets + additions + tables.filter.search.classifier.program()
     }
+}
+
+/// Accepts a connection that a control connection has announced, by the rule of that one.
+#[inline(never)]
+fn accept_related<T: Tally>(frame: &mut Frame, rule: u32, cx: &mut Cx<'_, T>) -> Step {
+    cx.tally.instructions(12);
+    cx.tally.atomic(Region::Counter, rule as usize * 16, 16);
+    frame.meta.rule = rule;
+    Step::Next
 }
 
 /// Searches the rules for up to a batch of frames at a time.

@@ -181,7 +181,8 @@ pub(super) fn join<T: Tally>(
             let window = to_server(segment.window, flow.scales());
             Ok(Segment { ack: segment.ack.wrapping_add(shift), window, ..segment })
         }
-        (Handshake::Spliced(_), Direction::Reply) | (Handshake::Direct, _) => Ok(segment),
+        (Handshake::Spliced(_), Direction::Reply)
+        | (Handshake::Direct | Handshake::Helped(_) | Handshake::Related, _) => Ok(segment),
     }
 }
 
@@ -194,7 +195,7 @@ pub(super) fn quoted_shift<T>(hit: Hit, cx: &Cx<'_, T>) -> u32 {
     // What was quoted went the other way, to the client.
     match cx.shard.flows.handshake(hit.id) {
         Handshake::Spliced(shift) => shift,
-        Handshake::Shown(_) | Handshake::Direct => 0,
+        Handshake::Shown(_) | Handshake::Direct | Handshake::Helped(_) | Handshake::Related => 0,
     }
 }
 
@@ -212,7 +213,7 @@ pub(super) fn splice<T: Tally>(frame: &mut Frame, direction: Direction, cx: &mut
     if frame.meta.flags & flag::RELATED != 0 {
         if direction == Direction::Original {
             if let Some(message) = frame.bytes_mut().get_mut(range) {
-                move_quoted(message, shift);
+                move_quoted(message, |seq| seq.wrapping_add(shift));
             }
         }
         return;
@@ -313,10 +314,10 @@ fn move_numbers(segment: &mut [u8], direction: Direction, shift: u32, scales: [O
 }
 
 /// The option of selective acknowledgements (RFC 2018).
-const SACK: u8 = 5;
+pub(super) const SACK: u8 = 5;
 
-/// Moves the number of a segment of the server that an ICMP message of the client's side quotes.
-fn move_quoted(message: &mut [u8], shift: u32) -> Option<()> {
+/// Gives the segment that an ICMP message quotes the number that its sender knows.
+pub(super) fn move_quoted(message: &mut [u8], known: impl Fn(u32) -> u32) -> Option<()> {
     let quoted = message.get(8..)?;
     let at = match quoted.first()? >> 4 {
         4 => ipv4::parse_prefix(quoted).ok()?.header.header_len(),
@@ -325,7 +326,7 @@ fn move_quoted(message: &mut [u8], shift: u32) -> Option<()> {
     let segment = message.get_mut(8 + at..)?;
     let seq = u32::from_be_bytes(*segment.get(4..8)?.first_chunk()?);
     let mut delta = Delta::NONE;
-    put(segment, 4, seq.wrapping_add(shift), &mut delta)?;
+    put(segment, 4, known(seq), &mut delta)?;
     // The checksum quoted with it takes up the difference, where it is there; else that of the message does.
     if let Some(mut header) = tcp::HeaderMut::of(segment) {
         header.adjust_checksum(delta);
@@ -337,7 +338,7 @@ fn move_quoted(message: &mut [u8], shift: u32) -> Option<()> {
 }
 
 /// Writes a number, and notes what that does to the checksum.
-fn put(bytes: &mut [u8], at: usize, new: u32, delta: &mut Delta) -> Option<()> {
+pub(super) fn put(bytes: &mut [u8], at: usize, new: u32, delta: &mut Delta) -> Option<()> {
     let field = bytes.get_mut(at..at + 4)?.first_chunk_mut::<4>()?;
     let old = u32::from_be_bytes(*field);
     *delta = if at % 2 == 0 {

@@ -163,7 +163,9 @@ fn revalidate<T: Tally>(
     if has_lost_server(flow, cold, cx) {
         return lose(hit, Reason::ServerDown, frame, cx);
     }
-    let Some(pair) = translations(flow, cold, ingress, way, cx) else {
+    // An expected connection is let in, and translated, as its control connection is.
+    let related = cx.shard.flows.related_by(hit.id).and_then(|number| cx.tables.helper_rule(number));
+    let Some(pair) = translations((flow, related), cold, ingress, way, cx) else {
         let is_inside = hit.direction == Direction::Original && cold.snat != NO_NUMBER;
         return match over(hit.id, Reason::FlowTranslation, frame, cx) {
             Outcome::Refused(Step::Drop(reason)) if is_inside => {
@@ -177,7 +179,11 @@ fn revalidate<T: Tally>(
         return over(hit.id, Reason::FlowTranslation, frame, cx);
     }
     let sender = sender(hit, flow, frame, cx);
-    let rule = match rule(flow, cold, (ingress, sender), way, frame.meta.received, cx) {
+    let decided = match related {
+        Some(rule) => Ok(Some(rule)),
+        None => rule(flow, cold, (ingress, sender), way, frame.meta.received, cx),
+    };
+    let rule = match decided {
         Ok(rule) => rule,
         Err(refusal) => return refuse(hit, refusal, way, frame, cx),
     };
@@ -197,6 +203,11 @@ fn revalidate<T: Tally>(
         flow.nat = pair;
         flow.epoch = cx.tables.epoch;
         flow.progress = Progress::default();
+    }
+    if related.is_none() && cx.shard.flows.helped.is_kept() {
+        let helper = rule.and_then(|place| cx.tables.filter.rules.get(place as usize));
+        let number = helper.filter(|rule| rule.helper.is_some() && flow.is_helped()).map(|rule| rule.number);
+        cx.shard.flows.set_helper_rule(hit.id, number.unwrap_or(NO_NUMBER));
     }
     cx.shard.watch_now(hit.id, cx.tables, frame.meta.received, cx.tally);
     if let Some(classified) = cx.shard.flows.classes.get_mut(hit.id) {
@@ -316,9 +327,9 @@ fn ends(flow: &Flow) -> [Destination; 2] {
     ]
 }
 
-/// The pair of translations that a flow has, by their places now; `None` where one of them, or its address, is gone.
+/// The pair of translations that a flow has, which `related` accepts if it was expected, by their places now; `None` where one of them, or its address, is gone.
 fn translations<T: Tally>(
-    flow: &Flow,
+    (flow, related): (&Flow, Option<u32>),
     cold: &Cold,
     ingress: PortId,
     way: Way,
@@ -389,7 +400,7 @@ fn translations<T: Tally>(
         if owner.source != OWN_ACCORD || way.hop == LOCAL_HOP {
             return None;
         }
-    } else if flow.reply().destination() != flow.original().source() {
+    } else if flow.reply().destination() != flow.original().source() && related.is_none() {
         nat.accord_of(flow.reply().destination().into())?;
     }
     Some(nat.pair(pair[0], pair[1]))

@@ -11,7 +11,7 @@ use wire::meta::Fields;
 use wire::tcp::Flags;
 use wire::{Family, Frame, Part, ipv4, ipv6, tcp};
 
-use super::{About, Cx, Stage, Step, handshake, header, link, nat64, option, route, underlay};
+use super::{About, Cx, Stage, Step, handshake, header, helper, link, nat64, option, route, underlay};
 use crate::client;
 use crate::flag;
 use crate::flow::{FlowId, Key};
@@ -61,6 +61,9 @@ impl Stage for Rewrite {
         192 + nat64::program(tables)
             + link::program(tables)
             + if tables.filter.has_syn_proxy { 120 } else { 0 }
+            // Of helpers: numbers and options, 90; lines and their two forms, each a loop, 160; the new text and a second segment, 120;
+            // mappings and expectations, 130.
+            + if tables.filter.has_helpers { 500 } else { 0 }
     }
 }
 
@@ -74,8 +77,10 @@ fn general<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
         if nat64::is_across(frame, cx) {
             return Step::Drop(Reason::Nat64Address);
         }
-        translate_for_itself(frame, cx);
-        return Step::Deliver;
+        return match translate_for_itself(frame, cx) {
+            Ok(()) => Step::Deliver,
+            Err(step) => step,
+        };
     }
     if frame.meta.tunnel & tunnel::OUT != 0 {
         if let Err(step) = underlay::ready(frame.meta.egress, cx) {
@@ -86,7 +91,9 @@ fn general<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
         if nat64::is_across(frame, cx) {
             return nat64::leave(frame, cx);
         }
-        translate(frame, cx);
+        if let Err(step) = translate(frame, cx) {
+            return step;
+        }
     }
     finish(frame, frame.meta.family, cx)
 }
@@ -141,15 +148,16 @@ fn wait<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
 
 /// [`translate`], of what is delivered.
 #[inline(never)]
-fn translate_for_itself<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) {
-    if frame.meta.flags & flag::TRANSLATED != 0 {
-        translate(frame, cx);
-    }
+fn translate_for_itself<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
+    if frame.meta.flags & flag::TRANSLATED != 0 { translate(frame, cx) } else { Ok(()) }
 }
 
 /// Translates the packet as its flow says: it shall look like what the other direction's key answers.
+///
+/// # Errors
+/// Step for a packet that a helper does not let pass.
 #[inline(always)]
-fn translate<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) {
+fn translate<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
     // The flow's place and bound, 4; direction and keys, 8; where the transport is, 8; four words of the packet put
     // together, 4; three changes with their carries, 12; two checksums, 11 each; four words put back, 7.
     cx.tally.instructions(65);
@@ -162,7 +170,7 @@ fn translate<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) {
     cx.tally.branch(Branch::Taken);
     cx.tally.branch(Branch::Always);
     cx.tally.read(Region::FlowTable, frame.meta.flow as usize * 128, 80);
-    let Some(flow) = cx.shard.flows.flow(FlowId(frame.meta.flow)) else { return };
+    let Some(flow) = cx.shard.flows.flow(FlowId(frame.meta.flow)) else { return Ok(()) };
     let direction = flag::direction(frame.meta.flags);
     let (arrives, other) = (flow.key(direction), flow.key(direction.turned()));
     let transport = Transport {
@@ -171,9 +179,9 @@ fn translate<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) {
         part: frame.meta.part,
     };
     let is_related = frame.meta.flags & flag::RELATED != 0;
-    let is_proxied = flow.is_proxied();
+    let (is_proxied, is_helped) = (flow.is_proxied(), flow.is_helped());
     let range = usize::from(frame.meta.network)..usize::from(frame.meta.end);
-    let Some(packet) = frame.bytes_mut().get_mut(range) else { return };
+    let Some(packet) = frame.bytes_mut().get_mut(range) else { return Ok(()) };
     let ports = Ports { sport: other.dport(), dport: other.sport() };
     if is_related {
         translate_error(packet, transport, arrives, other);
@@ -187,6 +195,7 @@ fn translate<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) {
     if is_proxied {
         handshake::splice(frame, direction, cx);
     }
+    if is_helped { helper::apply(frame, direction, cx) } else { Ok(()) }
 }
 
 /// Translates an ICMP error and the packet that it quotes, which went the other way (RFC 5508, REQ-4 and 5).
@@ -242,14 +251,14 @@ fn forward_plain4<T: Tally>(frame: &mut Frame, cx: &Cx<'_, T>) -> bool {
 
 /// Options of an IPv4 header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Options {
+pub(super) enum Options {
     None,
     Some,
 }
 
 /// Takes one hop off the time to live or the hop limit.
 #[inline(always)]
-fn lower_ttl(frame: &mut Frame) -> Options {
+pub(super) fn lower_ttl(frame: &mut Frame) -> Options {
     let network = usize::from(frame.meta.network);
     let v4 = frame.meta.family == Family::V4;
     let Some(packet) = frame.bytes_mut().get_mut(network..) else { return Options::None };

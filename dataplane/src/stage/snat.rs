@@ -10,7 +10,7 @@ use tally::{Op, Region, Tally};
 use wire::meta::Fields;
 use wire::{Frame, PortId};
 
-use super::{About, Cx, Packets, Stage, Step, create, filter, header, nat64};
+use super::{About, Cx, Packets, Stage, Step, create, filter, header, helper, nat64};
 use crate::flag;
 use crate::hop::LOCAL_HOP;
 use crate::nat;
@@ -55,6 +55,7 @@ impl Stage for Snat {
         let Some(mut opening) = cx.shard.openings.take(&mut frame.meta) else { return Step::Next };
         let opened = filter::count_source(frame, &mut opening, cx)
             .and_then(|()| choose(frame, &mut opening, cx))
+            .map(|()| follow_control(&mut opening, cx))
             .and_then(|()| create::flow(frame, &mut opening, cx));
         match opened {
             // What it holds is the flow's now.
@@ -70,6 +71,15 @@ impl Stage for Snat {
         // This stage, mappings, hosts and ports, and taking the flow in, 448; blocks and quotas, 60; and the search.
         let nat64 = if tables.nat.has_nat64 { 90 } else { 0 };
         508 + nat64 + tables.nat.source_search.program()
+    }
+}
+
+/// Gives an expected connection that no translation concerns the source by which its control connection is known.
+#[inline(always)]
+fn follow_control<T>(opening: &mut Opening, cx: &Cx<'_, T>) {
+    let is_own = opening.source == opening.key.source().into();
+    if let Some(expectation) = helper::of_opening(opening, cx).filter(|_| is_own) {
+        opening.source = expectation.source;
     }
 }
 

@@ -16,7 +16,7 @@ use wire::tcp::Flags;
 use wire::{Family, Frame, Part, icmpv4, ipv4, ipv6, tcp, udp};
 
 use super::route::{back, ct_zone, is_link_local};
-use super::{About, Cx, Packets, Stage, Step, handoff, handshake, header, protect, revalidate, wan};
+use super::{About, Cx, Packets, Stage, Step, handoff, handshake, header, helper, protect, revalidate, wan};
 use crate::client;
 use crate::flag;
 use crate::flow::tcp::{Fault, Midstream, Segment, Settings, WindowCheck};
@@ -90,7 +90,9 @@ impl Stage for Track {
     fn program(tables: &Tables) -> u32 {
         // This stage, the index, the flow table and fragments, 541; quotes and kinds of ICMP, 60; the way
         // back, 40. Of handshakes: the cookie, whose rounds are a loop, 60; the SYN that comes of it, 60; its numbers, 30.
+        // Of helpers: the key and the expectation, 90; the acknowledgement, 20.
         641 + if tables.filter.has_syn_proxy { 150 } else { 0 }
+            + if tables.filter.has_helpers { 110 } else { 0 }
     }
 }
 
@@ -285,6 +287,12 @@ fn follow<T: Tally>(frame: &mut Frame, hit: Hit, hash: u64, cx: &mut Cx<'_, T>) 
                 Some(same) => flow = same,
                 None => return Step::Drop(Reason::FlowNotOpen),
             }
+        } else if flow.is_helped() {
+            segment.ack = helper::acknowledged(hit, segment.ack, cx);
+            match cx.shard.flows.flow_mut(id) {
+                Some(same) => flow = same,
+                None => return Step::Drop(Reason::FlowNotOpen),
+            }
         }
         match crate::flow::tcp::track(flow, direction, &segment, settings) {
             // The gateway acknowledges it for the client.
@@ -395,6 +403,10 @@ fn open<T: Tally>(frame: &mut Frame, key: Key, hash: u64, cx: &mut Cx<'_, T>) ->
     if let Some(step) = if is_shared { handoff::to_flow(frame, hash, cx) } else { None } {
         return step;
     }
+    let expected = match if cx.tables.filter.has_helpers { helper::find(frame, &key, cx) } else { Ok(None) } {
+        Ok(expected) => expected,
+        Err(step) => return step,
+    };
     if let Some(step) = with_client(frame, cx) {
         return step;
     }
@@ -402,7 +414,8 @@ fn open<T: Tally>(frame: &mut Frame, key: Key, hash: u64, cx: &mut Cx<'_, T>) ->
     if let (None, Err(reason)) = (shown, may_open(frame, cx.tables)) {
         return Step::Drop(reason);
     }
-    if let Some(step) = if is_shared { handoff::to_home(frame, cx) } else { None } {
+    let may_move = is_shared && expected.is_none();
+    if let Some(step) = if may_move { handoff::to_home(frame, cx) } else { None } {
         return step;
     }
     if whole && !checksum_is_right(frame, cx) {
@@ -427,6 +440,7 @@ fn open<T: Tally>(frame: &mut Frame, key: Key, hash: u64, cx: &mut Cx<'_, T>) ->
     };
     *opening = Opening {
         cookie: shown.map(|shown| shown.cookie),
+        expected,
         key,
         hash,
         source: Address { bits: seen.source, v6: seen.family == Family::V6 },
@@ -545,7 +559,7 @@ fn find_related<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
     // What the gateway itself says of its own connections its own TCP knows better.
     let is_own = frame.meta.flags & flag::OWN != 0;
     let shift = handshake::quoted_shift(hit, cx);
-    let seq = seq.map(|seq| seq.wrapping_add(shift));
+    let seq = seq.map(|seq| helper::quoted(hit, seq.wrapping_add(shift), cx));
     let Some(flow) = cx.shard.flows.flow(hit.id) else { return Step::Drop(Reason::IcmpUnrelated) };
     if let Some(seq) = seq.filter(|_| !is_own) {
         if !crate::flow::tcp::may_be_quoted(flow, hit.direction.turned(), seq, settings) {
@@ -693,6 +707,9 @@ fn do_what_is_due<T: Tally>(now: wire::Nanos, cx: &mut Cx<'_, T>) {
     }
     if cx.shard.sets.is_due(now) {
         cx.shard.sets.sweep(now);
+    }
+    if cx.shard.expectations.is_due(now) {
+        cx.shard.expire_expectations(now);
     }
     while cx.shard.fragments.is_due(now) {
         expire_fragments(cx, now);

@@ -17,6 +17,7 @@ use crate::flow::{
     Classified, Ends, FlowId, Former, Handshake, Key, Life, Refusal, State, Tick, Timeouts, Translated,
     records,
 };
+use crate::helper::{Expectations, Helped};
 use crate::import::{Imports, Refused};
 use crate::log::Cause;
 use crate::nat::Endpoint;
@@ -47,6 +48,10 @@ struct FlowsPlan {
     wans: Option<Slab<u32>>,
     /// Memory for validations of flows, where no rule has asked for a dynamic set so far.
     watches: Option<Slab<Watch>>,
+    /// Memory for what helpers know of flows, and for what they expect, where no rule has named a helper so far.
+    helped: Option<(Slab<Helped>, Expectations)>,
+    /// The same, where it was not needed or has been replaced: another thread frees it.
+    retired: Option<(Option<Slab<Helped>>, Expectations)>,
     /// Memory of all flows, if the bound on flows changes.
     renewed: Option<Box<Shard>>,
 }
@@ -67,6 +72,7 @@ impl Part for Flows {
         let may_count = renewed.is_some() || old.ipfix != new.ipfix;
         let may_leave = renewed.is_none() && !remembers_wans(old) && remembers_wans(new);
         let may_watch = renewed.is_none() && !watches_sets(old) && watches_sets(new);
+        let may_help = renewed.is_some() || !old.filter.has_helpers && new.filter.has_helpers;
         let may_list = renewed.is_some() && new.synchronises;
         let flows = most_flows(new);
         Ok(Box::new(FlowsPlan {
@@ -77,13 +83,24 @@ impl Part for Flows {
             counts: if may_count { counts(new).map_err(ShardError::Memory)? } else { None },
             watches: may_watch.then(|| records(flows)).transpose().map_err(ShardError::Memory)?,
             changes: may_list.then(|| Room::new(new)).transpose().map_err(ShardError::Memory)?,
+            helped: match may_help {
+                true => {
+                    let expectations = Expectations::anyway(new);
+                    Some((records(flows).map_err(ShardError::Memory)?, expectations))
+                }
+                false => None,
+            },
+            retired: None,
             wans: may_leave.then(|| records(flows)).transpose().map_err(ShardError::Memory)?,
             renewed,
         }))
     }
 
     fn memory_bytes(&self, shard: &Shard) -> usize {
-        shard.flows.memory_bytes() + shard.accounting.bytes() + shard.changes.bytes()
+        shard.flows.memory_bytes()
+            + shard.expectations.bytes()
+            + shard.accounting.bytes()
+            + shard.changes.bytes()
     }
 
     fn regions(&self, shard: &Shard, _: &Tables) -> Vec<(Region, usize)> {
@@ -121,12 +138,22 @@ impl Plan for FlowsPlan {
         let keeps = |remembers| self.renewed.is_none() || remembers;
         let handshakes = keeps(shard.flows.numbers.is_kept());
         let macs = keeps(shard.flows.senders.is_kept());
+        let helped = keeps(shard.flows.helped.is_kept());
         let flows = self.renewed.as_deref_mut().map_or(&mut shard.flows, |fresh| &mut fresh.flows);
         if handshakes {
             self.handshakes = self.handshakes.take().and_then(|numbers| flows.numbers.keep(numbers));
         }
         if macs {
             self.macs = self.macs.take().and_then(|senders| flows.senders.keep(senders));
+        }
+        if let Some((records, expectations)) = self.helped.take().filter(|_| helped) {
+            let unused = flows.helped.keep(records);
+            let place = match self.renewed.as_deref_mut() {
+                Some(fresh) => &mut fresh.expectations,
+                None => &mut shard.expectations,
+            };
+            let former = if place.has_room() { expectations } else { std::mem::replace(place, expectations) };
+            self.retired = Some((unused, former));
         }
         self.classes = self.classes.take().and_then(|classes| shard.flows.classes.keep(classes));
         match self.renewed.as_deref_mut() {
@@ -173,6 +200,7 @@ impl Shard {
             None => Through::Gone,
         };
         let is_known = standing == Standing::Validated && flow.rule != Meta::NO_RULE;
+        let related = self.flows.related_by(id).and_then(|rule| tables.helper_rule(rule));
         Some(FlowRecord {
             id,
             original: Ends::of(flow.original()),
@@ -183,7 +211,7 @@ impl Shard {
             idle: self.flows.idle(flow, now),
             age: Nanos(u64::from(tick.since(Tick(cold.created))) * Tick::LENGTH.0),
             standing,
-            rule: is_known.then_some(flow.rule),
+            rule: related.or(is_known.then_some(flow.rule)),
             destination: through(cold.dnat, tables.destination_numbered(cold.dnat)),
             source: through(cold.snat, tables.source_numbered(cold.snat)),
             mapping: self.mapping_record(tables, cold.mapping),
@@ -288,16 +316,22 @@ impl Shard {
         self.flows.note_sender(id, record.mac.map(Mac));
         if let Some(flow) = self.flows.flow_mut(id) {
             let [a, b] = [flow.original(), flow.reply()].map(|key| key.in_ct_zone(0));
-            let is_plain = b == a.reversed() && record.handshake == Handshake::Direct;
+            let is_plain =
+                b == a.reversed() && matches!(record.handshake, Handshake::Direct | Handshake::Related);
             flow.set_translated(if is_plain { Translated::No } else { Translated::Yes });
         }
         self.accounting.begin(id);
         self.changes.begin(id);
+        self.flows.set_related(id, NO_NUMBER);
         if self.flows.set_handshake(id, record.handshake).is_err() {
             self.end_flow(id, &mut NoTally);
             return Err(Refused::NameGone);
         }
         let rule = record.rule.and_then(|place| tables.filter.rules.get(place as usize));
+        let by_helper = matches!(record.handshake, Handshake::Helped(_) | Handshake::Related);
+        if let Some(rule) = rule.filter(|rule| by_helper && rule.helper.is_some()) {
+            self.flows.set_helper_rule(id, rule.number);
+        }
         self.flows.set_idle(id, rule.map_or(0, |rule| rule.idle), &mut NoTally);
         Ok(id)
     }
@@ -315,6 +349,7 @@ impl Shard {
         if let Some(member) = self.flows.member() {
             fresh.join(member.clone());
         }
+        self.end_expectations();
         let mut carried = Imports::default();
         let tick = self.flows.tick(now);
         let expired = self.flows.iter().filter(|(_, flow)| self.flows.is_expired(flow, tick));
@@ -338,6 +373,7 @@ impl Shard {
         std::mem::swap(&mut self.flows, &mut fresh.flows);
         std::mem::swap(&mut self.mappings, &mut fresh.mappings);
         std::mem::swap(&mut self.limiter, &mut fresh.limiter);
+        std::mem::swap(&mut self.expectations, &mut fresh.expectations);
         self.take_counts(fresh);
         carried
     }

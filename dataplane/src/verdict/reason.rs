@@ -107,6 +107,10 @@ pub enum Reason {
     FlowTranslation,
     /// The WAN of the flow, or that of its policy route, is down.
     WanDown,
+    /// On a connection with a helper, a segment before this one is missing, or an announcement is not whole in it.
+    HelperIncomplete,
+    /// An announcement on a connection with a helper cannot be carried out.
+    HelperRefused,
     /// No server of the translation is up.
     NoServer,
     /// The server of the flow is down, which has ended the flow.
@@ -257,7 +261,7 @@ pub struct Entry {
 
 impl Reason {
     /// Every reason with its name, cause and remedy, in the order of the enum.
-    pub const ALL: [Entry; 116] = [
+    pub const ALL: [Entry; 118] = [
         Entry {
             reason: Reason::LinkTruncated,
             name: "link-truncated",
@@ -557,6 +561,18 @@ impl Reason {
             name: "wan-down",
             cause: "The WAN that the flow left by is down, which has ended the flow; or a policy route has its flows dropped while its WAN is down.",
             remedy: "None needed: the next connection goes by a WAN that is up. `on-failure = \"keep\"` has flows stay with their WAN until it is back, `when-down = \"fall-back\"` has those of a policy route go by the others.",
+        },
+        Entry {
+            reason: Reason::HelperIncomplete,
+            name: "helper-incomplete",
+            cause: "On a connection with a helper, a segment before this one is missing, or the segment ends within a line that may announce an address, or the packet is a fragment.",
+            remedy: "None needed for a few: the sender repeats what is lost. A client that writes its commands byte by byte does not get on: let it use passive mode.",
+        },
+        Entry {
+            reason: Reason::HelperRefused,
+            name: "helper-refused",
+            cause: "What a connection with a helper announces cannot be carried out: no port of the translation is free, all memory for expected connections is in use, or earlier announcements have not been acknowledged yet.",
+            remedy: "None needed for a few: the sender repeats the line. Else give the translation more ports or addresses.",
         },
         Entry {
             reason: Reason::NoServer,

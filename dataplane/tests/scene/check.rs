@@ -32,7 +32,7 @@ pub fn gateway_at_any_moment(gateway: &Gateway) {
     flows(gateway);
 }
 
-/// No two flows share a key; every mapping is held by exactly the flows that use it, and every count is of a flow.
+/// No two flows share a key; every mapping is held by exactly the flows and expectations that use it, and every count is of a flow.
 fn flows(gateway: &Gateway) {
     let mut keys = HashSet::new();
     let mut references: HashMap<u32, u32> = HashMap::new();
@@ -48,6 +48,9 @@ fn flows(gateway: &Gateway) {
                 *references.entry(mapping).or_default() += 1;
             }
         }
+    }
+    for mapping in gateway.shard.expected_mappings() {
+        *references.entry(mapping.0).or_default() += 1;
     }
     assert_eq!(count, gateway.shard.flows.len());
     assert_eq!(counted, gateway.shard.limiter.counted(), "connections are miscounted");

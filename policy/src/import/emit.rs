@@ -499,6 +499,7 @@ impl Emit {
             add_source: None,
             add_for: None,
             syn: SynAnswer::Forward,
+            helper: None,
             log: if entry.log { Logging::On } else { Logging::Off },
             action,
         };

@@ -19,6 +19,7 @@ pub(super) fn rule(keys: &mut Keys<'_, '_>, rule: &mut Rule) -> bool {
     keys.optional("connections", CONNECTIONS, &mut rule.connections);
     keys.optional("timeout", DURATION, &mut rule.timeout);
     keys.key("syn", word::SYN, &mut rule.syn);
+    keys.optional("helper", word::HELPER, &mut rule.helper);
     keys.optional("add-source", SET, &mut rule.add_source);
     keys.optional("for", DURATION, &mut rule.add_for);
     keys.key("log", Flag(Logging::On, Logging::Off), &mut rule.log);

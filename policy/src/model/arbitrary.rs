@@ -18,8 +18,8 @@ use super::{
     Action, AddressItem, AddressRange, Addresses, Atm, Authentication, Balance, Channel, Checksum, Class,
     Collector, ColourAction, ColourMode, Conditions, Connection, ConnectionEnd, ConnectionLimit,
     CrossConnect, Driver, DynamicSet, Encapsulation, FamilyMatch, FastPath, FragmentLimits, Gateway, Hairpin,
-    IcmpMatch, Interface, Ipfix, IpfixRecord, Limits, LinkKind, Log, LogEvent, LogOutput, Logging, Mac,
-    MacRange, Macs, Meter, MeterKind, MeterRate, MeterScope, MetricsAccess, Mode, MssClamp, Nat, Nat64,
+    Helper, IcmpMatch, Interface, Ipfix, IpfixRecord, Limits, LinkKind, Log, LogEvent, LogOutput, Logging,
+    Mac, MacRange, Macs, Meter, MeterKind, MeterRate, MeterScope, MetricsAccess, Mode, MssClamp, Nat, Nat64,
     NatAction, Neighbour, NextHop, NoInstance, Offload, OnExit, OnFailure, Overhead, PageAccess, PcpMap,
     Pickup, Policy, PortChoice, PortDriver, PortRange, PortUse, Ppp, PppRole, PriorityTag, Protocol, Rate,
     RejectWith, Route, RouteTarget, Rule, Scope, Search, SearchAlgorithm, Server, ServerState, Set,
@@ -326,13 +326,14 @@ pub(crate) fn rule() -> impl Strategy<Value = Rule> {
         (option::of(rate), option::of(connections), select(&[Logging::Off, Logging::On][..]), action());
     let syn = select(&[SynAnswer::Forward, SynAnswer::Proxy][..]);
     let adds = (option::of(name()), option::of(any::<u64>().prop_map(Nanos)));
+    let syn = (syn, option::of(Just(Helper::Ftp)));
     let then = (then, option::of(any::<u64>().prop_map(Nanos)), syn, adds);
     (name(), conditions(), vec(states, 0..3), then).prop_map(
         |(
             name,
             conditions,
             states,
-            ((rate, connections, log, action), timeout, syn, (add_source, add_for)),
+            ((rate, connections, log, action), timeout, (syn, helper), (add_source, add_for)),
         )| Rule {
             name,
             conditions,
@@ -341,6 +342,7 @@ pub(crate) fn rule() -> impl Strategy<Value = Rule> {
             connections,
             timeout,
             syn,
+            helper,
             add_source,
             add_for,
             log,

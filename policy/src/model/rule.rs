@@ -27,6 +27,8 @@ pub struct Rule {
     pub timeout: Option<Nanos>,
     /// Responder to the SYN of an accepted TCP connection: server or gateway. Only with [`Action::Accept`].
     pub syn: SynAnswer,
+    /// Helper that reads the accepted TCP connections, and lets in the connections that they announce. Only with [`Action::Accept`].
+    pub helper: Option<Helper>,
     /// Dynamic set that the source address of matching packets is added to, without the `@`.
     pub add_source: Option<String>,
     /// Lifetime of the element, from the last match on; the set's own if absent.
@@ -113,6 +115,13 @@ pub enum SynAnswer {
     Forward,
     /// The gateway, with a SYN cookie; the server sees the connection once the client has acknowledged the cookie (SYN proxy).
     Proxy,
+}
+
+/// Protocol helper (application layer gateway).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Helper {
+    /// FTP (RFC 959, RFC 2428).
+    Ftp,
 }
 
 /// Address condition.

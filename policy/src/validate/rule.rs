@@ -31,6 +31,7 @@ impl Validator<'_> {
             }
             self.limited(item, rule);
             self.syn_proxy(item, rule);
+            self.helper(item, rule);
             self.adds_source(item, rule);
             self.states(item, rule);
             self.origin(item, rule);
@@ -172,6 +173,38 @@ impl Validator<'_> {
             let hint =
                 "leave `syn` out: Linux's own SYN cookies (net.ipv4.tcp_syncookies) do that for zone `self`";
             self.wrong(Code::SynProxy, item, "syn", message, hint);
+        }
+    }
+
+    /// Reports a helper on a rule that accepts no new TCP connection, or whose connections have none.
+    fn helper(&mut self, item: Item, rule: &Rule) {
+        if rule.helper.is_none() {
+            return;
+        }
+        if rule.action != Action::Accept {
+            let message = "`helper` is only for rules that accept".to_owned();
+            self.wrong(Code::LimitWithoutAccept, item, "helper", message, "leave it out");
+        }
+        if self.is_stateless() {
+            let message = "a stateless policy remembers no connections".to_owned();
+            let hint = "write mode = \"stateful\", or leave `helper` out";
+            self.wrong(Code::NeedsStateful, item, "helper", message, hint);
+        }
+        if rule.conditions.protocols != [Protocol::TCP] || rule.conditions.dports.is_empty() {
+            let message =
+                "`helper` needs the protocol and the port of the connections that it reads".to_owned();
+            let hint = "write protocol = \"tcp\" and dport = 21, in a rule of its own";
+            self.wrong(Code::Helper, item, "helper", message, hint);
+        }
+        if rule.syn == SynAnswer::Proxy {
+            let message = "a connection whose SYN the gateway answers has no helper".to_owned();
+            self.wrong(Code::Helper, item, "helper", message, "leave `syn` or `helper` out");
+        }
+        if rule.conditions.from.iter().any(|zone| zone == OTHER_ZONE) {
+            let message =
+                "a connection from the zone \"other\", which Linux forwards, has no helper".to_owned();
+            let hint = "leave `helper` out, or \"other\" out of `from`; Linux has its own (nf_conntrack_ftp)";
+            self.wrong(Code::Helper, item, "helper", message, hint);
         }
     }
 

@@ -105,7 +105,8 @@ impl Lookups {
         let Cx { shard, tables, tally, .. } = cx;
         let Some(flow) = shard.flows.flow(hit.id) else { return Followed::Not };
         // A published flow is brought up to date first, and its packets are few: the kernel has the others.
-        let is_up_to_date = !flow.progress.is_published();
+        // Of a control connection, what is acknowledged depends on what has been rewritten before.
+        let is_up_to_date = !flow.progress.is_published() && !flow.is_helped();
         let has_hop = flow.hops[hit.direction as usize] != NO_HOP;
         let tick = shard.flows.tick(frame.meta.received);
         if !(is_up_to_date && has_hop && is_current(hit.id, flow, tick, shard, tables, *tally)) {
