@@ -15,6 +15,7 @@ pub(crate) mod import;
 pub(crate) mod init;
 pub(crate) mod live;
 pub(crate) mod manual;
+pub(crate) mod map;
 pub(crate) mod policies;
 pub(crate) mod queues;
 pub(crate) mod reasons;

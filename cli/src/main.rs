@@ -34,7 +34,7 @@ mod trial;
 use command::live;
 use command::{
     capture, check, chip, completions, diff, drops, estimate, explain, flows, generate, import, init, manual,
-    policies, queues, reasons, replay, reproduce, run, sa, set, stages, state, test, token, top,
+    map, policies, queues, reasons, replay, reproduce, run, sa, set, stages, state, test, token, top,
 };
 
 /// Exit codes, at the end of every help text.
@@ -104,6 +104,7 @@ enum Command {
     Drops(drops::Arguments),
     Sa(sa::Arguments),
     Set(set::Arguments),
+    Map(map::Arguments),
     Apply(live::Apply),
     Confirm(live::Confirm),
     Rollback(live::Rollback),
@@ -146,6 +147,7 @@ impl Command {
             Command::Drops(arguments) => arguments.run(),
             Command::Sa(arguments) => arguments.run(),
             Command::Set(arguments) => arguments.run(),
+            Command::Map(arguments) => arguments.run(),
             Command::Apply(arguments) => arguments.run(),
             Command::Confirm(arguments) => arguments.run(),
             Command::Rollback(arguments) => arguments.run(),

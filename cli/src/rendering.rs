@@ -1,5 +1,6 @@
 //! Rendering of an explanation: observations, decisions and actions of each stage, in sentences.
 
+use std::fmt::Write;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -417,7 +418,13 @@ impl Renderer<'_> {
             }
         } else {
             let default = self.policy.default_action(from, to);
-            says.push(format!("no rule matches; the default for \"{from} > {to}\" is {}", action(default)));
+            let mut text =
+                format!("no rule matches; the default for \"{from} > {to}\" is {}", action(default));
+            if let Some(mapped) = visit.mapped.filter(|_| default != Action::Accept) {
+                let port = mapped.outside.port;
+                let _ = write!(text, ", but the host has asked for outside port {port}: accept");
+            }
+            says.push(text);
         }
     }
 

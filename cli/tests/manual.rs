@@ -18,7 +18,7 @@ use wire::{Family, LinkKind, build};
 const WIDTH: usize = 80;
 
 /// Commands with examples of their own, each pasted by a test below or among [`NOT_PASTED`].
-const COMMANDS: [&[&str]; 61] = [
+const COMMANDS: [&[&str]; 63] = [
     &[],
     &["check"],
     &["run"],
@@ -39,6 +39,8 @@ const COMMANDS: [&[&str]; 61] = [
     &["set", "remove"],
     &["set", "flush"],
     &["set", "faults"],
+    &["map", "add"],
+    &["map", "remove"],
     &["apply"],
     &["confirm"],
     &["rollback"],
@@ -86,7 +88,7 @@ const COMMANDS: [&[&str]; 61] = [
 const LIVE: &str = "it needs a gateway that runs: tests/netns asks those";
 
 /// Beginnings of examples that are not pasted, each with the reason.
-const NOT_PASTED: [(&str, &str); 46] = [
+const NOT_PASTED: [(&str, &str); 48] = [
     ("wirerate run ", "it needs root, and interfaces of its own"),
     ("wirerate init", "it asks questions"),
     ("wirerate init ", "it is about the machine that it runs on: tests/netns has machines for it"),
@@ -112,6 +114,8 @@ const NOT_PASTED: [(&str, &str); 46] = [
     ("wirerate sa ", LIVE),
     ("wirerate set", LIVE),
     ("wirerate set ", LIVE),
+    ("wirerate map", LIVE),
+    ("wirerate map ", LIVE),
     ("wirerate apply", LIVE),
     ("wirerate apply ", LIVE),
     ("wirerate confirm", LIVE),

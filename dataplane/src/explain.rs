@@ -12,6 +12,7 @@ use crate::flow::{Flow, FlowId};
 use crate::meter::MeterState;
 use crate::opening::Opening;
 use crate::pipeline::Watch;
+use crate::port_mapping::{self, PortMapping};
 use crate::replay::{Replay, Witness};
 use crate::stage::classify::{self, Classify};
 use crate::stage::filter::{self, Filter};
@@ -59,6 +60,8 @@ pub struct Visit {
     pub wan: Option<WanChoice>,
     /// Of `filter` and `classify`: the dynamic sets that the packet's addresses are in, of those asked for.
     pub sets: Vec<Membership>,
+    /// Of `filter`: the port mapping that accepts the packet where no rule decides on it.
+    pub mapped: Option<PortMapping>,
     /// Cost of the stage.
     pub cost: Count,
     /// Bytes of the frame; `None` if the stage has not changed them.
@@ -121,6 +124,7 @@ struct Watcher {
     sa: Option<SaMet>,
     wan: Option<WanChoice>,
     sets: Vec<Membership>,
+    mapped: Option<PortMapping>,
 }
 
 impl Watch<Count> for Watcher {
@@ -133,6 +137,7 @@ impl Watch<Count> for Watcher {
             _ if stage == Classify::ABOUT.name => classify::memberships(frame, cx),
             _ => Vec::new(),
         };
+        self.mapped = if stage == Filter::ABOUT.name { port_mapping::of_frame(frame, cx) } else { None };
         self.meta = frame.meta.clone();
         self.flows = cx.shard.flows.len();
         self.bytes.clear();
@@ -152,6 +157,7 @@ impl Watch<Count> for Watcher {
             sa: self.sa.take(),
             wan: self.wan.take(),
             sets: mem::take(&mut self.sets),
+            mapped: self.mapped.take(),
             cost: mem::take(cx.tally),
             bytes: (frame.bytes() != self.bytes).then(|| frame.bytes().to_vec()),
         });

@@ -31,6 +31,7 @@ pub mod nat;
 pub mod neighbour;
 pub mod opening;
 pub mod pipeline;
+pub mod port_mapping;
 pub mod ppp;
 pub mod recorder;
 pub mod reload;

@@ -22,8 +22,9 @@ pub mod rewrite;
 mod share;
 
 pub use mapping::{Capacity, Mapping, Mappings, PoolUse, Restore};
-pub(crate) use mapping::{PoolsPlan, RetiredPools};
+pub(crate) use mapping::{PoolsPlan, RetiredPools, WantedPort};
 pub use network::NetworkPair;
+pub(crate) use pool::merge as merge_ports;
 pub use pool::{
     AddressRange, Block, ConfigError, Hold, Hosts, MAX_ADDRESSES, PoolConfig, PoolCounters, PoolProblem,
     PortRange, Reserved,

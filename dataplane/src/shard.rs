@@ -29,6 +29,7 @@ use crate::log::{Cause, Log};
 use crate::meter::Meters;
 use crate::nat::{Capacity, ConfigError, MappingId, Mappings, Share};
 use crate::opening::{Opening, Openings};
+use crate::port_mapping::PortMappings;
 use crate::ppp::Sessions;
 use crate::recorder::Recorder;
 use crate::sa::Sas;
@@ -86,6 +87,8 @@ pub struct Shard {
     pub sets: Sets,
     /// Connections that helpers expect.
     pub(crate) expectations: Expectations,
+    /// Outside ports that hosts have asked for.
+    pub port_mappings: PortMappings,
     /// Frames no longer pending, because of a timeout or because the fragment or neighbour has come: next to be processed.
     pub released: VecDeque<Frame>,
     /// Further fragments of the packet under way.
@@ -173,6 +176,7 @@ impl Shard {
             fast_path: FastPath::default(),
             sets: Sets::new(tables, setup.seed).map_err(ShardError::Memory)?,
             expectations: Expectations::new(tables),
+            port_mappings: PortMappings::new(tables),
             released: VecDeque::with_capacity((tables.limits.fragments.held + MOST_WAITING) as usize + 1),
             parts: VecDeque::with_capacity(MOST_PARTS + BATCH),
             next_id: 1,
@@ -365,6 +369,7 @@ impl Shard {
             || self.sas.is_due(now)
             || self.sets.is_due(now)
             || self.expectations.is_due(now)
+            || self.port_mappings.is_due(now)
     }
 
     /// Ends flows that have been idle for too long, up to a bounded number at once, and gives up neighbours that have been
@@ -516,7 +521,8 @@ pub(crate) fn most_flows(tables: &Tables) -> u32 {
 pub(crate) fn most_mappings(tables: &Tables) -> Capacity {
     // One more than there can be flows, each of another host at worst: what is full is then the flow table,
     // which knows who makes room.
-    let mappings = if tables.nat.pools.is_empty() { 1 } else { most_flows(tables).saturating_add(1) };
+    let asked: u32 = tables.nat.port_mappings.iter().map(|spec| spec.size).fold(1, u32::saturating_add);
+    let mappings = if tables.nat.pools.is_empty() { 1 } else { most_flows(tables).saturating_add(asked) };
     // Where flows are many, not each of them is another host's: 1,000,000 then take 250 MB in all.
     let hosts = if mappings > 1 << 16 { mappings - mappings / 4 } else { mappings };
     Capacity { mappings, hosts }

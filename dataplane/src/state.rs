@@ -36,6 +36,7 @@ mod meter;
 mod names;
 mod neighbour;
 mod own;
+mod port_mapping;
 mod ppp;
 mod queue;
 mod recorder;
@@ -45,8 +46,8 @@ mod set;
 pub use filter::FlowFilter;
 pub use flow::Ended;
 pub use item::{
-    DebtRecord, ElementRecord, FlowRecord, Item, MappingRecord, MeterRecord, Numbered, OwnRecord, Prefix,
-    RemovalRecord, SaRecord, Standing, Subject, Through,
+    DebtRecord, ElementRecord, FlowRecord, Item, MappingRecord, MeterRecord, Numbered, OwnRecord,
+    PortMappingRecord, Prefix, RemovalRecord, SaRecord, Standing, Subject, Through,
 };
 pub use names::{Names, Places};
 pub(crate) use set::element_of;
@@ -55,7 +56,7 @@ pub(crate) use set::element_of;
 ///
 /// Counters come before what ends frames. Queues and fragments come after neighbours, whose frames are released with the
 /// numbers of the new tables. The record of drops comes last: the reload itself drops frames.
-pub(crate) const PARTS: [&dyn Part; 14] = [
+pub(crate) const PARTS: [&dyn Part; 15] = [
     &flow::Flows,
     &mapping::Translations,
     &limiter::Limits,
@@ -69,6 +70,7 @@ pub(crate) const PARTS: [&dyn Part; 14] = [
     &channel::Pdus,
     &ppp::Links,
     &set::Elements,
+    &port_mapping::Requested,
     &recorder::Records,
 ];
 

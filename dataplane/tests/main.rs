@@ -29,6 +29,7 @@ mod neighbour;
 mod oracle;
 mod order;
 mod owner;
+mod port_mapping;
 mod ppp;
 mod program;
 mod queues;

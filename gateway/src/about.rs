@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use dataplane::flow::Ends;
 use dataplane::nat::Endpoint;
-use dataplane::state::{FlowRecord, Item, Subject};
+use dataplane::state::{FlowRecord, Item, MappingRecord, Subject};
 use serde::{Deserialize, Serialize};
 
 /// Both ends of a packet, in either direction; of an ICMP error, the ends of the packet that it quotes.
@@ -37,6 +37,7 @@ impl About {
             Item::Element(element) => {
                 [self.one, self.other, self.from].iter().any(|address| element.prefix.has(*address))
             }
+            Item::PortMapping(record) => self.is_at(&record.mapping),
             Item::Meter(record) => match record.subject {
                 Subject::All => true,
                 // An address alone, where nothing is tracked.
@@ -48,6 +49,11 @@ impl About {
                 }
             },
         }
+    }
+
+    /// True if an end of the packet is one of a mapping.
+    fn is_at(&self, mapping: &MappingRecord) -> bool {
+        [mapping.inside, mapping.outside].iter().any(|end| self.ends().contains(&(end.ip(), end.port)))
     }
 
     /// True if the flow is the packet's, or has a mapping that the packet may match.

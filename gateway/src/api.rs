@@ -40,6 +40,7 @@ mod explain;
 mod history;
 mod meter;
 mod plan;
+mod port_mapping;
 mod queue;
 pub(crate) mod route;
 mod sa;
@@ -159,6 +160,9 @@ pub fn control(sender: Sender<Event>) -> Router {
         .route("/sets/add", post(set::add).layer(DefaultBodyLimit::max(set::MOST)))
         .route("/sets/remove", post(set::remove).layer(DefaultBodyLimit::max(set::MOST)))
         .route("/sets/flush", post(set::flush))
+        .route("/port-mappings", get(port_mapping::mappings))
+        .route("/port-mappings/add", post(port_mapping::add))
+        .route("/port-mappings/remove", post(port_mapping::remove))
         .route("/drops", get(drops))
         .route("/drops/packets", get(drops::packets))
         .route("/drops/pcapng", get(drops::pcapng))
@@ -212,7 +216,6 @@ impl Desk {
     /// Sends a request to the supervisor and waits for the reply.
     async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Answer<T> {
         let (reply, answer) = oneshot::channel();
-        let gone = || trouble(StatusCode::SERVICE_UNAVAILABLE, "the gateway is ending", "try again soon");
         self.sender.send(Event::Request(request(reply))).map_err(|_| gone())?;
         answer.await.map_err(|_| gone())
     }
@@ -244,6 +247,10 @@ impl Desk {
             }
         }
     }
+}
+
+fn gone() -> (StatusCode, Json<Trouble>) {
+    trouble(StatusCode::SERVICE_UNAVAILABLE, "the gateway is ending", "try again soon")
 }
 
 async fn status(State(desk): State<Desk>) -> Answer<Json<view::Status>> {

@@ -88,7 +88,12 @@ mod tests {
     fn flow(item: Item) -> Option<FlowRecord> {
         match item {
             Item::Flow(flow) => Some(flow),
-            Item::Debt(_) | Item::Own(_) | Item::Meter(_) | Item::Sa(_) | Item::Element(_) => None,
+            Item::Debt(_)
+            | Item::Own(_)
+            | Item::Meter(_)
+            | Item::Sa(_)
+            | Item::Element(_)
+            | Item::PortMapping(_) => None,
         }
     }
 }

@@ -25,6 +25,7 @@ pub mod metrics;
 pub mod near;
 pub mod page;
 pub mod port;
+pub mod port_mapping;
 pub mod privilege;
 pub mod reload;
 pub mod request;

@@ -15,6 +15,7 @@ use crate::balance::{ServerHealth, ServerView};
 use crate::health::CheckView;
 use crate::ipfix::CollectorState;
 use crate::port::{Carrier, Presence};
+use crate::port_mapping::PortMappingCounts;
 use crate::request::Overview;
 use crate::sa::{DirectionStatus, TunnelStatus};
 use crate::set::SetView;
@@ -196,6 +197,15 @@ fn sets(encoder: &mut DescriptorEncoder<'_>, sets: &[SetView]) -> fmt::Result {
     Family { name: "set_list_age", help, unit, label: "set" }.gauges(encoder, ages)
 }
 
+/// Metrics of port mappings.
+fn port_mappings(encoder: &mut DescriptorEncoder<'_>, counts: &PortMappingCounts) -> fmt::Result {
+    let help = "Outside ports that hosts, or an operator for them, have asked for.";
+    gauge(encoder, "port_mappings", help, None, counts.live as f64)?;
+    counter(encoder, "port_mappings_made", "Port mappings made.", counts.made)?;
+    counter(encoder, "port_mappings_refused", "Requests for port mappings refused.", counts.refused)?;
+    counter(encoder, "port_mappings_expired", "Port mappings that have expired.", counts.expired)
+}
+
 impl Collector for Collected {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let encoder = &mut encoder;
@@ -236,6 +246,7 @@ impl Collector for Collected {
             counter(encoder, "fast_path_unsent_packets", help, fast.unsent)?;
         }
         sets(encoder, &self.0.sets)?;
+        port_mappings(encoder, &PortMappingCounts::of(&self.0.reports))?;
         wans(encoder, &status.wans)?;
         servers(encoder, &status.servers)?;
         counter(encoder, "flows_begun", "Flows begun.", status.flows_begun)?;

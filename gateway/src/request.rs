@@ -18,6 +18,7 @@ use crate::history::{By, HistoryView};
 use crate::ipfix::IpfixCounts;
 use crate::log::LogCounts;
 use crate::port::PortState;
+use crate::port_mapping::Mapper;
 use crate::privilege::Confinement;
 use crate::sa::{ReserveError, TunnelStatus};
 use crate::set::{SetChanged, SetFaults, SetView};
@@ -94,6 +95,8 @@ pub enum Request {
         /// Reply.
         reply: Reply<Option<SetFaults>>,
     },
+    /// Access to the workers' port mappings.
+    PortMapper(Reply<Mapper>),
     /// Command channels to the workers.
     Workers(Reply<Vec<CommandSender>>),
     /// Policy in force, as requested.

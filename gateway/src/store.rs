@@ -239,7 +239,9 @@ pub fn contents(input: impl Read) -> Result<Contents, StoreError> {
     read(input, |entry| match entry {
         Entry::Item(Item::Flow(_)) => contents.flows += 1,
         Entry::Item(Item::Debt(_) | Item::Meter(_)) => contents.rates += 1,
-        Entry::Item(Item::Own(_) | Item::Sa(_) | Item::Element(_)) | Entry::Names(_) | Entry::Stamp(_) => {}
+        Entry::Item(Item::Own(_) | Item::Sa(_) | Item::Element(_) | Item::PortMapping(_))
+        | Entry::Names(_)
+        | Entry::Stamp(_) => {}
     })?;
     Ok(contents)
 }

@@ -39,6 +39,7 @@ mod memory;
 mod neighbour;
 mod pool;
 mod port;
+mod port_mapping;
 mod process;
 mod sa;
 mod set;
@@ -56,6 +57,7 @@ use ike::Daemons;
 use kernel::Kernel;
 use neighbour::Neighbours;
 use port::Ports;
+use port_mapping::PortMappings;
 use process::Process;
 use sa::Associations;
 use worker::Workers;
@@ -80,6 +82,8 @@ pub struct Supervisor {
     checker: Checker,
     /// Lists of dynamic sets.
     sets: Sources,
+    /// Server of PCP and NAT-PMP.
+    port_mappings: PortMappings,
     /// Sequence numbers of tunnels.
     reserve: Reserve,
     /// Security associations added at run time.
@@ -203,6 +207,7 @@ impl Supervisor {
             }
             WorkerEvent::Tunnel { worker, interface, event } => self.tunnel_tells(worker, interface, event),
             WorkerEvent::Session { interface, news } => session_tells(&interface, news),
+            WorkerEvent::PortMappings(news) => self.port_mappings.heard(&news),
             WorkerEvent::SetAdditions { worker, elements } => self.rules_added(worker, &elements),
             WorkerEvent::PortFailed { interface, error } => {
                 warn!(interface, "port failed and is opened again: {error}");
@@ -225,6 +230,7 @@ impl Supervisor {
                 self.added.restore(worker, &self.workers);
                 self.daemons.restore(worker, &self.workers);
                 self.restore_sets(worker);
+                self.port_mappings.begin_anew();
             }
         }
     }
@@ -303,6 +309,7 @@ impl Supervisor {
         self.kernel.ensure(&self.reload.policy, &self.reload.effective.policy.wans);
         self.kernel.size(&self.reload.tables);
         self.announcements.announce(&self.reload.tables, &self.ports, &self.workers);
+        self.follow_port_mappings();
     }
 
     /// Stops the workers, closes the ports, and saves the flow state.

@@ -35,6 +35,7 @@ pub(crate) mod handoff;
 mod link;
 mod log;
 mod panic;
+mod port_mapping;
 mod processing;
 mod report;
 mod set;
@@ -121,6 +122,7 @@ impl Worker {
             self.tell_of_tunnels();
             self.tell_of_sessions();
             self.tell_of_sets();
+            self.tell_of_port_mappings();
             let is_tending_due = self.timers.is_tending_due(now);
             if is_tending_due {
                 self.tend(now);
@@ -336,6 +338,7 @@ impl Worker {
             log.tell_left_out(&mut self.processing.shard.log, &self.processing.tables, now);
         }
         self.processing.tend(now);
+        self.processing.shard.expire_port_mappings(now);
         self.processing.list_refreshes(now);
         if let Some(export) = &mut self.export {
             export.tend(&mut self.processing.shard, &self.processing.tables, now);

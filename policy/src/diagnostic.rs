@@ -146,6 +146,8 @@ pub enum Code {
     NoServerUp,
     /// A health check that cannot be made: its probe, URL, statuses or times.
     BadCheck,
+    /// Outside ports that hosts may ask for without a zone of hosts, or out of their bounds.
+    BadPortMapping,
     /// A forward to an address without a route.
     TargetUnreachable,
 
@@ -313,6 +315,7 @@ impl Code {
         (Code::DuplicateServer, "duplicate-server", Severity::Error),
         (Code::NoServerUp, "no-server-up", Severity::Warning),
         (Code::BadCheck, "bad-check", Severity::Error),
+        (Code::BadPortMapping, "bad-port-mapping", Severity::Error),
         (Code::TargetUnreachable, "target-unreachable", Severity::Warning),
         (Code::UnknownMeter, "unknown-meter", Severity::Error),
         (Code::BadMeter, "bad-meter", Severity::Error),

@@ -20,6 +20,7 @@ mod interface;
 mod limit;
 mod nat;
 mod policy;
+mod port_mapping;
 mod ppp;
 mod queue;
 mod route;

@@ -22,6 +22,7 @@ mod log;
 mod metrics;
 mod nat;
 mod page;
+mod port_mapping;
 mod ppp;
 mod queue;
 mod rule;
@@ -46,6 +47,7 @@ pub use log::{Log, LogEvent, LogOutput, SyslogAddress};
 pub use metrics::MetricsAccess;
 pub use nat::{Balance, Hairpin, Nat, Nat64, NatAction, PortChoice, PortUse, Server, ServerState, Sticky};
 pub use page::PageAccess;
+pub use port_mapping::PortMapping;
 pub use ppp::{Authentication, Ppp, PppRole};
 pub use queue::{
     Dropper, Fairness, Isolation, Phb, Queue, RedThreshold, Scheduler, Shape, Template, TreeWorkers,

@@ -27,6 +27,7 @@ mod limit;
 mod name;
 mod nat;
 mod pool;
+mod port_mapping;
 mod ppp;
 mod queue;
 mod reach;

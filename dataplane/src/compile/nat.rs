@@ -17,11 +17,13 @@ use wire::esp::NAT_PORT;
 use super::names::Names;
 use super::pattern::{self, met};
 use super::route::Routes;
-use crate::nat::{AddressRange, Block, Hold, Hosts, NetworkPair, PoolConfig, PortRange, Reserved};
+use crate::nat::{
+    AddressRange, Block, Hold, Hosts, NetworkPair, PoolConfig, PortRange, Reserved, merge_ports,
+};
 use crate::tables::{
     self, Address, CompileError, DestinationAction, FirstAddresses, Home, LOCAL, NO_NUMBER, NatRule,
-    NatTables, NewDestination, OWN_ACCORD, OtherPorts, Outgoing, OwnAddress, PoolOwner, PortShift, Returning,
-    Servers, SourceAction, Target, is_within,
+    NatTables, NewDestination, OWN_ACCORD, OtherPorts, Outgoing, OwnAddress, PoolOwner, PortMappingSpec,
+    PortShift, Returning, Servers, SourceAction, Target, is_within,
 };
 
 /// The most ports of one range that are taken for those of a service: what is wider lets in whatever there is.
@@ -42,6 +44,7 @@ pub(super) fn compile(policy: &Policy, names: &Names, routes: &Routes) -> Result
         owners: Vec::new(),
         reserved: Vec::new(),
         returning: Vec::new(),
+        port_mappings: Vec::new(),
         outside: Vec::new(),
     };
     for nat in &policy.nats {
@@ -63,6 +66,7 @@ struct Builder<'a> {
     owners: Vec<PoolOwner>,
     reserved: Vec<Reserved>,
     returning: Vec<Returning>,
+    port_mappings: Vec<PortMappingSpec>,
     outside: Vec<AddressSpan>,
 }
 
@@ -97,8 +101,12 @@ impl Builder<'_> {
         };
         match &nat.action {
             NatAction::Exempt => self.source(nat, base, SourceAction::Exempt),
-            NatAction::Masquerade { ports } => self.masquerade(nat, base, ports),
+            NatAction::Masquerade { ports } => {
+                self.port_mapping(&base, ports);
+                self.masquerade(nat, base, ports);
+            }
             NatAction::Source { pool, ports } => {
+                self.port_mapping(&base, ports);
                 let addresses: Vec<AddressSpan> =
                     pool.iter().map(|range| pattern::span(range.first.into(), range.last.into())).collect();
                 let mut base = base;
@@ -354,6 +362,23 @@ impl Builder<'_> {
         self.source(nat, base, SourceAction::Masquerade(outgoing));
     }
 
+    /// Outside ports of the next source translation that its hosts may ask for.
+    fn port_mapping(&mut self, base: &Pattern, ports: &PortUse) {
+        let Some(mapping) = &ports.mapping else { return };
+        let range = |range: &policy::model::PortRange| PortRange { first: range.first, last: range.last };
+        let mut ports: Vec<PortRange> = mapping.ports.iter().map(range).collect();
+        merge_ports(&mut ports);
+        self.port_mappings.push(PortMappingSpec {
+            source: self.sources.len() as u16,
+            zones: base.from & ABROAD,
+            hosts: base.source.clone(),
+            ports,
+            lifetime: mapping.lifetime,
+            per_host: mapping.per_host,
+            size: mapping.size,
+        });
+    }
+
     fn source(&mut self, nat: &Nat, pattern: Pattern, action: SourceAction) {
         self.source_patterns.push(pattern);
         self.sources.push(NatRule { name: nat.name.clone(), number: NO_NUMBER, action });
@@ -598,6 +623,7 @@ impl Builder<'_> {
             owners: self.owners,
             accord,
             returning: self.returning,
+            port_mappings: self.port_mappings,
             outside: pattern::merge(self.outside),
         })
     }

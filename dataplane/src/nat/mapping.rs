@@ -26,11 +26,13 @@ use crate::flow::hash::Hasher;
 mod list;
 mod reload;
 mod restore;
+mod wanted;
 
 pub use list::{Mapping, PoolUse};
 use lookup::memory::{MemoryError, Slab};
 pub(crate) use reload::{PoolsPlan, RetiredPools};
 pub use restore::Restore;
+pub(crate) use wanted::WantedPort;
 
 /// Numbers of entries that memory is taken for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -391,7 +391,7 @@ fn cut_out(ranges: &mut Vec<PortRange>, hole: PortRange) {
 }
 
 /// Sorts ranges, and joins what overlaps or touches.
-pub(super) fn merge(ranges: &mut Vec<PortRange>) {
+pub(crate) fn merge(ranges: &mut Vec<PortRange>) {
     ranges.retain(|range| range.first <= range.last);
     ranges.sort_unstable_by_key(|range| range.first);
     ranges.dedup_by(|next, before| {

@@ -298,10 +298,10 @@ fn by_proxy<T>(frame: &Frame, cx: &Cx<'_, T>) -> Option<Step> {
 
 /// The default action of the zone pair.
 #[inline(always)]
-fn by_default<T: Tally>(frame: &Frame, from: u8, to: u8, cx: &Cx<'_, T>) -> Step {
+fn by_default<T: Tally>(frame: &Frame, from: u8, to: u8, cx: &mut Cx<'_, T>) -> Step {
     let action = cx.tables.filter.default_action(from, to);
     // Asked first, or it becomes one of the places of a jump table.
-    if action == Action::Accept {
+    if action == Action::Accept || is_mapped(frame, cx) {
         return Step::Next;
     }
     match action {
@@ -310,6 +310,19 @@ fn by_default<T: Tally>(frame: &Frame, from: u8, to: u8, cx: &Cx<'_, T>) -> Step
         Action::Drop => Step::Drop(Reason::DefaultDrop),
         Action::Reject(with) => reject(frame, with, Reason::DefaultReject),
     }
+}
+
+/// True if a packet is for an outside port that its host has asked for.
+#[inline(never)]
+fn is_mapped<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> bool {
+    if cx.tables.nat.port_mappings.is_empty() {
+        return false;
+    }
+    // The opening by its place, 4; a hash, the end by the mapping's number, two words compared, 24.
+    cx.tally.instructions(28);
+    cx.tally.execute(Op::Branch, 6);
+    let inward = cx.shard.openings.of(&frame.meta).and_then(|opening| opening.inward);
+    inward.is_some_and(|mapping| cx.shard.port_mappings.is_open(mapping, frame.meta.received))
 }
 
 /// Answers a rejected packet, where that kind of packet is answered at all.

@@ -510,6 +510,9 @@ fn rule<T: Tally>(
     let rule = cx.tables.filter.find(&seen, cx.tally).map(PatternRule::place);
     let action = match rule.and_then(|place| cx.tables.filter.rules.get(place as usize)) {
         Some(rule) => rule.action,
+        None if cold.inward != NOTHING && cx.shard.port_mappings.is_open(MappingId(cold.inward), now) => {
+            Action::Accept
+        }
         None => cx.tables.filter.default_action(seen.from, seen.to),
     };
     if action == Action::Accept { Ok(rule) } else { Err(Refusal { rule, action, seen }) }

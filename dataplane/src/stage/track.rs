@@ -711,6 +711,7 @@ fn do_what_is_due<T: Tally>(now: wire::Nanos, cx: &mut Cx<'_, T>) {
     if cx.shard.expectations.is_due(now) {
         cx.shard.expire_expectations(now);
     }
+    cx.shard.expire_port_mappings(now);
     while cx.shard.fragments.is_due(now) {
         expire_fragments(cx, now);
     }

@@ -372,6 +372,8 @@ impl Shard {
         fresh.mappings.go_on_from(&mut self.mappings);
         std::mem::swap(&mut self.flows, &mut fresh.flows);
         std::mem::swap(&mut self.mappings, &mut fresh.mappings);
+        fresh.port_mappings.go_on_from(&mut self.port_mappings);
+        std::mem::swap(&mut self.port_mappings, &mut fresh.port_mappings);
         std::mem::swap(&mut self.limiter, &mut fresh.limiter);
         std::mem::swap(&mut self.expectations, &mut fresh.expectations);
         self.take_counts(fresh);

@@ -9,6 +9,7 @@ use wire::{Nanos, PortId};
 use crate::flow::{Ends, FlowId, Handshake, State, Windows};
 use crate::meter::Debts;
 use crate::nat::Endpoint;
+use crate::port_mapping::Holder;
 use crate::tables::Address;
 
 /// An item of a shard's state.
@@ -27,6 +28,8 @@ pub enum Item {
     Sa(SaRecord),
     /// An element of a dynamic set.
     Element(ElementRecord),
+    /// An outside port that a host has asked for.
+    PortMapping(PortMappingRecord),
 }
 
 impl Item {
@@ -43,6 +46,9 @@ impl Item {
             Item::Own(own) => Item::Own(OwnRecord { errors: less(own.errors), ..own }),
             Item::Sa(record) => Item::Sa(record),
             Item::Element(record) => Item::Element(ElementRecord { left: record.left.map(less), ..record }),
+            Item::PortMapping(record) => {
+                Item::PortMapping(PortMappingRecord { left: record.left.map(less), ..record })
+            }
             Item::Meter(record) => Item::Meter(MeterRecord { debts: record.debts.aged(by), ..record }),
         }
     }
@@ -155,6 +161,17 @@ pub struct MappingRecord {
     pub inside: Endpoint,
     /// The outside end.
     pub outside: Endpoint,
+}
+
+/// An outside port that a host, or an operator for it, has asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortMappingRecord {
+    /// The mapping.
+    pub mapping: MappingRecord,
+    /// Time until it is over; `None`: never.
+    pub left: Option<Nanos>,
+    /// Holder.
+    pub holder: Holder,
 }
 
 /// The token debt under the rate of a rule.

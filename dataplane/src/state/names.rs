@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use wire::PortId;
 
 use super::{
-    DebtRecord, ElementRecord, FlowRecord, Item, MappingRecord, MeterRecord, Standing, Subject, Through,
+    DebtRecord, ElementRecord, FlowRecord, Item, MappingRecord, MeterRecord, PortMappingRecord, Standing,
+    Subject, Through,
 };
 use crate::tables::{OWN_ACCORD, Tables, is_linux};
 
@@ -88,6 +89,10 @@ impl Places {
             Item::Element(record) => {
                 Item::Element(ElementRecord { set: self.moved_set(record.set), ..*record })
             }
+            Item::PortMapping(record) => {
+                let mapping = self.moved_mapping(record.mapping);
+                Item::PortMapping(PortMappingRecord { mapping, ..*record })
+            }
             // Known by its key, whatever it is called.
             Item::Sa(record) => Item::Sa(*record),
         }
@@ -112,19 +117,21 @@ impl Places {
         }
     }
 
+    fn moved_mapping(&self, mapping: MappingRecord) -> MappingRecord {
+        let nat = mapping.nat.and_then(|nat| match nat {
+            OWN_ACCORD => Some(OWN_ACCORD),
+            nat => self.sources.get(usize::from(nat)).copied().flatten(),
+        });
+        MappingRecord { nat, ..mapping }
+    }
+
     fn moved_flow(&self, flow: &FlowRecord) -> FlowRecord {
         let place = |list: &[Option<u16>], place: u16| list.get(usize::from(place)).copied().flatten();
         let through = |list, through| match through {
             Through::Nat(at) => place(list, at).map_or(Through::Gone, Through::Nat),
             other => other,
         };
-        let mapping = |mapping: MappingRecord| MappingRecord {
-            nat: mapping.nat.and_then(|nat| match nat {
-                OWN_ACCORD => Some(OWN_ACCORD),
-                nat => place(&self.sources, nat),
-            }),
-            ..mapping
-        };
+        let mapping = |mapping| self.moved_mapping(mapping);
         let interface =
             |id: PortId| if is_linux(id) { Some(id) } else { place(&self.interfaces, id.0).map(PortId) };
         FlowRecord {

@@ -6,8 +6,8 @@
 use std::net::Ipv6Addr;
 
 use tally::Tally;
-use wire::PortId;
 use wire::siit::Prefix;
+use wire::{Nanos, PortId};
 
 use super::Address;
 use crate::nat::{NetworkPair, PoolConfig, PortRange};
@@ -44,8 +44,29 @@ pub struct NatTables {
     pub returning: Vec<Returning>,
     /// True if one of the translations is NAT64.
     pub has_nat64: bool,
+    /// Source translations whose hosts may ask for outside ports, in their order.
+    pub port_mappings: Vec<PortMappingSpec>,
     /// Addresses of all pools, merged: the destinations of packets from outside that may have a mapping.
     pub outside: Vec<AddressSpan>,
+}
+
+/// Outside ports of a source translation that its hosts may ask for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortMappingSpec {
+    /// The source translation, by place from 0.
+    pub source: u16,
+    /// Zones of the hosts, a bit each.
+    pub zones: u64,
+    /// Addresses of the hosts; all where absent.
+    pub hosts: Option<Vec<AddressSpan>>,
+    /// Outside ports: disjoint, ascending.
+    pub ports: Vec<PortRange>,
+    /// Longest lifetime that a host gets.
+    pub lifetime: Nanos,
+    /// Most mappings of a host.
+    pub per_host: u32,
+    /// Most mappings of the translation, on each worker.
+    pub size: u32,
 }
 
 /// The translation that a pool is of.

@@ -9,10 +9,11 @@ use axum::routing::{MethodRouter, get, post};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value};
 
-use super::{Desk, basis, drops, explain, history, plan, queue, sa, set, trouble, zone};
+use super::{Desk, basis, drops, explain, history, plan, port_mapping, queue, sa, set, trouble, zone};
 use crate::drops::DroppedPacket;
 use crate::history::HistoryView;
 use crate::page::{self, Role};
+use crate::port_mapping::{PortMappingRequest, PortMappingView, PortMappings, PortMappingsRemoved};
 use crate::sa::AssociationView;
 use crate::set::{Elements, SetChanged, SetFaults, SetRequest, SetView};
 use crate::view;
@@ -241,6 +242,35 @@ pub(crate) static ROUTES: &[Route] = &[
         ..change("/sets/flush", Role::Operate, json::<SetChanged>(), "Empty a dynamic set", || {
             post(set::flush)
         })
+    },
+    Route {
+        load: Load::Heavy,
+        ..read(
+            "/port-mappings",
+            json::<PortMappings>(),
+            "Outside ports that hosts, or an operator for them, have asked for",
+            || get(port_mapping::mappings),
+        )
+    },
+    Route {
+        body: Body::Type(schema_of::<PortMappingRequest>),
+        ..change(
+            "/port-mappings/add",
+            Role::Operate,
+            json::<PortMappingView>(),
+            "Map an outside port to a host, or change the end of a mapping",
+            || post(port_mapping::add).layer(DefaultBodyLimit::max(MOST_OF_BODY)),
+        )
+    },
+    Route {
+        body: Body::Type(schema_of::<PortMappingRequest>),
+        ..change(
+            "/port-mappings/remove",
+            Role::Operate,
+            json::<PortMappingsRemoved>(),
+            "Remove a mapping of an outside port",
+            || post(port_mapping::remove).layer(DefaultBodyLimit::max(MOST_OF_BODY)),
+        )
     },
     read("/drops", json::<Vec<view::DropView>>(), "Packets dropped and answered, by reason", || get(drops)),
     Route {

@@ -148,7 +148,7 @@ async fn ask(desk: &Desk, name: &str, asked: SetAsked, changed: &mut SetChanged)
     Ok(())
 }
 
-fn timeout(text: &str) -> Answer<Duration> {
+pub(super) fn timeout(text: &str) -> Answer<Duration> {
     let wrong = |error: String| {
         trouble(StatusCode::UNPROCESSABLE_ENTITY, error, "write a time such as `1h`, `90s` or `7d`")
     };

@@ -338,7 +338,7 @@ impl Taker<'_> {
                 match (item, outcome) {
                     (Item::Flow(_), Ok(())) => self.loaded.flows += 1,
                     (Item::Flow(_), Err(Refused::Taken)) => self.loaded.present += 1,
-                    (Item::Sa(_) | Item::Element(_), Ok(())) => {}
+                    (Item::Sa(_) | Item::Element(_) | Item::PortMapping(_), Ok(())) => {}
                     (_, Ok(())) => self.loaded.rates += 1,
                     (_, Err(reason)) => *self.refused.entry(reason).or_default() += 1,
                 }

@@ -20,7 +20,7 @@ use crate::api::route::{self, BASE, ROUTES};
 use crate::server::tests::desk;
 
 /// Every route, with the least role that it takes; none: no login.
-const ACCESS: [(&str, &str, Option<Role>); 33] = [
+const ACCESS: [(&str, &str, Option<Role>); 36] = [
     ("POST", "/login", None),
     ("POST", "/logout", Some(Role::Read)),
     ("GET", "/me", Some(Role::Read)),
@@ -34,6 +34,9 @@ const ACCESS: [(&str, &str, Option<Role>); 33] = [
     ("GET", "/zones", Some(Role::Read)),
     ("GET", "/queues", Some(Role::Read)),
     ("GET", "/sas", Some(Role::Read)),
+    ("GET", "/port-mappings", Some(Role::Read)),
+    ("POST", "/port-mappings/add", Some(Role::Operate)),
+    ("POST", "/port-mappings/remove", Some(Role::Operate)),
     ("GET", "/sets", Some(Role::Read)),
     ("GET", "/sets/elements", Some(Role::Read)),
     ("GET", "/sets/faults", Some(Role::Read)),

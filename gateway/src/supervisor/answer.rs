@@ -70,6 +70,9 @@ impl Supervisor {
             Request::SetFaults { set, reply } => {
                 let _ = reply.send(self.sets.faults(&set));
             }
+            Request::PortMapper(reply) => {
+                let _ = reply.send(self.port_mapper());
+            }
             Request::Workers(reply) => {
                 let _ = reply.send(self.workers.commands());
             }

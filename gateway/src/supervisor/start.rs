@@ -17,6 +17,7 @@ use super::ike::Daemons;
 use super::kernel::{Kernel, list_listeners};
 use super::neighbour::Neighbours;
 use super::port::{Ports, terms};
+use super::port_mapping::PortMappings;
 use super::process::{Process, Watchdog};
 use super::sa::Associations;
 use super::start_error::{StartError, system};
@@ -177,6 +178,7 @@ impl Supervisor {
             servers: ServerChecks::default(),
             checker: Checker::default(),
             sets: Sources::new(lists),
+            port_mappings: PortMappings::new(),
             reserve,
             added: Associations::default(),
             daemons: Daemons::default(),
@@ -221,6 +223,7 @@ impl Supervisor {
         supervisor.check_servers();
         supervisor.reload.begun();
         supervisor.announcements.announce(&supervisor.reload.tables, &supervisor.ports, &supervisor.workers);
+        supervisor.follow_port_mappings();
         Ok(supervisor)
     }
 }

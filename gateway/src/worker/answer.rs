@@ -107,6 +107,19 @@ impl Worker {
                 Command::SetElements { set, first, most, reply } => {
                     let _ = reply.send(self.set_elements(&set, first, most));
                 }
+                Command::MapPort { request, reply } => {
+                    let _ = reply.send(self.map_port(&request));
+                }
+                Command::UnmapPort { inside, holder, reply } => {
+                    let _ = reply.send(self.unmap_port(&inside, &holder));
+                }
+                Command::MappedAddress { host, reply } => {
+                    let Processing { shard, tables, .. } = &mut self.processing;
+                    let _ = reply.send(shard.mapped_address(tables, host));
+                }
+                Command::PortMappings(reply) => {
+                    let _ = reply.send(self.list_port_mappings());
+                }
                 Command::EndCapture(id) => {
                     self.processing.captures.end(id);
                     self.processing.pause_publication();
@@ -225,6 +238,7 @@ impl Worker {
             trees: shard.egress.trees().collect(),
             sas: shard.sas.views(self.clock.now()),
             sets: (0..tables.sets.len() as u16).map(|set| shard.set_report(set)).collect(),
+            port_mappings: shard.port_mappings.report(),
             sessions: shard.sessions.views().filter_map(|view| SessionStatus::of(&view, tables)).collect(),
             flows: shard.flows.len(),
             published: shard.fast_path.published() as u32,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -11,6 +12,8 @@ use dataplane::egress::SubscriberReport;
 use dataplane::fast_path::Pause;
 use dataplane::flow::{FlowId, SteeringTable};
 use dataplane::meter::{MeterState, MeteredEnds};
+use dataplane::nat::Endpoint;
+use dataplane::port_mapping::{Holder, PortMappingNews, PortRefusal, PortRequest};
 use dataplane::ppp::News;
 use dataplane::reload::{Applied, ReloadPlan};
 use dataplane::sa::{RetiredSa, SaChange, SaEvent, SaRefused};
@@ -27,6 +30,7 @@ use crate::about::About;
 use crate::capture::Tap;
 use crate::drops::FoundDrops;
 use crate::flows::{FlowQuery, FlowView, NotKnown};
+use crate::port_mapping::{Granted, PortMappingView};
 use crate::request::SetTrouble;
 use crate::set::{Elements, SetChanged};
 
@@ -211,6 +215,31 @@ pub enum Command {
         /// Reply channel, for the start or its refusal.
         reply: Reply<Result<(), NotKnown>>,
     },
+    /// Make a port mapping, or change its end.
+    MapPort {
+        /// Request.
+        request: Box<PortRequest>,
+        /// Reply.
+        reply: Reply<Result<Granted, PortRefusal>>,
+    },
+    /// Remove port mappings.
+    UnmapPort {
+        /// Inside endpoint; with port 0 all of its address and protocol.
+        inside: Endpoint,
+        /// Holder of the mappings, or an operator.
+        holder: Holder,
+        /// Reply: the number of mappings removed.
+        reply: Reply<Result<u32, PortRefusal>>,
+    },
+    /// Outside address of a host's port mappings.
+    MappedAddress {
+        /// Host.
+        host: IpAddr,
+        /// Reply.
+        reply: Reply<Result<IpAddr, PortRefusal>>,
+    },
+    /// List the port mappings.
+    PortMappings(Reply<Vec<PortMappingView>>),
     /// Ends the capture with this identifier.
     EndCapture(u64),
     /// Drains the ports: everything that had arrived by them is processed, or handed off to its owner. A flood defers completion by the frames of
@@ -333,6 +362,8 @@ pub enum WorkerEvent {
         /// The news.
         event: SaEvent,
     },
+    /// Port mappings made and ended.
+    PortMappings(Vec<PortMappingNews>),
     /// News of a PPP session.
     Session {
         /// Name of the session's interface.

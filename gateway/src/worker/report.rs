@@ -2,6 +2,7 @@
 
 use dataplane::counter::Counters;
 use dataplane::egress::TreeReport;
+use dataplane::port_mapping::PortMappingReport;
 use dataplane::sa::SaView;
 use dataplane::set::SetReport;
 use ports::Statistics;
@@ -27,6 +28,8 @@ pub struct Report {
     pub sas: Vec<SaView>,
     /// Dynamic sets, in the order of the tables.
     pub sets: Vec<SetReport>,
+    /// Counts of port mappings.
+    pub port_mappings: PortMappingReport,
     /// PPP sessions: the interface's name, and the phase; on the worker that has them.
     pub sessions: Vec<SessionStatus>,
     /// Number of flows.

@@ -131,6 +131,7 @@ pub(crate) fn owner_of(item: &Item, workers: usize, steering: Option<&SteeringTa
             None => home(flow.original.source),
         }),
         Item::Debt(debt) => debt.source.map(home),
+        Item::PortMapping(record) => Some(home(record.mapping.inside.ip())),
         Item::Own(_) | Item::Sa(_) | Item::Element(_) => None,
         Item::Meter(record) => match record.subject {
             Subject::Flow { ends, .. } => Some(home(ends.source)),

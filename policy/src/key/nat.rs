@@ -9,7 +9,7 @@ use toml::de::DeValue;
 use wire::siit::Prefix;
 
 use super::rule::addresses;
-use super::{Keys, Table, check, names};
+use super::{Keys, Table, check, names, port_mapping};
 use crate::model::{Addresses, Balance, Hairpin, Nat, Nat64, NatAction, PortChoice, PortUse};
 use crate::value::address::{ADDRESS, PREFIX, PREFIX6, RANGE, SERVER, TARGET};
 use crate::value::packet::{PORT, PORTS, PROTOCOL};
@@ -115,6 +115,7 @@ fn allocated_ports(keys: &mut Keys<'_, '_>, ports: &mut PortUse) {
 fn port_use(keys: &mut Keys<'_, '_>, ports: &mut PortUse) {
     allocated_ports(keys, ports);
     keys.optional("block", NUMBER16, &mut ports.block);
+    port_mapping::of_ports(keys, ports);
 }
 
 /// A translation before it is read. Until its kind is known, it has the conditions that all kinds have.

@@ -6,6 +6,7 @@ use super::interface::{cross_connect, interface};
 use super::limit::{fragments, limits, timeouts};
 use super::nat::{keys_of, kinds};
 use super::policy::search;
+use super::port_mapping::port_mapping;
 use super::queue::queue;
 use super::route::{NEW_NEIGHBOUR, neighbour, new_route, next_hop, route};
 use super::rule::rule;
@@ -16,7 +17,7 @@ use super::{names, policy};
 use crate::lines::Lines;
 use crate::model::{
     Class, CrossConnect, DynamicSet, FragmentLimits, Gateway, Interface, Limits, Meter, NextHop, Policy,
-    PolicyRoute, Queue, Rule, Search, ServerCheck, Shape, Timeouts, Wan, WanCheck,
+    PolicyRoute, PortMapping, Queue, Rule, Search, ServerCheck, Shape, Timeouts, Wan, WanCheck,
 };
 use crate::parse::tests::WHOLE;
 use crate::word;
@@ -50,6 +51,7 @@ fn all() -> Vec<&'static str> {
     all.extend(names(|keys| {
         cross_connect(keys, &mut CrossConnect::default());
     }));
+    all.extend(names(|keys| port_mapping(keys, &mut PortMapping::default())));
     all.extend(kinds().into_iter().flat_map(|(_, kind)| keys_of(kind)));
     all.extend(names(|keys| {
         rule(keys, &mut Rule::default());

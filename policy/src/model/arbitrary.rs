@@ -21,10 +21,10 @@ use super::{
     Helper, IcmpMatch, Interface, Ipfix, IpfixRecord, Limits, LinkKind, Log, LogEvent, LogOutput, Logging,
     Mac, MacRange, Macs, Meter, MeterKind, MeterRate, MeterScope, MetricsAccess, Mode, MssClamp, Nat, Nat64,
     NatAction, Neighbour, NextHop, NoInstance, Offload, OnExit, OnFailure, Overhead, PageAccess, PcpMap,
-    Pickup, Policy, PortChoice, PortDriver, PortRange, PortUse, Ppp, PppRole, PriorityTag, Protocol, Rate,
-    RejectWith, Route, RouteTarget, Rule, Scope, Search, SearchAlgorithm, Server, ServerState, Set,
-    SetSource, SourceCheck, State, Sticky, SynAnswer, Sync, SyncPeer, SyslogAddress, TcpFlagsMatch,
-    TcpWindow, Timeouts, Vc, WhenFull, Xfrm, ZoneDefault,
+    Pickup, Policy, PortChoice, PortDriver, PortMapping, PortRange, PortUse, Ppp, PppRole, PriorityTag,
+    Protocol, Rate, RejectWith, Route, RouteTarget, Rule, Scope, Search, SearchAlgorithm, Server,
+    ServerState, Set, SetSource, SourceCheck, State, Sticky, SynAnswer, Sync, SyncPeer, SyslogAddress,
+    TcpFlagsMatch, TcpWindow, Timeouts, Vc, WhenFull, Xfrm, ZoneDefault,
 };
 
 mod check;
@@ -528,7 +528,7 @@ fn nat64() -> impl Strategy<Value = NatAction> {
         Prefix::new(net.network(), length).expect("bits 64 to 71 and those past the prefix are zero")
     });
     (prefix, vec(range(), 0..3), port_use()).prop_map(|(prefix, pool, ports)| {
-        NatAction::Nat64(Nat64 { prefix, pool, ports: PortUse { block: None, ..ports } })
+        NatAction::Nat64(Nat64 { prefix, pool, ports: PortUse { block: None, mapping: None, ..ports } })
     })
 }
 
@@ -560,12 +560,14 @@ fn balance() -> impl Strategy<Value = NatAction> {
 fn port_use() -> impl Strategy<Value = PortUse> {
     let numbers = (option::of(any::<u32>()), option::of(any::<u16>()));
     let choice = select(&[PortChoice::Preserve, PortChoice::Random][..]);
-    (vec(ports(), 1..3), numbers, choice).prop_map(|(ranges, (quota, block), choice)| PortUse {
-        ranges,
-        quota,
-        block,
-        choice,
-    })
+    (vec(ports(), 1..3), numbers, choice, option::of(port_mapping())).prop_map(
+        |(ranges, (quota, block), choice, mapping)| PortUse { ranges, quota, block, choice, mapping },
+    )
+}
+
+fn port_mapping() -> impl Strategy<Value = PortMapping> {
+    (vec(ports(), 1..3), any::<u64>().prop_map(Nanos), any::<u32>(), any::<u32>())
+        .prop_map(|(ports, lifetime, per_host, size)| PortMapping { ports, lifetime, per_host, size })
 }
 
 fn limits() -> impl Strategy<Value = Limits> {

@@ -6,7 +6,7 @@ use ipnet::{IpNet, Ipv6Net};
 use wire::siit::Prefix;
 
 use super::rule::{AddressRange, Addresses, PortRange, Protocol};
-use super::{OnFailure, ServerCheck};
+use super::{OnFailure, PortMapping, ServerCheck};
 
 /// An address translation. All conditions must hold; an empty list holds for all packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -215,6 +215,8 @@ pub struct PortUse {
     pub block: Option<u16>,
     /// Selection of an outside port for an inside endpoint.
     pub choice: PortChoice,
+    /// Outside ports that hosts may ask for; none by default. Not of a NAT64.
+    pub mapping: Option<PortMapping>,
 }
 
 /// Selection of an outside port among the free ones.
@@ -247,6 +249,7 @@ impl Default for PortUse {
             quota: None,
             block: None,
             choice: PortChoice::Preserve,
+            mapping: None,
         }
     }
 }

@@ -18,6 +18,7 @@ impl Validator<'_> {
             match &nat.action {
                 NatAction::Masquerade { ports } => {
                     self.port_use(item, ports);
+                    self.port_mapping(item, nat, ports);
                     // Each interface by itself has to have room.
                     self.blocks(
                         item,
@@ -29,6 +30,7 @@ impl Validator<'_> {
                 }
                 NatAction::Source { pool, ports } => {
                     self.port_use(item, ports);
+                    self.port_mapping(item, nat, ports);
                     let space = Space::of_ranges(pool.iter().copied());
                     self.blocks(item, nat, ports, &space, "the pool");
                     self.overlaps(index, pool, ports);

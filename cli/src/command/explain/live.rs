@@ -87,7 +87,12 @@ impl Live {
             if replay.shard.import(&replay.tables, &item, at).is_ok() {
                 self.flows.extend(match item {
                     Item::Flow(flow) => Some(flow),
-                    Item::Debt(_) | Item::Own(_) | Item::Meter(_) | Item::Sa(_) | Item::Element(_) => None,
+                    Item::Debt(_)
+                    | Item::Own(_)
+                    | Item::Meter(_)
+                    | Item::Sa(_)
+                    | Item::Element(_)
+                    | Item::PortMapping(_) => None,
                 });
             }
         }
@@ -102,6 +107,9 @@ impl Live {
         ends.extend(about.into_iter().flat_map(|about| [about.one, about.other]));
         ends.iter().for_each(|address| near.add(*address));
         for item in items {
+            if let Item::PortMapping(record) = item {
+                near.add(record.mapping.inside.ip());
+            }
             if let Item::Flow(flow) = item {
                 for ends in [&flow.original, &flow.reply] {
                     near.add(ends.source);
