@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use dataplane::nat::Endpoint;
+use dataplane::port_mapping::{Holder, Label, PortMapping, PortRefusal, PortRequest};
 use dataplane::replay::{ReloadError, ReplayError, Way, Witness};
 use dataplane::set::{SetChange, SetOutcome};
 use dataplane::{Reason, Replay, Shard, Tables, Verdict};
@@ -60,6 +62,10 @@ pub trait Player {
     fn clear(&mut self);
     /// Changes a dynamic set at that time; no frame is under way.
     fn change_set(&mut self, change: &SetChange, at: Nanos) -> SetOutcome;
+    /// Makes a port mapping at that time; no frame is under way.
+    fn map_port(&mut self, request: &PortRequest, at: Nanos) -> Result<PortMapping, PortRefusal>;
+    /// Removes a port mapping at that time, as an operator does; no frame is under way.
+    fn unmap_port(&mut self, inside: &Endpoint, at: Nanos) -> Result<u32, PortRefusal>;
     /// Reloads the tables at that time; no frame is under way.
     fn reload(&mut self, tables: Tables, at: Nanos) -> Result<(), ReloadError>;
     /// Record of the events so far.
@@ -263,6 +269,14 @@ impl Player for Replaying {
 
     fn change_set(&mut self, change: &SetChange, at: Nanos) -> SetOutcome {
         self.replay.shard.change_set(&self.replay.tables, change, at)
+    }
+
+    fn map_port(&mut self, request: &PortRequest, at: Nanos) -> Result<PortMapping, PortRefusal> {
+        self.replay.shard.map_port(&self.replay.tables, request, at)
+    }
+
+    fn unmap_port(&mut self, inside: &Endpoint, at: Nanos) -> Result<u32, PortRefusal> {
+        self.replay.shard.unmap_port(inside, &Holder::operator(Label::default()), at)
     }
 
     fn reload(&mut self, tables: Tables, at: Nanos) -> Result<(), ReloadError> {

@@ -35,6 +35,7 @@ use policy::Policy;
 use wire::Nanos;
 
 use dataplane::Verdict;
+use dataplane::nat::Endpoint;
 
 mod build;
 mod diff;
@@ -82,10 +83,30 @@ enum Step {
     Clear,
     /// A dynamic set changes, by request.
     Set(SetStep),
+    /// A port mapping changes, by request.
+    Port(PortStep),
     /// The gateway reloads this policy.
     Reload(Box<Policy>),
     /// A counter has this value now.
     Counter(Counter),
+}
+
+/// Change of a port mapping.
+#[derive(Clone, Copy, Debug)]
+struct PortStep {
+    line: usize,
+    /// The host's end.
+    inside: Endpoint,
+    wish: PortWish,
+}
+
+/// Wish for a port mapping.
+#[derive(Clone, Copy, Debug)]
+enum PortWish {
+    /// The outside port, for so long.
+    Map(u16, Option<Nanos>),
+    /// No mapping.
+    Unmap,
 }
 
 /// A change of a dynamic set.

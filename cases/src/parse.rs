@@ -1,19 +1,21 @@
 //! Parser of a case file: title, policy and steps, line by line.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
+use dataplane::nat::Endpoint;
 use dataplane::{Reason, Verdict};
 use ipnet::IpNet;
 use policy::model::{OTHER_ZONE, SELF_ZONE};
 use policy::{Diagnostic, Policy};
 use wire::Nanos;
+use wire::header::Protocol;
 
 use super::fault::{Fault, What};
 use super::packet;
 use super::word::{Values, Words};
-use super::{Case, Counter, Departure, Fate, In, Out, SetStep, SetWish, Step};
+use super::{Case, Counter, Departure, Fate, In, Out, PortStep, PortWish, SetStep, SetWish, Step};
 
 /// Reason for refusing a case.
 #[derive(Debug)]
@@ -190,9 +192,10 @@ impl Reader<'_> {
                 words.end()
             }
             "set" => self.set(words, line),
+            verb @ ("map" | "unmap") => self.port(verb, words, line),
             "expect" => self.counters(words, line),
             word => {
-                let known = ["at", "after", "in", "repeat", "out", "clear", "set", "expect"];
+                let known = ["at", "after", "in", "repeat", "out", "clear", "set", "map", "unmap", "expect"];
                 Err(What::unknown(word, known))
             }
         }
@@ -219,6 +222,32 @@ impl Reader<'_> {
             _ => SetWish::Flush,
         };
         self.steps.push(Step::Set(SetStep { line, set, change }));
+        words.end()
+    }
+
+    /// `map PROTOCOL ADDRESS:PORT port PORT [for SPAN]` or `unmap PROTOCOL ADDRESS:PORT`.
+    fn port(&mut self, verb: &str, words: &mut Words<'_>, line: usize) -> Result<(), What> {
+        let protocol = words.value("`tcp` or `udp`", |word| match word {
+            "tcp" => Some(Protocol::TCP.0),
+            "udp" => Some(Protocol::UDP.0),
+            _ => None,
+        })?;
+        let inside: SocketAddr = words.value("an address with a port", |word| word.parse().ok())?;
+        let wish = if verb == "unmap" {
+            PortWish::Unmap
+        } else {
+            if words.next_if(|word| word == "port").is_none() {
+                return Err(What::Missing("`port` and the outside port".to_owned()));
+            }
+            let port = words.value("an outside port", |word| word.parse().ok())?;
+            let lasts = match words.next_if(|word| word == "for") {
+                Some(_) => Some(duration(words)?),
+                None => None,
+            };
+            PortWish::Map(port, lasts)
+        };
+        let inside = Endpoint::new(inside.ip(), inside.port(), protocol);
+        self.steps.push(Step::Port(PortStep { line, inside, wish }));
         words.end()
     }
 

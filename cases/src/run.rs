@@ -1,5 +1,6 @@
 //! Runner: plays a case on every host, and reports failures.
 
+use dataplane::port_mapping::{Holder, Label, PortRequest};
 use dataplane::replay::ReplayError;
 use dataplane::set::{Element, SetChange, SetOutcome};
 use dataplane::tables::{CompileError, LOCAL, OTHER};
@@ -17,7 +18,7 @@ use super::fault::What;
 use super::host::{Batching, End, Host, Input, Player, REPLAY, Record, Sent};
 use super::packet::{Packet, Variables};
 use super::reassemble::{Reassembly, Wrong};
-use super::{Case, Counter, Departure, Fate, In, SetStep, SetWish, Step};
+use super::{Case, Counter, Departure, Fate, In, PortStep, PortWish, SetStep, SetWish, Step};
 
 /// A result that is not as expected.
 #[derive(Debug)]
@@ -104,6 +105,7 @@ enum Act<'a> {
     Flush(Nanos),
     Clear(Nanos),
     Set(&'a SetStep, Nanos),
+    Port(&'a PortStep, Nanos),
     Reload(&'a Policy, Nanos),
 }
 
@@ -150,6 +152,13 @@ impl<'a> Play<'a> {
                         self.fail(step.line, vec![error]);
                     }
                     self.acts.push(Act::Set(step, self.now));
+                }
+                Step::Port(step) => {
+                    self.flush();
+                    if let Err(error) = change_port(&mut *self.player, step, self.now) {
+                        self.fail(step.line, vec![error]);
+                    }
+                    self.acts.push(Act::Port(step, self.now));
                 }
                 Step::Reload(policy) => {
                     self.flush();
@@ -362,6 +371,24 @@ fn reload(player: &mut dyn Player, policy: &Policy, at: Nanos) -> Result<(), Str
     player.reload(tables, at).map_err(|error| error.to_string())
 }
 
+/// Changes a port mapping, as an operator does.
+fn change_port(player: &mut dyn Player, step: &PortStep, at: Nanos) -> Result<(), String> {
+    let holder = Holder::operator(Label::default());
+    let inside = step.inside;
+    match step.wish {
+        PortWish::Map(port, lasts) => {
+            let port = dataplane::port_mapping::PortWish::Only(port);
+            let mapped = player.map_port(&PortRequest { inside, port, lasts, holder }, at);
+            mapped.map(drop).map_err(|error| error.to_string())
+        }
+        PortWish::Unmap => match player.unmap_port(&inside, at) {
+            Ok(0) => Err(format!("there is no port mapping to {inside}")),
+            Ok(_) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        },
+    }
+}
+
 /// Changes a dynamic set of the tables in force.
 fn change_set(player: &mut dyn Player, step: &SetStep, at: Nanos) -> Result<(), String> {
     let sets = &player.tables().sets;
@@ -408,6 +435,11 @@ fn again(player: &mut dyn Player, acts: &[Act<'_>], batching: Batching) -> Resul
                 player.advance(*at);
                 player.flush();
                 change_set(player, step, *at)?;
+            }
+            Act::Port(step, at) => {
+                player.advance(*at);
+                player.flush();
+                change_port(player, step, *at)?;
             }
             Act::Reload(policy, at) => {
                 player.advance(*at);

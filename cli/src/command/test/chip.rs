@@ -9,6 +9,8 @@ use chip::description::{self, Chip};
 use chip::host::{Entry, Onlooker, Traffic};
 use chip::mapping::{self, Mapping};
 use chip::run;
+use dataplane::nat::Endpoint;
+use dataplane::port_mapping::{Holder, Label, PortMapping, PortRefusal, PortRequest};
 use dataplane::replay::{ReloadError, ReplayError, Way, Witness};
 use dataplane::set::{SetChange, SetOutcome};
 use dataplane::{Reason, Replay, Shard, Tables, Verdict};
@@ -238,6 +240,14 @@ impl Player for Modelled {
 
     fn change_set(&mut self, change: &SetChange, at: Nanos) -> SetOutcome {
         self.replay.shard.change_set(&self.replay.tables, change, at)
+    }
+
+    fn map_port(&mut self, request: &PortRequest, at: Nanos) -> Result<PortMapping, PortRefusal> {
+        self.replay.shard.map_port(&self.replay.tables, request, at)
+    }
+
+    fn unmap_port(&mut self, inside: &Endpoint, at: Nanos) -> Result<u32, PortRefusal> {
+        self.replay.shard.unmap_port(inside, &Holder::operator(Label::default()), at)
     }
 
     fn reload(&mut self, tables: Tables, at: Nanos) -> Result<(), ReloadError> {
