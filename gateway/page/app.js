@@ -6,6 +6,7 @@ import { audit } from "./audit.js";
 import { drops } from "./drops.js";
 import { explain } from "./explain.js";
 import { flows } from "./flows.js";
+import { mappings } from "./mappings.js";
 import { policy } from "./policy.js";
 import { queues } from "./queues.js";
 import { rules } from "./rules.js";
@@ -22,6 +23,7 @@ const VIEWS = {
   drops: ["Drops", drops],
   rules: ["Rules", rules],
   sets: ["Sets", sets],
+  mappings: ["Ports", mappings],
   queues: ["Queues", queues],
   zones: ["Zones", zones],
   explain: ["Explain", explain],

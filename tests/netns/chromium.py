@@ -34,7 +34,7 @@ def at(address, namespace, profile):
             driver.set_page_load_timeout(30)
             driver.get(address)
             yield driver
-            wanted = ("401", "422", "TrustedHTML")
+            wanted = ("401", "409", "422", "TrustedHTML")
             faults = [line for line in driver.get_log("browser") if line["level"] == "SEVERE" and not any(word in line["message"] for word in wanted)]
             assert not faults, faults
         finally:

@@ -16,7 +16,7 @@ from chromium import Person
 from gateway import binary
 from isolation import inside
 from packet import ethernet, udp6
-from topology import CLIENT, CLIENT6, GATEWAY, OUTSIDE, REMOTE, REMOTE6, STRANGER
+from topology import CLIENT, CLIENT6, GATEWAY, OUTSIDE, REMOTE, REMOTE6, SERVER, STRANGER
 
 pytestmark = pytest.mark.only("wirerate-packet", why="the page is the same, whatever carries the frames")
 
@@ -426,7 +426,7 @@ def test_a_person_sees_how_it_is(net, page, browser):
     person.sees("what rules accept", "lan", "self")
     assert len(browser.find_elements("css selector", "svg.map circle")) >= 4
     # Each field has a label, each table a caption, and the page a language.
-    for view in ["status", "flows", "drops", "rules", "sets", "queues", "zones", "explain", "policy"]:
+    for view in ["status", "flows", "drops", "rules", "sets", "mappings", "queues", "zones", "explain", "policy"]:
         person.goes(view)
         bare = browser.execute_script(
             "return [...document.querySelectorAll('input,select,textarea')].filter((e) => !e.labels.length && !e.ariaLabel).length"
@@ -452,6 +452,31 @@ def test_a_person_finds_and_ends_a_flow(net, page, browser):
     person.sees("ended 1 flow", "no flow matches")
     connection.close()
     listener.close()
+
+
+def test_a_person_maps_a_port_and_takes_it_back(net, page, browser):
+    net.office.apply("port-mapping")
+    try:
+        person = Person(browser)
+        person.login(page["operate"])
+        person.goes("mappings")
+        person.sees("0 port mappings")
+        for field, text in [("inside", SERVER), ("inside_port", "9140"), ("port", "18140"), ("description", "a game")]:
+            person.find(f"#map input[name={field}]").send_keys(text)
+        person.find("#map button").click()
+        person.sees("1 port mapping", f"{OUTSIDE}:18140", f"{SERVER}:9140", "operator", "never", "a game")
+        with net.server.listen(9140), net.remote.connect(OUTSIDE, 18140):
+            pass
+        person.find("tbody button").click()
+        person.sees("0 port mappings", "1 made")
+        with pytest.raises(OSError):
+            net.remote.connect(OUTSIDE, 18140, timeout=0.5)
+        person.find("#map input[name=port]").clear()
+        person.find("#map input[name=port]").send_keys("443")
+        person.find("#map button").click()
+        person.sees("the port is in use, set aside, or may not be asked for")
+    finally:
+        net.office.apply()
 
 
 def test_a_person_bans_an_address_and_lifts_the_ban(net, page, browser):
@@ -578,7 +603,7 @@ def test_it_fits_on_a_phone(net, page, browser):
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": 360, "height": 740, "deviceScaleFactor": 2, "mobile": True})
     person = Person(browser)
     person.login(page["operate"])
-    for view in ["status", "flows", "drops", "rules", "sets", "queues", "zones", "explain", "policy"]:
+    for view in ["status", "flows", "drops", "rules", "sets", "mappings", "queues", "zones", "explain", "policy"]:
         person.goes(view)
         wide, there = browser.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
         assert wide <= there, (view, wide, there)

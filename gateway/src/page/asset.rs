@@ -29,6 +29,7 @@ pub(super) const ASSETS: &[Asset] = &[
     script("/flows.js", include_str!("../../page/flows.js")),
     script("/drops.js", include_str!("../../page/drops.js")),
     script("/rules.js", include_str!("../../page/rules.js")),
+    script("/mappings.js", include_str!("../../page/mappings.js")),
     script("/sets.js", include_str!("../../page/sets.js")),
     script("/queues.js", include_str!("../../page/queues.js")),
     script("/zones.js", include_str!("../../page/zones.js")),
