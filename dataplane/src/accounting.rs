@@ -16,6 +16,7 @@ use crate::fast_path::Account;
 use crate::flow::{self, Beside, Cold, Direction, Flow, FlowId, Key, State};
 use crate::hop::Hops;
 use crate::log::{Cause, Connection};
+use crate::nat::BlockEvent;
 use crate::shard::{Shard, most_flows};
 use crate::tables::Tables;
 
@@ -27,6 +28,8 @@ pub enum Record {
     Flow(FlowReport),
     /// A translated connection began or ended.
     Nat(NatEvent),
+    /// A host has taken a block of ports, or given one back.
+    Block(BlockEvent),
 }
 
 /// Packets and bytes of a flow since its last record.
@@ -130,6 +133,7 @@ pub struct Accounting {
 struct Wants {
     flows: bool,
     events: bool,
+    blocks: bool,
 }
 
 impl Counts {
@@ -189,6 +193,7 @@ impl Accounting {
         self.wants = Wants {
             flows: tables.ipfix.has(IpfixRecord::Flow) && self.counts.is_kept(),
             events: tables.ipfix.has(IpfixRecord::Nat) && self.has_host,
+            blocks: tables.ipfix.has(IpfixRecord::NatBlock) && self.has_host,
         };
         self.active = tables.ipfix.active_timeout();
     }
@@ -200,7 +205,7 @@ impl Accounting {
 
     /// True if any records are made.
     pub fn is_on(&self) -> bool {
-        self.wants.flows || self.wants.events
+        self.wants.flows || self.wants.events || self.wants.blocks
     }
 
     /// True if there is nothing to take.
@@ -322,6 +327,14 @@ impl Accounting {
         }
     }
 
+    /// Notes a block of ports that a host has taken or given back.
+    #[cold]
+    pub(crate) fn note_block(&mut self, event: BlockEvent) {
+        if self.wants.blocks {
+            self.note(Record::Block(event));
+        }
+    }
+
     /// Notes what was counted of a flow, if anything, and counts from zero.
     #[cold]
     fn note_flow(&mut self, id: FlowId, flow: &Flow, cold: &Cold, end: End, hops: &Hops) {
@@ -351,7 +364,7 @@ impl Accounting {
         }
         let lost = match record {
             Record::Flow(_) => &mut self.lost.flows,
-            Record::Nat(_) => &mut self.lost.events,
+            Record::Nat(_) | Record::Block(_) => &mut self.lost.events,
         };
         *lost += 1;
     }

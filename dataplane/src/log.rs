@@ -9,7 +9,7 @@ use policy::model::{LogEvent, Logging};
 use wire::{Nanos, PortId};
 
 use crate::flow::{Cold, Ends, Flow, State, Tick};
-use crate::nat::{Endpoint, MappingId, Mappings};
+use crate::nat::{BlockEvent, Endpoint, MappingId, Mappings};
 use crate::tables::Tables;
 
 /// Record of an event.
@@ -25,6 +25,8 @@ pub enum Record {
     Mapped(Mapped),
     /// The last flow that used a mapping has ended, and with it the mapping.
     Unmapped(Mapped),
+    /// Source NAT gave a host a block of ports, or took one back.
+    Block(BlockEvent),
 }
 
 /// A packet that met a rule.
@@ -119,7 +121,7 @@ pub struct Lost {
     pub rules: u64,
     /// Connections that began or ended.
     pub connections: u64,
-    /// Mappings that were made or ended.
+    /// Mappings that were made or ended, and blocks of ports.
     pub mappings: u64,
 }
 
@@ -138,6 +140,7 @@ struct Wants {
     rules: bool,
     connections: bool,
     mappings: bool,
+    blocks: bool,
 }
 
 impl Log {
@@ -157,6 +160,7 @@ impl Log {
             rules: has(LogEvent::Rule) && logs(),
             connections: has(LogEvent::Connection),
             mappings: has(LogEvent::Nat),
+            blocks: has(LogEvent::NatBlock),
         };
     }
 
@@ -207,7 +211,7 @@ impl Log {
         let lost = match record {
             Record::Rule(_) => &mut self.lost.rules,
             Record::Opened(_) | Record::Closed(_) => &mut self.lost.connections,
-            Record::Mapped(_) | Record::Unmapped(_) => &mut self.lost.mappings,
+            Record::Mapped(_) | Record::Unmapped(_) | Record::Block(_) => &mut self.lost.mappings,
         };
         *lost += 1;
     }
@@ -233,6 +237,13 @@ impl Log {
     pub(crate) fn note_released(&mut self, mappings: &Mappings, id: MappingId) {
         if self.wants.mappings {
             self.note_mapping(mappings, id, Record::Unmapped);
+        }
+    }
+
+    /// Notes a block of ports that a host has taken or given back.
+    pub(crate) fn note_block(&mut self, event: BlockEvent) {
+        if self.wants.blocks {
+            self.note(Record::Block(event));
         }
     }
 

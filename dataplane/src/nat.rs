@@ -12,6 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use wire::Family;
 
+mod block;
 mod host;
 mod index;
 mod mapping;
@@ -21,13 +22,14 @@ mod port;
 pub mod rewrite;
 mod share;
 
+pub use block::{BlockChange, BlockEvent, LEAST_BLOCK, PortBlock};
 pub use mapping::{Capacity, Mapping, Mappings, PoolUse, Restore};
 pub(crate) use mapping::{PoolsPlan, RetiredPools, WantedPort};
 pub use network::NetworkPair;
 pub(crate) use pool::merge as merge_ports;
 pub use pool::{
-    AddressRange, Block, ConfigError, Hold, Hosts, MAX_ADDRESSES, PoolConfig, PoolCounters, PoolProblem,
-    PortRange, Reserved,
+    AddressRange, Block, ConfigError, Hold, Hosts, MAX_ADDRESSES, OnDemand, PoolConfig, PoolCounters,
+    PoolProblem, PortRange, Reserved,
 };
 
 /// A pool by its place in the list that [`Mappings::new`] was given: one per source translation.
@@ -99,7 +101,7 @@ pub enum Refusal {
     /// No free port of this protocol on the outside address that the host keeps to, in its block, or (for a host without
     /// mappings) on any outside address.
     PortsExhausted,
-    /// The host holds as many ports of this protocol as the pool's quota allows.
+    /// The host holds as many ports of this protocol as the pool's quota allows, or all ports of as many blocks as it may have.
     QuotaReached,
     /// All mappings or hosts that there is memory for are in use.
     TableFull,

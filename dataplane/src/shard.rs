@@ -27,7 +27,7 @@ use crate::import::Imports;
 use crate::limiter::{self, CountId, Limiter};
 use crate::log::{Cause, Log};
 use crate::meter::Meters;
-use crate::nat::{Capacity, ConfigError, MappingId, Mappings, Share};
+use crate::nat::{BlockEvent, Capacity, ConfigError, MappingId, Mappings, PoolId, Share};
 use crate::opening::{Opening, Openings};
 use crate::port_mapping::PortMappings;
 use crate::ppp::Sessions;
@@ -347,7 +347,7 @@ impl Shard {
             self.log.note_closed(flow, cold, cause, self.flows.start());
             self.accounting.note_ended(id, flow, cold, cause, &self.hops);
             self.changes.note_ended(id, flow, cold, cause, &self.mappings);
-            give_back(&mut self.mappings, &mut self.limiter, &mut self.log, cold);
+            give_back(&mut self.mappings, &mut self.limiter, &mut self.log, &mut self.accounting, cold);
         }
         self.flows.remove(id, tally);
     }
@@ -392,7 +392,7 @@ impl Shard {
             log.note_closed(flow, cold, Cause::Timeout, start);
             accounting.note_ended(id, flow, cold, Cause::Timeout, hops);
             changes.note_ended(id, flow, cold, Cause::Timeout, mappings);
-            give_back(mappings, limiter, log, cold);
+            give_back(mappings, limiter, log, accounting, cold);
             has_ended |= flow.is_helped();
         });
         if has_ended {
@@ -447,11 +447,35 @@ impl Shard {
         }
     }
 
+    /// Number of blocks of ports that hosts have, by source translation, in the order of the tables.
+    pub fn blocks_of_sources(&self, tables: &Tables) -> Vec<u32> {
+        let mut counts = vec![0; tables.nat.sources.len()];
+        for (pool, owner) in (0..).zip(&tables.nat.owners) {
+            if let Some(count) = counts.get_mut(usize::from(owner.source)) {
+                *count += self.mappings.usage(PoolId(pool)).map_or(0, |usage| usage.blocks);
+            }
+        }
+        counts
+    }
+
+    /// Notes a block of ports that a host has taken or given back.
+    pub(crate) fn note_block(&mut self, event: BlockEvent) {
+        self.log.note_block(event);
+        self.accounting.note_block(event);
+    }
+
+    /// Notes the blocks of ports that a mapping, or the end of one, has led to.
+    #[inline(always)]
+    pub(crate) fn note_blocks(&mut self) {
+        note_blocks(&mut self.mappings, &mut self.log, &mut self.accounting);
+    }
+
     /// Releases the mappings and counts of an opening that has been taken from its frame.
     pub(crate) fn abandon(&mut self, opening: &Opening) {
         for mapping in [opening.mapping, opening.inward].into_iter().flatten() {
             self.log.note_released(&self.mappings, mapping);
             self.mappings.release(mapping, &mut NoTally);
+            self.note_blocks();
         }
         for count in [opening.count, opening.source_count].into_iter().flatten() {
             self.limiter.uncount(count);
@@ -539,12 +563,27 @@ fn joined(errors: &[ConfigError]) -> String {
     errors.iter().map(ConfigError::to_string).collect::<Vec<_>>().join("; ")
 }
 
-fn give_back(mappings: &mut Mappings, limiter: &mut Limiter, log: &mut Log, cold: &Cold) {
+#[inline(always)]
+fn note_blocks(mappings: &mut Mappings, log: &mut Log, accounting: &mut Accounting) {
+    while let Some(event) = mappings.take_block_event() {
+        log.note_block(event);
+        accounting.note_block(event);
+    }
+}
+
+fn give_back(
+    mappings: &mut Mappings,
+    limiter: &mut Limiter,
+    log: &mut Log,
+    accounting: &mut Accounting,
+    cold: &Cold,
+) {
     for mapping in [cold.mapping, cold.inward] {
         if mapping != NOTHING {
             log.note_released(mappings, MappingId(mapping));
             // Not tallied: whoever ended the flow has been charged for that.
             mappings.release(MappingId(mapping), &mut NoTally);
+            note_blocks(mappings, log, accounting);
         }
     }
     for count in [cold.limit, cold.source] {

@@ -121,7 +121,7 @@ fn taken(pair: &mut Pair, take: fn(&mut Gateway) -> Vec<Record>) -> Vec<Record> 
 fn flows(records: Vec<Record>) -> Vec<FlowReport> {
     let of = |record| match record {
         Record::Flow(report) => Some(report),
-        Record::Nat(_) => None,
+        Record::Nat(_) | Record::Block(_) => None,
     };
     records.into_iter().filter_map(of).collect()
 }

@@ -356,8 +356,10 @@ fn ends(frame: &[u8]) -> (End, End) {
 
 #[test]
 fn mappings_are_endpoint_independent_whoever_has_them() {
-    for workers in 2..=5 {
-        let (mut random, mut crew) = (Random::new(u64::from(workers)), Crew::new(OFFICE, workers));
+    let by_blocks =
+        OFFICE.replace("kind = \"masquerade\"\n", "kind = \"masquerade\"\nblock = 32\nblocks-per-host = 1\n");
+    for (workers, text) in (2..=5).flat_map(|workers| [(workers, OFFICE), (workers, &by_blocks)]) {
+        let (mut random, mut crew) = (Random::new(u64::from(workers)), Crew::new(text, workers));
         let mut mapped: BTreeMap<End, u16> = BTreeMap::new();
         let (mut number, mut at) = (0, START);
         let mut play = |crew: &mut Crew, port: PortId, random: &mut Random, frames: Vec<Vec<u8>>| {
@@ -416,6 +418,16 @@ fn mappings_are_endpoint_independent_whoever_has_them() {
         }
         let ports: std::collections::BTreeSet<u16> = mapped.values().copied().collect();
         assert_eq!((ports.len(), mapped.len()), (48, 48));
+        if text == by_blocks {
+            // Each of the six has a block, of one worker, and nobody else has it.
+            let blocks = crew.workers.iter().flat_map(|worker| worker.shard.mappings.blocks());
+            let owners: BTreeMap<u16, _> = blocks.map(|block| (block.ports.first, block.inside)).collect();
+            let hosts: std::collections::BTreeSet<_> = owners.values().collect();
+            assert_eq!((owners.len(), hosts.len()), (6, 6));
+            for (inside, port) in &mapped {
+                assert_eq!(owners.get(&(port / 32 * 32)), Some(&inside.0.into()));
+            }
+        }
         // Nobody has all the work: hosts, and those who call one that is forwarded to, are spread.
         let flows: Vec<u32> = crew.workers.iter().map(|worker| worker.shard.flows.len()).collect();
         assert!(flows.iter().all(|count| *count > 0), "{flows:?}");

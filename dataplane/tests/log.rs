@@ -2,6 +2,7 @@
 //! what finds no room is counted.
 
 use dataplane::log::{Cause, Lost, Record, RuleHit};
+use dataplane::nat::{BlockChange, BlockEvent};
 use dataplane::verdict::{Reason, Verdict};
 use wire::PortId;
 use wire::tcp::Flags;
@@ -172,6 +173,35 @@ fn connections_and_mappings_begin_and_end_in_pairs() {
         assert!([first.connection, second.connection].contains(&closed.connection), "{closed:?}");
     }
     assert_eq!((one.cause, one.began <= pair.at()), (Cause::Timeout, true));
+}
+
+/// Ports by blocks: a record when a host takes one, and when its last flow has ended; none of the flows.
+#[test]
+fn a_block_of_ports_is_recorded_as_it_comes_and_goes() {
+    let text = POLICY.replace("[[nat]]", "[[nat]]\nblock = 64\nblocks-per-host = 2");
+    let mut pair = keeping(&text, "\"nat-block\"", 64);
+    for sport in 5_000..5_070 {
+        pair.forwarded(LAN, &v4(HOST, FAR).udp(sport, 53));
+    }
+    let [Record::Block(first), Record::Block(second)] = records(&mut pair)[..] else { panic!("two blocks") };
+    for event in [first, second] {
+        assert_eq!(event.change, BlockChange::Allocated);
+        assert_eq!(
+            (event.block.inside, event.block.outside.to_string()),
+            (HOST.into(), "203.0.113.2".to_owned())
+        );
+        assert_eq!((event.block.ports.first % 64, event.block.ports.last - event.block.ports.first), (0, 63));
+        assert!(event.block.pool.is_some());
+    }
+    assert_ne!(first.block.ports, second.block.ports);
+    pair.tend(400_000);
+    let ended = records(&mut pair);
+    let freed = |of: BlockEvent| Record::Block(BlockEvent { change: BlockChange::Freed, ..of });
+    assert_eq!(ended.len(), 2, "{ended:?}");
+    assert!(ended.contains(&freed(first)) && ended.contains(&freed(second)));
+    // The next flow makes a record again.
+    pair.forwarded(LAN, &v4(HOST, FAR).udp(5_000, 53));
+    assert!(matches!(records(&mut pair)[..], [Record::Block(_)]));
 }
 
 /// A flow that does not come to be leaves no mapping behind, and the records say so.

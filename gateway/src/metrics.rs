@@ -295,6 +295,8 @@ impl Collected {
     fn named(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let (rules, nats) = (self.0.rules(), self.0.nats());
         let rules = || rules.iter().map(|view| (view.name.as_str(), view.count));
+        let blocks = nats.iter().filter(|view| view.blocks.is_some());
+        let blocks = blocks.map(|view| (view.name.as_str(), view.blocks.unwrap_or(0) as i64));
         let nats = || nats.iter().map(|view| (view.name.as_str(), view.count));
         let packets = |(name, count): (_, Count)| (name, count.packets);
         let bytes = |(name, count): (_, Count)| (name, count.bytes);
@@ -310,6 +312,8 @@ impl Collected {
         let help = "The same, in bytes of IP packets.";
         Family { name: "nat", help, unit: Some(Unit::Bytes), label: "nat" }
             .counters(encoder, nats().map(bytes))?;
+        let help = "Blocks of ports that hosts have, of a translation that gives them on demand.";
+        Family { name: "nat_port_blocks", help, unit: None, label: "nat" }.gauges(encoder, blocks)?;
         let classes = self.0.classes();
         let class = |name, help, unit| Family { name, help, unit, label: "class" };
         let packets = classes.iter().map(|view| (view.name.as_str(), view.count.packets));

@@ -226,6 +226,9 @@ pub struct NatView {
     pub count: Count,
     /// Flows refused for want of NAT ports.
     pub refused: u64,
+    /// Blocks of ports that hosts have, of a translation that gives them on demand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocks: Option<u64>,
 }
 
 /// Traffic class, with its counters.
@@ -416,14 +419,25 @@ impl Overview {
             side: "destination".to_owned(),
             count: sum(&|traffic| traffic.destinations.get(place).copied()),
             refused: 0,
+            blocks: None,
         });
         let sources = nat.sources.iter().enumerate().map(|(place, rule)| NatView {
             name: rule.name.clone(),
             side: "source".to_owned(),
             count: sum(&|traffic| traffic.sources.get(place).copied()),
             refused: self.reports.iter().filter_map(|report| report.counters.nat_refused.get(place)).sum(),
+            blocks: self.blocks_of(place),
         });
         destinations.chain(sources).collect()
+    }
+
+    /// Number of blocks of ports that hosts have, of a source translation that gives them on demand.
+    fn blocks_of(&self, source: usize) -> Option<u64> {
+        let nat = &self.tables.nat;
+        let mut pools = nat.pools.iter().zip(&nat.owners);
+        let has = pools.any(|(pool, of)| usize::from(of.source) == source && pool.on_demand.is_some());
+        let counts = self.reports.iter().filter_map(|report| report.nat_blocks.get(source));
+        has.then(|| counts.map(|count| u64::from(*count)).sum())
     }
 
     /// Traffic classes, in order.

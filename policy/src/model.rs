@@ -45,7 +45,9 @@ pub use ipfix::{Collector, Ipfix, IpfixRecord};
 pub use limit::{Checksum, FragmentLimits, Limits, Pickup, TcpWindow, Timeouts, WhenFull};
 pub use log::{Log, LogEvent, LogOutput, SyslogAddress};
 pub use metrics::MetricsAccess;
-pub use nat::{Balance, Hairpin, Nat, Nat64, NatAction, PortChoice, PortUse, Server, ServerState, Sticky};
+pub use nat::{
+    Balance, Hairpin, Nat, Nat64, NatAction, OnDemand, PortChoice, PortUse, Server, ServerState, Sticky,
+};
 pub use page::PageAccess;
 pub use port_mapping::PortMapping;
 pub use ppp::{Authentication, Ppp, PppRole};

@@ -104,10 +104,15 @@ pub(crate) const CHECKSUM: Words<Checksum> = &[("verify", Checksum::Verify), ("i
 pub(crate) const DRIVER: Words<Driver> =
     &[("auto", Driver::Auto), ("xdp", Driver::Xdp), ("packet", Driver::Packet), ("tap", Driver::Tap)];
 
-pub(crate) const LOG_EVENT: Words<LogEvent> =
-    &[("rule", LogEvent::Rule), ("connection", LogEvent::Connection), ("nat", LogEvent::Nat)];
+pub(crate) const LOG_EVENT: Words<LogEvent> = &[
+    ("rule", LogEvent::Rule),
+    ("connection", LogEvent::Connection),
+    ("nat", LogEvent::Nat),
+    ("nat-block", LogEvent::NatBlock),
+];
 
-pub(crate) const IPFIX_RECORD: Words<IpfixRecord> = &[("flow", IpfixRecord::Flow), ("nat", IpfixRecord::Nat)];
+pub(crate) const IPFIX_RECORD: Words<IpfixRecord> =
+    &[("flow", IpfixRecord::Flow), ("nat", IpfixRecord::Nat), ("nat-block", IpfixRecord::NatBlock)];
 
 pub(crate) const OFFLOAD: Words<Offload> =
     &[("whole", Offload::Whole), ("segment", Offload::Segment), ("refuse", Offload::Refuse)];

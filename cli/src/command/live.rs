@@ -420,10 +420,11 @@ impl Nat {
         if self.ask.as_json(&nats)? {
             return Ok(Exit::Done);
         }
-        let mut table = Table::new(["translation", "of", "packets", "bytes", "refused"]);
+        let mut table = Table::new(["translation", "of", "packets", "bytes", "refused", "blocks"]);
         for nat in nats {
             let (packets, bytes) = (nat.count.packets.to_string(), nat.count.bytes.to_string());
-            table.row([nat.name, nat.side, packets, bytes, nat.refused.to_string()]);
+            let blocks = nat.blocks.map_or_else(String::new, |blocks| blocks.to_string());
+            table.row([nat.name, nat.side, packets, bytes, nat.refused.to_string(), blocks]);
         }
         table.print()?;
         Ok(Exit::Done)

@@ -18,7 +18,7 @@ use super::names::Names;
 use super::pattern::{self, met};
 use super::route::Routes;
 use crate::nat::{
-    AddressRange, Block, Hold, Hosts, NetworkPair, PoolConfig, PortRange, Reserved, merge_ports,
+    AddressRange, Block, Hold, Hosts, NetworkPair, OnDemand, PoolConfig, PortRange, Reserved, merge_ports,
 };
 use crate::tables::{
     self, Address, CompileError, DestinationAction, FirstAddresses, Home, LOCAL, NO_NUMBER, NatRule,
@@ -407,7 +407,10 @@ impl Builder<'_> {
                 .collect(),
             choice: ports.choice,
             quota: ports.quota_in_force(),
-            block: ports.block.map(|ports| Block { ports, inside: inside() }),
+            block: ports.block_by_arithmetic().map(|ports| Block { ports, inside: inside() }),
+            on_demand: ports
+                .blocks_on_demand()
+                .map(|blocks| OnDemand { ports: blocks.ports, most: blocks.most }),
             hosts: Hosts::OfSameFamily,
             reserved: Vec::new(),
         });

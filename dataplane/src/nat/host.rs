@@ -6,6 +6,7 @@ use lookup::memory::{MemoryError, Slab};
 use tally::{Region, Tally};
 use wire::Family;
 
+use super::block::NO_BLOCK;
 use super::index::Index;
 use super::{PoolId, PortSpace};
 use crate::flow::Key;
@@ -29,7 +30,8 @@ pub(super) struct Host {
     family: u8,
     /// Not 0: the outside address is no longer the pool's, and no look-up finds the entry.
     left: u8,
-    unused: [u8; 2],
+    /// The first of its blocks on demand, by number, or [`NO_BLOCK`].
+    pub(super) blocks: u16,
 }
 
 const _: () = assert!(size_of::<Host>() == 32);
@@ -118,7 +120,7 @@ impl Hosts {
             pool: pool.0,
             family: family as u8,
             left: 0,
-            unused: [0; 2],
+            blocks: NO_BLOCK,
         };
         // Eight words written, the head of the free list moved on.
         tally.instructions(12);

@@ -10,19 +10,22 @@
 
 use std::collections::HashMap;
 
+use arrayvec::ArrayVec;
 use bytemuck::{Pod, Zeroable};
 use policy::model::PortChoice;
 use tally::{NoTally, Region, Tally};
 use wire::Family;
 
+use super::block::{BlockChange, Blocks};
 use super::host::{Hosts, NONE};
 use super::index::Index;
 use super::pool::{Compiled, ConfigError, Outside, Pool, PoolConfig, PortRange, side_of};
-use super::port::{BYTES_OF_ADDRESS, Chunk, Home, Ports, Random, Wanted, Wish, next_with_free};
-use super::{Endpoint, Mapped, MappingId, PoolId, PortSpace, Refusal, Share};
+use super::port::{BYTES_OF_ADDRESS, Chunk, Home, Ports, Random, Sharing, Wanted, Wish, next_with_free};
+use super::{BlockEvent, Endpoint, Mapped, MappingId, PoolId, PortSpace, Refusal, Share};
 use crate::flow::Key;
 use crate::flow::hash::Hasher;
 
+mod block;
 mod list;
 mod reload;
 mod restore;
@@ -91,6 +94,8 @@ pub struct Mappings {
     places: Vec<u16>,
     /// True if some host may keep to an address that its pool no longer has.
     any_left: bool,
+    /// Blocks taken and given back since the last [`Mappings::take_block_event`].
+    block_events: ArrayVec<BlockEvent, 4>,
     hasher: Hasher,
     /// Hash that selects outside addresses, with secrets of its own, because others see the results.
     pairing: Hasher,
@@ -109,7 +114,7 @@ impl Mappings {
         seed: [u64; 2],
         share: Share,
     ) -> Result<Mappings, Vec<ConfigError>> {
-        let compiled = Compiled::of(pools)?;
+        let compiled = Compiled::of(pools, share)?;
         Mappings::take(capacity, compiled, seed, share).map_err(|error| vec![ConfigError::Memory(error)])
     }
 
@@ -136,10 +141,10 @@ impl Mappings {
         base += by_outside.bytes();
         let hosts = Hosts::new(capacity.hosts.clamp(1, NONE - 1), base)?;
         base += hosts.bytes();
-        let Compiled { pools, outside } = compiled;
+        let Compiled { pools, mut outside } = compiled;
         let mut chunk = Chunk::new(outside.len(), share)?;
         for (place, address) in outside.iter().enumerate() {
-            reserve(&mut chunk, place, address);
+            reserve(&mut chunk, place, address, share);
         }
         let mut ports = Ports::new(share, base);
         let home = ports.add(chunk);
@@ -155,6 +160,10 @@ impl Mappings {
             }
         }
         drop(services.unused());
+        let mut base = base + ports.bytes() + services.bytes();
+        for blocks in outside.iter_mut().filter_map(|at| at.blocks.as_mut()) {
+            base = blocks.settle(base);
+        }
         Ok(Mappings {
             entries,
             free: 0,
@@ -170,6 +179,7 @@ impl Mappings {
             places: (0..pools.len() as u16).collect(),
             pools,
             any_left: false,
+            block_events: ArrayVec::new(),
             hasher: Hasher::new(seed),
             pairing: Hasher::new([!seed[0], seed[1]]),
             random: Random::new(seed),
@@ -257,8 +267,13 @@ impl Mappings {
         if self.free == NONE || (host.is_none() && self.hosts.is_full()) {
             return Err(Refusal::TableFull);
         }
-        let keeps_to = host.map(|host| self.hosts.get(host).outside);
-        let (outside, port) = self.take_port(pool, &inside, space, keeps_to, tally)?;
+        let (outside, port) = match host.and_then(|host| self.take_of_own(host, &inside, space, tally)) {
+            Some(port) => port?,
+            None => {
+                let keeps_to = host.map(|host| self.hosts.get(host).outside);
+                self.take_port(pool, &inside, space, keeps_to, tally)?
+            }
+        };
         let host = match host {
             Some(host) => host,
             None => {
@@ -269,6 +284,9 @@ impl Mappings {
             }
         };
         self.hosts.get_mut(host).held[space as usize] += 1;
+        if let Some(block) = self.enter_block(host, port, tally) {
+            self.note_block(BlockChange::Allocated, block);
+        }
         Ok(self.insert(host, (&inside, hash), port, tally))
     }
 
@@ -295,10 +313,14 @@ impl Mappings {
         // The marks of full addresses lie behind all else in the region.
         let marks = if tally.is_kept() { self.memory_bytes() } else { 0 };
         let Mappings { ports, services, random, pools, outside: addresses, pairing, .. } = self;
+        let share = ports.share();
         let mut take = |outside, ranges: &[PortRange], choice, tally: &mut T| {
-            let wish = if choice == PortChoice::Random { Wish::Any } else { Wish::Port(inside.port) };
-            let own = ports.take(outside, space, Wanted { ranges, wish }, random, tally);
-            let last = Wanted { ranges, wish: Wish::Any };
+            let wanted = Wanted { ranges, wish: wish(choice, inside), share };
+            if let Some(address) = addresses.get(outside as usize).filter(|at| at.blocks.is_some()) {
+                return block::take_of_new(ports, (outside, address), space, wanted, random, tally);
+            }
+            let own = ports.take(outside, space, wanted, random, tally);
+            let last = Wanted { ranges, wish: Wish::Any, share };
             own.or_else(|| services.take(outside, space, last, random, tally))
         };
         let (number, pool) = (pool.0, &mut pools[usize::from(pool.0)]);
@@ -437,6 +459,7 @@ impl Mappings {
     /// Counts off a port of a host.
     fn leave<T: Tally>(&mut self, place: u32, outside: &Endpoint, tally: &mut T) {
         let Some(space) = PortSpace::of(outside.protocol) else { return };
+        let freed = self.leave_block(place, outside.port, tally);
         let host = self.hosts.get_mut(place);
         host.held[space as usize] -= 1;
         let (address, pool, is_last) = (host.outside, host.pool(), host.held == [0; PortSpace::COUNT]);
@@ -447,15 +470,24 @@ impl Mappings {
         let pool = &mut self.pools[usize::from(pool.0)];
         pool.counters.ended += 1;
         pool.held[space as usize] -= 1;
-        let at = &mut self.outside[address as usize];
-        at.held -= 1;
+        self.outside[address as usize].held -= 1;
+        let address = self.present(address);
+        let is_open = self.is_open(address, outside.port);
+        let at = &self.outside[address as usize];
+        let is_of_block = at.blocks.is_some();
         if at.serves(space, outside.port) {
             self.services.give_back(address, space, outside.port, tally);
         } else if at.reserves(space, outside.port) {
             // It was set aside while it was in use.
-            return;
-        } else {
+            if !is_of_block {
+                return;
+            }
+        } else if is_open {
             self.ports.give_back(address, space, outside.port, tally);
+        }
+        if is_of_block {
+            self.offer_block(address, freed, outside.port);
+            return;
         }
         for (user, place) in &at.users {
             let user = &mut self.pools[usize::from(*user)];
@@ -554,6 +586,7 @@ impl Mappings {
             + self.hosts.bytes()
             + self.ports.bytes()
             + self.services.bytes()
+            + self.outside.iter().filter_map(|at| at.blocks.as_ref()).map(Blocks::bytes).sum::<usize>()
     }
 
     /// Bytes of the bitmaps of one outside address.
@@ -619,7 +652,14 @@ impl Mappings {
     /// True if there is no trace of any mapping.
     #[cfg(test)]
     pub(super) fn is_blank(&self) -> bool {
-        self.by_inside.is_blank() && self.by_outside.is_blank() && self.hosts.is_blank() && self.live == 0
+        let blocks = self.outside.iter().filter_map(|at| at.blocks.as_ref());
+        let mut pools = self.pools.iter();
+        self.by_inside.is_blank()
+            && self.by_outside.is_blank()
+            && self.hosts.is_blank()
+            && self.live == 0
+            && blocks.into_iter().all(Blocks::is_blank)
+            && pools.all(|pool| pool.blocks == 0)
     }
 }
 
@@ -630,6 +670,11 @@ enum Find {
     Known,
     /// A new mapping only.
     Nothing,
+}
+
+/// Preference for an outside port of an inside endpoint.
+fn wish(choice: PortChoice, inside: &Endpoint) -> Wish {
+    if choice == PortChoice::Random { Wish::Any } else { Wish::Port(inside.port) }
 }
 
 /// Returns bitmaps of the ports that are handed out last, and the place of each address among them.
@@ -657,7 +702,10 @@ fn lent(outside: &[Outside], share: Share) -> Result<(Chunk, Vec<Option<u32>>), 
 }
 
 /// Sets aside the ports of an address, whose bitmaps are at that place of a chunk.
-fn reserve(chunk: &mut Chunk, place: usize, address: &Outside) {
+fn reserve(chunk: &mut Chunk, place: usize, address: &Outside, share: Share) {
+    if address.sharing() == Sharing::Blocks {
+        chunk.open(place, share);
+    }
     for space in PortSpace::ALL {
         for ports in &address.reserved[space as usize] {
             chunk.reserve(place, space, *ports);

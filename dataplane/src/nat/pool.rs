@@ -5,6 +5,8 @@
 //! order of theirs, each family by itself. With b blocks in the range of ports, inside address i owns block
 //! i mod b of outside address i div b (RFC 7422, section 2.2, sequential). Of several ranges of ports each has blocks of its
 //! own, one range after the other. Ports past the last whole block of a range are not handed out.
+//!
+//! Blocks on demand are in `block.rs`.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -13,13 +15,15 @@ use lookup::memory::MemoryError;
 use policy::model::PortChoice;
 use wire::Family;
 
-use super::{PoolId, PortSpace, bits_of};
+use super::block::{Blocks, LEAST_BLOCK};
+use super::port::Sharing;
+use super::{PoolId, PortSpace, Share, bits_of};
 
 /// The most outside addresses of a pool. Each one takes 24960 bytes of bitmaps, so that this many take 102 MB.
 pub const MAX_ADDRESSES: u32 = 4096;
 
 /// Ports from the first to the last; identifiers, for ICMP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PortRange {
     /// Lowest.
     pub first: u16,
@@ -49,6 +53,11 @@ impl PortRange {
         (both.first <= both.last).then_some(both)
     }
 
+    /// True if another range has all its ports.
+    pub(super) const fn is_within(self, other: PortRange) -> bool {
+        other.first <= self.first && self.last <= other.last
+    }
+
     const fn len(self) -> u32 {
         self.last as u32 - self.first as u32 + 1
     }
@@ -74,6 +83,9 @@ pub struct PoolConfig {
     pub quota: Option<u32>,
     /// Deterministic NAT.
     pub block: Option<Block>,
+    /// Blocks on demand, of all ports of its addresses, whichever pool hands them out. Of several pools with an address the first
+    /// one's size counts.
+    pub on_demand: Option<OnDemand>,
     /// Inside hosts.
     pub hosts: Hosts,
     /// Ports in other use on the outside addresses: port forwards, one-to-one translations, the gateway's own services.
@@ -91,6 +103,15 @@ impl PoolConfig {
     pub fn has(&self, address: IpAddr) -> bool {
         self.addresses.iter().any(|range| range.first <= address && address <= range.last)
     }
+}
+
+/// Blocks of ports that hosts take when they need them, and have for as long as they have mappings there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OnDemand {
+    /// Ports of a block, [`LEAST_BLOCK`](super::LEAST_BLOCK) at least. A block begins at a multiple of its size.
+    pub ports: u16,
+    /// The most blocks of one host.
+    pub most: u16,
 }
 
 /// Inside hosts of a pool.
@@ -194,7 +215,7 @@ pub enum PoolProblem {
     #[error("{} to {} is no range of ports", .0.first, .0.last)]
     BadPorts(PortRange),
     /// Blocks of no port, or larger than the range of ports.
-    #[error("a block of {ports} ports does not fit the range of ports")]
+    #[error("no block of {ports} ports is within a range of ports")]
     BadBlock {
         /// Ports of a block.
         ports: u16,
@@ -270,6 +291,10 @@ pub(super) struct Pool {
     pub(super) hosts: Hosts,
     /// Ports of a block, and blocks of an outside address.
     pub(super) block: Option<(u16, u32)>,
+    /// The most blocks of a host, where they are on demand.
+    pub(super) most_blocks: u16,
+    /// Blocks on demand that hosts have.
+    pub(super) blocks: u32,
     pub(super) sides: [Side; 2],
     pub(super) counters: PoolCounters,
 }
@@ -284,8 +309,25 @@ pub(super) struct Outside {
     pub(super) reserved: [Vec<PortRange>; PortSpace::COUNT],
     /// Reserved ports that are handed out last.
     pub(super) services: [Vec<PortRange>; PortSpace::COUNT],
+    /// Blocks on demand.
+    pub(super) blocks: Option<Blocks>,
     /// Number of mappings.
     pub(super) held: u32,
+    /// Role of the place.
+    pub(super) role: Role,
+}
+
+/// Role of a place in the list of outside addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// The address is its own.
+    Only,
+    /// Mappings of before, when the address was divided otherwise, are in another place with the same bitmaps.
+    Successor,
+    /// The address is another place's by now.
+    Predecessor,
+    /// The place is free.
+    Vacant,
 }
 
 impl Outside {
@@ -302,6 +344,16 @@ impl Outside {
     /// True if a port is of a service of the gateway itself.
     pub(super) fn serves(&self, space: PortSpace, port: u16) -> bool {
         is_in(&self.services[space as usize], port)
+    }
+
+    /// Ports of a block, where they go by blocks on demand.
+    pub(super) fn block_size(&self) -> Option<u16> {
+        self.blocks.as_ref().map(Blocks::size)
+    }
+
+    /// Division of the ports among workers.
+    pub(super) fn sharing(&self) -> Sharing {
+        if self.blocks.is_some() { Sharing::Blocks } else { Sharing::Pairs }
     }
 
     /// True if the gateway itself has services on the address.
@@ -327,7 +379,7 @@ impl Compiled {
     ///
     /// # Errors
     /// All faults of the pools.
-    pub(super) fn of(configs: &[PoolConfig]) -> Result<Compiled, Vec<ConfigError>> {
+    pub(super) fn of(configs: &[PoolConfig], share: Share) -> Result<Compiled, Vec<ConfigError>> {
         if configs.len() > usize::from(u16::MAX) {
             return Err(vec![ConfigError::TooManyPools]);
         }
@@ -339,6 +391,13 @@ impl Compiled {
             compiled.pools.push(Pool::compile(config, number, outside, &mut problems));
             let pool = PoolId(number);
             errors.extend(problems.into_iter().map(|problem| ConfigError::Pool { pool, problem }));
+        }
+        for (config, pool) in configs.iter().zip(&compiled.pools) {
+            let Some(OnDemand { ports, .. }) = config.on_demand else { continue };
+            for place in pool.sides.iter().flat_map(|side| &side.outside) {
+                let blocks = &mut compiled.outside[*place as usize].blocks;
+                blocks.get_or_insert_with(|| Blocks::new(ports, share));
+            }
         }
         for reserved in configs.iter().flat_map(|config| &config.reserved) {
             let Some(place) = known.get(&bits_of(reserved.address)) else { continue };
@@ -431,6 +490,15 @@ impl Pool {
             }
             (block.ports.max(1), blocks.max(1))
         });
+        if let Some(OnDemand { ports: size, .. }) = config.on_demand {
+            let has_block = |range: &PortRange| {
+                let (size, end) = (u32::from(size), u32::from(range.last) + 1);
+                u32::from(range.first).next_multiple_of(size) + size <= end
+            };
+            if size < LEAST_BLOCK || !ports.iter().any(has_block) {
+                problems.push(PoolProblem::BadBlock { ports: size });
+            }
+        }
         let quota = config.quota.unwrap_or(u32::MAX);
         let mut pool = Pool {
             id: Some(PoolId(number)),
@@ -440,6 +508,8 @@ impl Pool {
             quota,
             hosts: config.hosts,
             block,
+            most_blocks: config.on_demand.map_or(u16::MAX, |blocks| blocks.most),
+            blocks: 0,
             sides: Default::default(),
             counters: PoolCounters::default(),
         };
@@ -484,7 +554,9 @@ impl Pool {
                         users: Vec::new(),
                         reserved,
                         services,
+                        blocks: None,
                         held: 0,
+                        role: Role::Only,
                     });
                     (outside.list.len() - 1) as u32 // at most 2^16 pools of 2^12
                 });

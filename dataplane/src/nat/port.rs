@@ -14,7 +14,9 @@
 //! Ports of services of the gateway itself are kept in a second bitmap of their address, in which all others are taken:
 //! an address is exhausted when neither bitmap has a free port.
 //!
-//! Ports of other workers are taken from the start, so that no search finds them; the random port is one of the worker's
+//! Of an address whose ports go by blocks, all that is not set aside is free, and a search stays within a host's block (`block.rs`).
+//!
+//! Else ports of other workers are taken from the start, so that no search finds them; the random port is one of the worker's
 //! own. Addresses come and go with policies: their bitmaps lie in chunks, one for all addresses that come together.
 
 use lookup::memory::{MemoryError, Slab};
@@ -70,11 +72,7 @@ impl Chunk {
                 *word = others[place % others.len()];
             }
             map[0] |= 1;
-            for word in 0..WORDS {
-                if map[word] == u64::MAX {
-                    map[WORDS + word / 64] |= 1 << (word % 64);
-                }
-            }
+            note_full(map);
         }
         Ok(Chunk { words, live: 0 })
     }
@@ -84,6 +82,13 @@ impl Chunk {
         let mut words = Slab::new(addresses * PortSpace::COUNT * MAP)?;
         words.entries_mut().fill(u64::MAX);
         Ok(Chunk { words, live: 0 })
+    }
+
+    /// Frees other workers' ports of the address at a place: it is shared by blocks. Called before ports are set aside.
+    pub(super) fn open(&mut self, place: usize, share: Share) {
+        for space in PortSpace::ALL {
+            open(map_mut(&mut self.words, place as u32, space), share);
+        }
     }
 
     /// Frees ports of the address at a place, as far as they are the share's.
@@ -111,6 +116,46 @@ fn others(share: Share) -> Vec<u64> {
     };
     // With more workers than there are words nothing repeats.
     (0..words.min(WORDS)).map(of_word).collect()
+}
+
+/// Frees other workers' ports.
+fn open(map: &mut [u64], share: Share) {
+    let others = others(share);
+    for word in 0..WORDS {
+        map[word] &= !others[word % others.len()];
+    }
+    map[0] |= 1;
+    note_full(map);
+}
+
+/// Takes other workers' ports.
+fn close(map: &mut [u64], share: Share) {
+    let others = others(share);
+    for word in 0..WORDS {
+        map[word] |= others[word % others.len()];
+    }
+    note_full(map);
+}
+
+/// Has the second level say what the first does.
+fn note_full(map: &mut [u64]) {
+    for word in 0..WORDS {
+        let bit = 1 << (word % 64);
+        let full = &mut map[WORDS + word / 64];
+        *full &= !bit;
+        if map[word] == u64::MAX {
+            map[WORDS + word / 64] |= bit;
+        }
+    }
+}
+
+/// Division of an address's ports among workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sharing {
+    /// By pairs of ports.
+    Pairs,
+    /// By blocks.
+    Blocks,
 }
 
 impl Ports {
@@ -173,9 +218,57 @@ impl Ports {
         }
     }
 
-    /// Frees a port without a holder, if it may be handed out.
+    /// Gives an address the bitmaps of another, which has the same ports, to be shared otherwise from now on.
+    pub(super) fn take_over(&mut self, address: u32, from: u32, sharing: [Sharing; 2]) {
+        let home = self.homes.get(from as usize).copied().unwrap_or(NOWHERE);
+        self.settle(address, home, 0);
+        let share = self.share;
+        for space in PortSpace::ALL {
+            let map = self.map_mut(address, space);
+            match sharing {
+                [Sharing::Blocks, Sharing::Pairs] => close(map, share),
+                [Sharing::Pairs, Sharing::Blocks] => open(map, share),
+                [Sharing::Pairs, Sharing::Pairs] | [Sharing::Blocks, Sharing::Blocks] => {}
+            }
+        }
+    }
+
+    /// Returns true if no port of a range is taken but those for which `is_aside` holds.
+    pub(super) fn is_clean(
+        &self,
+        address: u32,
+        space: PortSpace,
+        range: PortRange,
+        mut is_aside: impl FnMut(u16) -> bool,
+    ) -> bool {
+        let map = self.map(address, space);
+        (range.first / 64..=range.last / 64).all(|word| {
+            let from = range.first.max(word * 64) % 64;
+            let to = range.last.min(word * 64 + 63) % 64;
+            let mask = u64::MAX << from & u64::MAX >> (63 - to);
+            let mut taken = map[usize::from(word)] & mask;
+            while taken != 0 && is_aside(word * 64 + taken.trailing_zeros() as u16) {
+                taken &= taken - 1;
+            }
+            taken == 0
+        })
+    }
+
+    /// True if a range has a free port.
+    pub(super) fn has_free<T: Tally>(
+        &self,
+        address: u32,
+        space: PortSpace,
+        range: PortRange,
+        tally: &mut T,
+    ) -> bool {
+        let map = Map { words: self.map(address, space), base: self.base + place(address, space) * 8 };
+        next_free(map, range.first, range.last, tally).is_some()
+    }
+
+    /// Frees a port without a holder, known by the caller to be one that may be handed out.
     pub(super) fn free(&mut self, address: u32, space: PortSpace, port: u16) {
-        if port != 0 && self.share.owns(port) {
+        if port != 0 {
             clear(self.map_mut(address, space), port);
         }
     }
@@ -190,7 +283,7 @@ impl Ports {
         &mut self,
         address: u32,
         space: PortSpace,
-        Wanted { ranges, wish }: Wanted<'_>,
+        Wanted { ranges, wish, share }: Wanted<'_>,
         random: &mut Random,
         tally: &mut T,
     ) -> Option<u16> {
@@ -198,7 +291,6 @@ impl Ports {
             return None;
         }
         let base = self.base + place(address, space) * 8;
-        let share = self.share;
         let words = self.map_mut(address, space);
         let map = Map { words, base };
         let port = match wish {
@@ -246,6 +338,17 @@ impl Ports {
         self.homes.get(address as usize).is_some_and(|home| home.chunk != NOWHERE.chunk)
     }
 
+    fn map(&self, address: u32, space: PortSpace) -> &[u64] {
+        let home = self.homes[address as usize];
+        match self.chunks.get(home.chunk as usize) {
+            Some(Some(chunk)) => {
+                let at = place(home.place, space);
+                &chunk.words.entries()[at..at + MAP]
+            }
+            _ => &[],
+        }
+    }
+
     fn map_mut(&mut self, address: u32, space: PortSpace) -> &mut [u64] {
         let home = self.homes[address as usize];
         match self.chunks.get_mut(home.chunk as usize) {
@@ -288,6 +391,8 @@ pub(super) struct Wanted<'a> {
     pub(super) ranges: &'a [PortRange],
     /// Preference among them.
     pub(super) wish: Wish,
+    /// Share of the ports that the search is among.
+    pub(super) share: Share,
 }
 
 /// A bitmap, with its offset in [`Region::NatTable`].
@@ -480,6 +585,19 @@ impl Random {
     ) -> Option<(usize, u16)> {
         let parts = || ranges.iter().enumerate().filter_map(|(at, range)| Some((at, range.within(class)?)));
         let size: u32 = parts().map(|(_, range)| share.within(range)).sum();
+        let mut turn = self.below(size, tally)?;
+        for (at, range) in parts() {
+            let here = share.within(range);
+            if turn < here {
+                return Some((at, share.nth(range, turn)));
+            }
+            turn -= here;
+        }
+        None
+    }
+
+    /// A number below `size`, each as likely as any other to within 1 in 65536 where `size` is at most 65536; `None` below 0.
+    pub(super) fn below<T: Tally>(&mut self, size: u32, tally: &mut T) -> Option<u32> {
         if size == 0 {
             return None;
         }
@@ -501,14 +619,6 @@ impl Random {
         self.used += 1;
         // Load, advance, compare, branch, multiply, shift, add.
         tally.instructions(7);
-        let mut turn = ((u64::from(number) * u64::from(size)) >> 32) as u32;
-        for (at, range) in parts() {
-            let here = share.within(range);
-            if turn < here {
-                return Some((at, share.nth(range, turn)));
-            }
-            turn -= here;
-        }
-        None
+        Some(((u64::from(number) * u64::from(size)) >> 32) as u32)
     }
 }

@@ -5,6 +5,9 @@
 //! out the same port, though pools share addresses, and one division finds the owner of a port. Blocks of deterministic
 //! NAT (RFC 7422) are shared likewise, port by port: a block is still of one inside address, and any worker that has a
 //! flow of this address finds ports for it. A range of fewer ports than workers leaves some of them none.
+//!
+//! Of an outside address whose ports go by blocks on demand, blocks are shared in the place of pairs: a host's block is of one
+//! worker, whole.
 
 use super::PortRange;
 
@@ -27,6 +30,16 @@ impl Share {
     /// Returns the owner of a port among so many workers; 0 if there are none.
     pub const fn owner(port: u16, workers: u16) -> u16 {
         if workers == 0 { 0 } else { (port / 2) % workers }
+    }
+
+    /// Returns the owner of a port among so many workers, of an address with blocks of `block` ports.
+    pub const fn owner_in_block(port: u16, block: u16, workers: u16) -> u16 {
+        if workers == 0 || block == 0 { 0 } else { (port / block) % workers }
+    }
+
+    /// True if a block of ports is in the share.
+    pub const fn owns_block(self, number: u16) -> bool {
+        number % self.workers == self.worker
     }
 
     /// Number of the worker, from 0.

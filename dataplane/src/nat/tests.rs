@@ -24,6 +24,7 @@ fn pool(first: &str, last: &str, ports: [u16; 2]) -> PoolConfig {
         choice: PortChoice::Random,
         quota: None,
         block: None,
+        on_demand: None,
         hosts: Hosts::OfSameFamily,
         reserved: Vec::new(),
     }

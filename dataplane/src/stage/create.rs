@@ -244,6 +244,7 @@ fn settle_otherwise<T: Tally>(
     while settled.is_none() && !tried.is_full() {
         tried.extend(opening.mapping.take());
         let Ok(mapped) = cx.shard.mappings.map_another(pool, inside, cx.tally) else { break };
+        cx.shard.note_blocks();
         cx.shard.log.note_mapped(&cx.shard.mappings, mapped.id);
         opening.map_source(mapped);
         let reply = reply_key(frame, opening, cx);
@@ -252,6 +253,7 @@ fn settle_otherwise<T: Tally>(
     }
     for mapping in tried {
         cx.shard.mappings.release(mapping, cx.tally);
+        cx.shard.note_blocks();
     }
     settled
 }

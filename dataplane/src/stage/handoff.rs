@@ -10,6 +10,8 @@
 //! - A fragment goes first to the worker of its datagram, for which all workers compute the same number; there the fragment
 //!   gets its ports, and goes on as any packet.
 
+use std::net::IpAddr;
+
 use tally::Tally;
 use wire::{Frame, Part};
 
@@ -18,7 +20,6 @@ use crate::flag;
 use crate::flow::Member;
 use crate::fragment::DatagramKey;
 use crate::handoff::{MOST, address, times};
-use crate::nat::Share;
 use crate::ppp;
 use crate::tables::OWN_ACCORD;
 use crate::verdict::Reason;
@@ -66,7 +67,7 @@ pub(super) fn to_home<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Option
     }
     let (own, workers) = (member.worker, member.steering.workers());
     let home = match mapped_port(frame, cx) {
-        Some(port) => Share::owner(port, workers),
+        Some((outside, port)) => cx.tables.nat.owner_of_port(outside, port, workers),
         None => {
             let (source, _) = header::addresses(frame);
             cx.shard.flows.member()?.steering.home_of_source(source.bits)
@@ -75,8 +76,8 @@ pub(super) fn to_home<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Option
     (home != own).then(|| hand_on(frame, home))
 }
 
-/// The outside port of a packet that may be for a mapping of source NAT.
-fn mapped_port<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Option<u16> {
+/// The outside address and port of a packet that may be for a mapping of source NAT.
+fn mapped_port<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Option<(IpAddr, u16)> {
     let tables = cx.tables;
     let (_, destination) = header::addresses(frame);
     if !tables.nat.is_outside(destination) || !dnat::has_port(frame) {
@@ -91,7 +92,7 @@ fn mapped_port<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Option<u16> {
     if !may_be_mapped || tables.nat.destination(&header::of(frame, cx), cx.tally).is_some() {
         return None;
     }
-    Some(port)
+    Some((ip, port))
 }
 
 /// Returns this worker's place among the workers; `None` if it is the only one, or the frame cannot be another worker's.

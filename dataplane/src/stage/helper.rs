@@ -416,7 +416,9 @@ fn map<T: Tally>(
     }
     let pool = cx.shard.mappings.pool_of(MappingId(mapping)).ok_or(())?;
     let inside = Endpoint::new(own, port, Protocol::TCP.0);
-    let mapped = cx.shard.mappings.map(pool, inside, cx.tally).map_err(drop)?;
+    let mapped = cx.shard.mappings.map(pool, inside, cx.tally);
+    cx.shard.note_blocks();
+    let mapped = mapped.map_err(drop)?;
     cx.shard.log.note_mapped(&cx.shard.mappings, mapped.id);
     if Address::from(shown) != (Address { bits: mapped.outside.address, v6: shown.is_ipv6() }) {
         cx.shard.release_mapping(mapped.id.0);
@@ -491,6 +493,7 @@ impl Shard {
     fn release_mapping(&mut self, mapping: u32) {
         self.log.note_released(&self.mappings, MappingId(mapping));
         self.mappings.release(MappingId(mapping), &mut tally::NoTally);
+        self.note_blocks();
     }
 }
 

@@ -287,6 +287,7 @@ fn map<T: Tally>(
                 return Err(Step::Drop(Reason::FlowTableFull));
             }
         }
+        cx.shard.note_blocks();
         match mapped {
             Ok(mapped) => {
                 opening.pool = Some((nat::PoolId(pool), inside.port));

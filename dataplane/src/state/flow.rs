@@ -20,7 +20,7 @@ use crate::flow::{
 use crate::helper::{Expectations, Helped};
 use crate::import::{Imports, Refused};
 use crate::log::Cause;
-use crate::nat::Endpoint;
+use crate::nat::{BlockChange, BlockEvent, Endpoint};
 use crate::set::Watch;
 use crate::shard::{
     Shard, ShardError, most_flows, remembers_classes, remembers_wans, timeouts, watches_sets,
@@ -369,7 +369,9 @@ impl Shard {
         }
         left.into_iter().for_each(|(id, cause)| self.note_left_behind(id, cause));
         fresh.flows.go_on_from(&self.flows);
-        fresh.mappings.go_on_from(&mut self.mappings);
+        for block in fresh.mappings.go_on_from(&mut self.mappings) {
+            self.note_block(BlockEvent { change: BlockChange::Freed, block });
+        }
         std::mem::swap(&mut self.flows, &mut fresh.flows);
         std::mem::swap(&mut self.mappings, &mut fresh.mappings);
         fresh.port_mappings.go_on_from(&mut self.port_mappings);

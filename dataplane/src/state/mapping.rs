@@ -4,7 +4,7 @@ use tally::{NoTally, Region};
 
 use super::{Applying, MappingRecord, Part, Plan, Reload};
 use crate::import::Refused;
-use crate::nat::{MappingId, Mappings, PoolId, PoolsPlan, Restore, RetiredPools};
+use crate::nat::{BlockChange, BlockEvent, MappingId, Mappings, PoolId, PoolsPlan, Restore, RetiredPools};
 use crate::shard::{NOTHING, Shard, ShardError, most_mappings};
 use crate::tables::Tables;
 
@@ -18,7 +18,7 @@ struct MappingsPlan {
     /// The new pools, until they are applied.
     pools: Option<PoolsPlan>,
     /// Memory that is no longer needed, once they are.
-    _retired: RetiredPools,
+    retired: RetiredPools,
 }
 
 impl Part for Translations {
@@ -37,7 +37,7 @@ impl Part for Translations {
         };
         let pools = PoolsPlan::prepare(before, after, renumbering.pools_were.clone(), share);
         let pools = Some(pools.map_err(ShardError::Nat)?);
-        Ok(Box::new(MappingsPlan { fresh, pools, _retired: RetiredPools::default() }))
+        Ok(Box::new(MappingsPlan { fresh, pools, retired: RetiredPools::default() }))
     }
 
     fn memory_bytes(&self, shard: &Shard) -> usize {
@@ -60,7 +60,10 @@ impl Plan for MappingsPlan {
         if !shard.mappings.has_places_for(&pools) {
             shard.clear_flows();
         }
-        self._retired = shard.mappings.apply(pools);
+        self.retired = shard.mappings.apply(pools);
+        for block in &self.retired.ended {
+            shard.note_block(BlockEvent { change: BlockChange::Freed, block: *block });
+        }
     }
 }
 
@@ -97,6 +100,8 @@ impl Shard {
     pub(super) fn release(&mut self, mapping: u32) {
         if mapping != NOTHING {
             self.mappings.release(MappingId(mapping), &mut NoTally);
+            // Nobody has been told that the block was taken, either.
+            while self.mappings.take_block_event().is_some() {}
         }
     }
 }

@@ -3,14 +3,14 @@
 //! Source and destination translations are two lists; of each, the first that matches applies. A flow
 //! carries both places in one number, see [`NatTables::pair`].
 
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use tally::Tally;
 use wire::siit::Prefix;
 use wire::{Nanos, PortId};
 
 use super::Address;
-use crate::nat::{NetworkPair, PoolConfig, PortRange};
+use crate::nat::{NetworkPair, PoolConfig, PortRange, Share};
 
 mod server;
 mod source;
@@ -303,6 +303,21 @@ pub enum SourceAction {
 }
 
 impl NatTables {
+    /// Ports of a block of an outside address, where they go by blocks on demand.
+    pub fn block_of(&self, outside: IpAddr) -> Option<u16> {
+        // As `nat::pool` compiles it: of several pools the first one's.
+        let mut pools = self.pools.iter().filter(|pool| pool.has(outside));
+        pools.find_map(|pool| pool.on_demand).map(|blocks| blocks.ports)
+    }
+
+    /// Returns the worker, of so many, that hands out a port of an outside address.
+    pub fn owner_of_port(&self, outside: IpAddr, port: u16, workers: u16) -> u16 {
+        match self.block_of(outside) {
+            Some(block) => Share::owner_in_block(port, block, workers),
+            None => Share::owner(port, workers),
+        }
+    }
+
     /// Both places in one number, 0 for none: `destination` and `source` are places, counted from 1.
     #[inline]
     pub fn pair(&self, destination: u16, source: u16) -> u16 {

@@ -87,9 +87,9 @@ pub enum Reason {
     IcmpUnrelated,
     /// An ICMP error quotes a segment that its TCP connection has not under way.
     IcmpWindow,
-    /// The translation has no free port left.
+    /// The translation has no free port left, or no free block of ports.
     NatPorts,
-    /// The inside address holds as many ports of the translation as it may.
+    /// The inside address holds as many ports of the translation as it may, or all of as many blocks.
     NatQuota,
     /// As many translations exist as memory was set aside for.
     NatTableFull,
@@ -505,14 +505,14 @@ impl Reason {
         Entry {
             reason: Reason::NatPorts,
             name: "nat-ports",
-            cause: "The translation has no free port left.",
+            cause: "The translation has no free port left, or no free block of ports.",
             remedy: "Give the translation more outside addresses, or lower the UDP timeout.",
         },
         Entry {
             reason: Reason::NatQuota,
             name: "nat-quota",
-            cause: "The inside address holds as many ports of the translation as it may.",
-            remedy: "Raise `quota` of the translation, or find out what that host is doing.",
+            cause: "The inside address holds as many ports of the translation as it may, or all of as many blocks.",
+            remedy: "Raise `quota` or `blocks-per-host` of the translation, or find out what that host is doing.",
         },
         Entry {
             reason: Reason::NatTableFull,

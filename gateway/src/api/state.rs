@@ -319,7 +319,8 @@ impl Taker<'_> {
     fn flush(&mut self) {
         let waiting = std::mem::take(&mut self.waiting);
         let (senders, steering) = (self.senders, self.steering.clone());
-        let owner = |item: &Item| owner_of(item, senders.len(), steering.as_deref());
+        let tables = self.tables.clone();
+        let owner = |item: &Item| owner_of(item, &tables, senders.len(), steering.as_deref());
         for (number, worker) in senders.iter().enumerate() {
             let own: Vec<Item> =
                 waiting.iter().filter(|item| owner(item).is_none_or(|own| own == number)).copied().collect();

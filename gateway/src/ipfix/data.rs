@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use dataplane::accounting::{FlowReport, NatEvent, Session};
 use dataplane::flow::{Direction, Ends};
+use dataplane::nat::{BlockChange, BlockEvent, PortBlock};
 use wire::Nanos;
 use wire::header::Protocol;
 
@@ -17,6 +18,8 @@ pub(super) enum Data<'a> {
     Flow(Flow),
     /// Beginning or end of a translated connection.
     Session(Event),
+    /// A host has taken a block of ports, or given one back.
+    Block(Block),
     /// Sums of what was exported, and of what was not.
     Statistics(Statistics),
     /// Name of an interface.
@@ -59,6 +62,16 @@ pub(super) struct Event {
     pub(super) arrives: Ends,
     /// Ends of packets as they leave.
     pub(super) leaves: Ends,
+}
+
+/// A block of ports that a host has taken, or given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Block {
+    /// Milliseconds since 1970.
+    pub(super) at: u64,
+    /// Number of the translation; 0 where the policy no longer has it.
+    pub(super) pool: u32,
+    pub(super) event: BlockEvent,
 }
 
 /// Sums of what was exported, and of what was not.
@@ -234,6 +247,11 @@ impl Data<'_> {
             }
             Data::Session(event) if event.arrives.source.is_ipv4() => template::SESSION_V4,
             Data::Session(_) => template::SESSION_V6,
+            Data::Block(Block { event, .. }) => match (event.block.inside, event.block.outside) {
+                (IpAddr::V4(_), _) => template::BLOCK_V4,
+                (IpAddr::V6(_), IpAddr::V4(_)) => template::BLOCK_V6_TO_V4,
+                (IpAddr::V6(_), IpAddr::V6(_)) => template::BLOCK_V6,
+            },
             Data::Statistics(_) => template::STATISTICS,
             Data::Interface(_) => template::INTERFACE,
             Data::Exhausted(_) => template::EXHAUSTED,
@@ -248,6 +266,7 @@ impl Data<'_> {
             match self {
                 Data::Flow(flow) => flow.put(element, out),
                 Data::Session(event) => event.put(element, out),
+                Data::Block(block) => block.put(element, out),
                 Data::Statistics(sums) => sums.put(element, out),
                 Data::Interface(interface) => interface.put(element, out),
                 Data::Exhausted(event) => event.put(element, out),
@@ -291,6 +310,31 @@ impl Event {
         }
     }
 }
+
+impl Block {
+    fn put(&self, element: Element, out: &mut Vec<u8>) {
+        let PortBlock { inside, outside, ports, .. } = self.event.block;
+        match element {
+            Element::ObservationTimeMilliseconds => long(self.at, out),
+            Element::NatEvent => out.push(match self.event.change {
+                BlockChange::Allocated => BLOCK_ALLOCATED,
+                BlockChange::Freed => BLOCK_FREED,
+            }),
+            Element::SourceIpv4Address | Element::SourceIpv6Address => address(inside, out),
+            Element::PostNatSourceIpv4Address | Element::PostNatSourceIpv6Address => address(outside, out),
+            Element::PortRangeStart => out.extend(ports.first.to_be_bytes()),
+            Element::PortRangeEnd => out.extend(ports.last.to_be_bytes()),
+            // One port after the other.
+            Element::PortRangeStepSize => out.extend(1_u16.to_be_bytes()),
+            Element::PortRangeNumPorts => out.extend((ports.last - ports.first + 1).to_be_bytes()),
+            _ => out.extend(self.pool.to_be_bytes()),
+        }
+    }
+}
+
+/// natEvent: port block allocation, and de-allocation.
+const BLOCK_ALLOCATED: u8 = 16;
+const BLOCK_FREED: u8 = 17;
 
 impl Statistics {
     fn put(&self, element: Element, out: &mut Vec<u8>) {

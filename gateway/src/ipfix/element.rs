@@ -37,6 +37,10 @@ pub(super) enum Element {
     PostNatSourceIpv6Address,
     PostNatDestinationIpv6Address,
     ObservationTimeMilliseconds,
+    PortRangeStart,
+    PortRangeEnd,
+    PortRangeStepSize,
+    PortRangeNumPorts,
 }
 
 /// Length in a template of an element whose length stands in each record (RFC 7011, section 7).
@@ -90,6 +94,10 @@ impl Element {
             Element::PostNatSourceIpv6Address => (281, 16),
             Element::PostNatDestinationIpv6Address => (282, 16),
             Element::ObservationTimeMilliseconds => (323, 8),
+            Element::PortRangeStart => (361, 2),
+            Element::PortRangeEnd => (362, 2),
+            Element::PortRangeStepSize => (363, 2),
+            Element::PortRangeNumPorts => (364, 2),
         }
     }
 }

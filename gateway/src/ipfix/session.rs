@@ -15,7 +15,7 @@ use dataplane::flow::Direction;
 use policy::model::{Collector, Ipfix, IpfixRecord};
 use tracing::{info, warn};
 
-use super::data::{Data, Epoch, Event, Exhausted, Flow, Interface, Pool, Statistics};
+use super::data::{Block, Data, Epoch, Event, Exhausted, Flow, Interface, Pool, Statistics};
 use super::exporter::{CollectorState, Parcel, Shared};
 use super::interface::{Followed, Interfaces};
 use super::message::{Message, Messages};
@@ -182,6 +182,12 @@ impl Exporting {
                 Record::Nat(event) => {
                     self.put(Data::Session(Event::of(event, epoch.milliseconds(at))), ready)
                 }
+                Record::Block(event) => {
+                    let owner = event.block.pool.and_then(|pool| tables.nat.owners.get(usize::from(pool.0)));
+                    let source = owner.and_then(|owner| tables.nat.sources.get(usize::from(owner.source)));
+                    let pool = source.map_or(0, |source| source.number);
+                    self.put(Data::Block(Block { at: epoch.milliseconds(at), pool, event: *event }), ready);
+                }
             }
         }
         for source in exhausted.iter().filter_map(|place| tables.nat.sources.get(*place)) {
@@ -312,7 +318,7 @@ impl Exporting {
         for (index, name) in interfaces.names() {
             self.put_one(&Data::Interface(Interface { index, name }));
         }
-        if self.ipfix.has(IpfixRecord::Nat) {
+        if self.ipfix.has(IpfixRecord::Nat) || self.ipfix.has(IpfixRecord::NatBlock) {
             for (number, name) in interfaces.pools() {
                 self.put_one(&Data::Pool(Pool { number, name }));
             }

@@ -48,6 +48,9 @@ const NAT_V6: &[Element] = &[PostNatSourceIpv6Address, PostNatDestinationIpv6Add
 const NAT_PORTS: &[Element] = &[PostNaptSourceTransportPort, PostNaptDestinationTransportPort];
 const EVENT: &[Element] = &[ObservationTimeMilliseconds, NatEvent, ProtocolIdentifier];
 
+const BLOCK: &[Element] = &[ObservationTimeMilliseconds, NatEvent, NatPoolId];
+const RANGE: &[Element] = &[PortRangeStart, PortRangeEnd, PortRangeStepSize, PortRangeNumPorts];
+
 /// Flows of protocols with ports, or without; of ICMP queries; each as it is, and translated.
 pub(super) const FLOW_V4: Template = Template::of(256, &[TIMES, V4, PORTS, FLOW]);
 pub(super) const FLOW_V6: Template = Template::of(257, &[TIMES, V6, PORTS, FLOW]);
@@ -68,6 +71,13 @@ pub(super) const ICMP_V4_TO_V6: Template = Template::of(273, &[TIMES, V4, ICMP, 
 /// NAT64 sessions (RFC 8158, section 4.3.4), opened by an IPv6 and by an IPv4 host.
 pub(super) const SESSION_V6_TO_V4: Template = Template::of(274, &[EVENT, V6, PORTS, NAT_V4, NAT_PORTS]);
 pub(super) const SESSION_V4_TO_V6: Template = Template::of(275, &[EVENT, V4, PORTS, NAT_V6, NAT_PORTS]);
+/// Port blocks (RFC 8158, section 4.3.9), of IPv4 and IPv6 hosts with IPv4 and IPv6 addresses outside.
+pub(super) const BLOCK_V4: Template =
+    Template::of(276, &[BLOCK, &[SourceIpv4Address, PostNatSourceIpv4Address], RANGE]);
+pub(super) const BLOCK_V6_TO_V4: Template =
+    Template::of(277, &[BLOCK, &[SourceIpv6Address, PostNatSourceIpv4Address], RANGE]);
+pub(super) const BLOCK_V6: Template =
+    Template::of(278, &[BLOCK, &[SourceIpv6Address, PostNatSourceIpv6Address], RANGE]);
 /// Sums of what was exported, and of what was not (RFC 7011, sections 4.1 and 4.3).
 pub(super) const STATISTICS: Template = Template::options(
     266,
@@ -89,7 +99,7 @@ pub(super) const EXHAUSTED: Template =
 pub(super) const POOL: Template = Template::options(269, &[&[NatPoolId, NatPoolName]]);
 
 /// All templates, by identifier.
-pub(super) const ALL: [Template; 20] = [
+pub(super) const ALL: [Template; 23] = [
     FLOW_V4,
     FLOW_V6,
     FLOW_V4_NAT,
@@ -110,4 +120,7 @@ pub(super) const ALL: [Template; 20] = [
     ICMP_V4_TO_V6,
     SESSION_V6_TO_V4,
     SESSION_V4_TO_V6,
+    BLOCK_V4,
+    BLOCK_V6_TO_V4,
+    BLOCK_V6,
 ];

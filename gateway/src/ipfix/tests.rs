@@ -5,16 +5,17 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use dataplane::accounting::Session;
 use dataplane::flow::Ends;
+use dataplane::nat::{BlockChange, BlockEvent, PortBlock, PortRange};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use wire::Nanos;
 
-use super::data::{Data, Epoch, Event, Exhausted, Flow, Interface, Pool, Statistics};
+use super::data::{Block, Data, Epoch, Event, Exhausted, Flow, Interface, Pool, Statistics};
 use super::message::{Message, Messages};
 use super::template;
 
 /// Lengths of IANA's registry of IPFIX entities, from its data types; 0 for a string. TCP flags are shortened, as RFC 7125 has it.
-const REGISTRY: [(u16, &str, usize); 34] = [
+const REGISTRY: [(u16, &str, usize); 38] = [
     (1, "octetDeltaCount", 8),
     (2, "packetDeltaCount", 8),
     (4, "protocolIdentifier", 1),
@@ -49,6 +50,10 @@ const REGISTRY: [(u16, &str, usize); 34] = [
     (283, "natPoolId", 4),
     (284, "natPoolName", 0),
     (323, "observationTimeMilliseconds", 8),
+    (361, "portRangeStart", 2),
+    (362, "portRangeEnd", 2),
+    (363, "portRangeStepSize", 2),
+    (364, "portRangeNumPorts", 2),
 ];
 
 /// A data record: values by names of elements.
@@ -186,6 +191,22 @@ fn check(sent: &Data<'_>, record: &Decoded) {
             assert_eq!(number(record, "natEvent"), expected);
             assert_eq!(number(record, "observationTimeMilliseconds"), event.at);
         }
+        Data::Block(Block { at, pool, event }) => {
+            assert_eq!(number(record, "observationTimeMilliseconds"), *at);
+            assert_eq!(number(record, "natPoolId"), u64::from(*pool));
+            // RFC 8158, table 3.
+            let expected = if event.change == BlockChange::Allocated { 16 } else { 17 };
+            assert_eq!(number(record, "natEvent"), expected);
+            assert_eq!(ip(record, "sourceIPv4Address", "sourceIPv6Address"), event.block.inside);
+            assert_eq!(
+                ip(record, "postNATSourceIPv4Address", "postNATSourceIPv6Address"),
+                event.block.outside
+            );
+            let (first, last) = (number(record, "portRangeStart"), number(record, "portRangeEnd"));
+            assert_eq!((first, last), (event.block.ports.first.into(), event.block.ports.last.into()));
+            assert_eq!(number(record, "portRangeStepSize"), 1);
+            assert_eq!(number(record, "portRangeNumPorts"), last - first + 1);
+        }
         Data::Statistics(sums) => {
             assert_eq!(number(record, "observationDomainId"), u64::from(sums.domain));
             assert_eq!(number(record, "exportedOctetTotalCount"), sums.octets);
@@ -293,6 +314,19 @@ fn data() -> impl Strategy<Value = Data<'static>> {
             let session = if created { Session::Created } else { Session::Deleted };
             Data::Session(Event { at, session, arrives, leaves })
         });
+    let families = prop_oneof![Just([true, true]), Just([false, true]), Just([false, false])];
+    let block = (families, any::<[u128; 2]>(), 16..512_u16, 1..100_u16, any::<(u64, u32, bool)>()).prop_map(
+        |(is_v4, bits, size, number, (at, pool, is_new))| {
+            let ip = |side: usize| match is_v4[side] {
+                true => IpAddr::from(Ipv4Addr::from(bits[side] as u32)),
+                false => IpAddr::from(Ipv6Addr::from(bits[side])),
+            };
+            let ports = PortRange { first: number * size, last: number * size + (size - 1) };
+            let block = PortBlock { inside: ip(0), outside: ip(1), ports, pool: None };
+            let change = if is_new { BlockChange::Allocated } else { BlockChange::Freed };
+            Data::Block(Block { at, pool, event: BlockEvent { change, block } })
+        },
+    );
     let sums = any::<[u64; 4]>().prop_map(|[octets, messages, records, lost]| {
         Data::Statistics(Statistics { domain: 7, octets, messages, records, lost })
     });
@@ -301,7 +335,7 @@ fn data() -> impl Strategy<Value = Data<'static>> {
     let exhausted =
         (any::<u64>(), any::<u32>()).prop_map(|(at, pool)| Data::Exhausted(Exhausted { at, pool }));
     let pool = any::<u32>().prop_map(|number| Data::Pool(Pool { number, name: "house" }));
-    prop_oneof![6 => flow, 2 => session, 1 => sums, 1 => interface, 1 => exhausted, 1 => pool]
+    prop_oneof![6 => flow, 2 => session, 2 => block, 1 => sums, 1 => interface, 1 => exhausted, 1 => pool]
 }
 
 proptest! {

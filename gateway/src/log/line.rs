@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use dataplane::flow::Ends;
 use dataplane::log::{Cause, Connection, Mapped, Record, RuleHit};
+use dataplane::nat::{BlockChange, PortBlock};
 use dataplane::tables::{LOCAL, NO_NUMBER, OTHER, Tables};
 use dataplane::verdict::Verdict;
 use policy::model::{OTHER_ZONE, SELF_ZONE};
@@ -89,6 +90,13 @@ impl Line {
                 mapped(mapping, tables, &mut fields);
                 "nat-deleted"
             }
+            Record::Block(event) => {
+                port_block(&event.block, tables, &mut fields);
+                match event.change {
+                    BlockChange::Allocated => "nat-block-allocated",
+                    BlockChange::Freed => "nat-block-freed",
+                }
+            }
         };
         Line { at, event, level: Level::Info, fields: fields.0 }
     }
@@ -132,6 +140,11 @@ impl Line {
                 let side = |address, port| format!("{} port {}", text(address), text(port));
                 let (inside, outside) = (side("inside", "inside_port"), side("outside", "outside_port"));
                 format!("NAT mapping {what}: {} {inside} as {outside}", text("protocol"))
+            }
+            "nat-block-allocated" | "nat-block-freed" => {
+                let what = if self.event == "nat-block-allocated" { "allocated" } else { "freed" };
+                let ports = format!("{} to {}", text("first_port"), text("last_port"));
+                format!("NAT port block {what}: {} as {} ports {ports}", text("inside"), text("outside"))
             }
             _ => match self.field("rule") {
                 Some(rule) => format!("{} records of rule {rule} left out", text("count")),
@@ -294,14 +307,27 @@ fn connection(of: &Connection, tables: &Tables, fields: &mut Fields) {
 }
 
 fn mapped(mapping: &Mapped, tables: &Tables, fields: &mut Fields) {
-    let owner = mapping.pool.and_then(|pool| tables.nat.owners.get(usize::from(pool)));
-    let nat = owner.and_then(|owner| tables.nat.sources.get(usize::from(owner.source)));
-    fields.some("nat", nat.map(|nat| nat.name.as_str()));
+    source_nat(mapping.pool, tables, fields);
     fields.put("protocol", protocol_name(mapping.inside.protocol));
     fields.put("inside", mapping.inside.ip().to_string());
     fields.put("inside_port", mapping.inside.port);
     fields.put("outside", mapping.outside.ip().to_string());
     fields.put("outside_port", mapping.outside.port);
+}
+
+fn port_block(block: &PortBlock, tables: &Tables, fields: &mut Fields) {
+    source_nat(block.pool.map(|pool| pool.0), tables, fields);
+    fields.put("inside", block.inside.to_string());
+    fields.put("outside", block.outside.to_string());
+    fields.put("first_port", block.ports.first);
+    fields.put("last_port", block.ports.last);
+}
+
+/// Name of the source translation that a pool is of.
+fn source_nat(pool: Option<u16>, tables: &Tables, fields: &mut Fields) {
+    let owner = pool.and_then(|pool| tables.nat.owners.get(usize::from(pool)));
+    let nat = owner.and_then(|owner| tables.nat.sources.get(usize::from(owner.source)));
+    fields.some("nat", nat.map(|nat| nat.name.as_str()));
 }
 
 fn cause_name(cause: Cause) -> &'static str {

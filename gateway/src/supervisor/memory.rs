@@ -58,7 +58,7 @@ fn read(
         Entry::Names(names) => places = names.places_in(tables),
         Entry::Item(item) => {
             let item = places.moved(&item).aged(age);
-            let is_taken = match owner_of(&item, workers.len(), steering) {
+            let is_taken = match owner_of(&item, tables, workers.len(), steering) {
                 Some(own) => workers.get_mut(own).is_some_and(|worker| worker.remember(&item).is_ok()),
                 None => workers.iter_mut().filter_map(|worker| worker.remember(&item).ok()).count() > 0,
             };

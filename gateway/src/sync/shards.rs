@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use dataplane::flow::{FlowId, SteeringTable};
 use dataplane::import::Refused;
-use dataplane::nat::Share;
 use dataplane::sa::Fingerprint;
 use dataplane::set::{SetOutcome, TakenElements};
 use dataplane::state::{ElementRecord, FlowRecord, Item, Names, Places, RemovalRecord};
@@ -155,9 +154,13 @@ impl Shards {
     }
 
     /// The worker whose flow it was.
-    fn owner_of_ended(&self, ended: &EndedFlow) -> usize {
+    fn owner_of_ended(&self, ended: &EndedFlow, tables: &Tables) -> usize {
         if ended.port != 0 {
-            return usize::from(Share::owner(ended.port, self.len() as u16));
+            // The outside end: of a source translation where answers go to, else where the first packet went.
+            let ends = [ended.reply.destination, ended.original.destination];
+            let outside = ends.into_iter().find(|address| tables.nat.is_outside((*address).into()));
+            let outside = outside.unwrap_or(ends[0]);
+            return usize::from(tables.nat.owner_of_port(outside, ended.port, self.len() as u16));
         }
         let source = Address::from(ended.original.source).bits;
         self.steering.as_ref().map_or(0, |steering| usize::from(steering.home_of_source(source)))
@@ -188,8 +191,9 @@ impl Intake<'_> {
     ) -> Result<(), SessionError> {
         let (workers, steering) = (self.shards.len(), self.shards.steering.clone());
         for worker in 0..workers {
-            let own =
-                items.iter().filter(|item| owner_of(item, workers, steering.as_deref()) == Some(worker));
+            let tables = self.tables.clone();
+            let is_own = |item: &&Item| owner_of(item, &tables, workers, steering.as_deref()) == Some(worker);
+            let own = items.iter().filter(is_own);
             let own: Vec<&FlowRecord> = own.filter_map(flow).collect();
             for some in own.chunks(AT_ONCE) {
                 let (outcomes, _) = self.offer(worker, some, &[], round).await?;
@@ -202,7 +206,7 @@ impl Intake<'_> {
     /// Tells the owners of flows that have ended.
     pub(super) async fn end(&mut self, ended: &[EndedFlow], account: &Account) -> Result<(), SessionError> {
         for worker in 0..self.shards.len() {
-            let own = ended.iter().filter(|ended| self.shards.owner_of_ended(ended) == worker);
+            let own = ended.iter().filter(|ended| self.shards.owner_of_ended(ended, &self.tables) == worker);
             let own: Vec<EndedFlow> = own.copied().collect();
             for some in own.chunks(AT_ONCE) {
                 let (_, ended) = self.offer(worker, &[], some, 0).await?;

@@ -118,7 +118,7 @@ impl Gateway {
     fn begin(&self, flows: impl Iterator<Item = FlowRecord>) {
         let workers = self.senders.len();
         for flow in flows {
-            let owner = crate::worker::owner_of(&Item::Flow(flow), workers, None).unwrap();
+            let owner = crate::worker::owner_of(&Item::Flow(flow), &self.tables, workers, None).unwrap();
             let (reply, answer) = oneshot::channel();
             let (tables, items) = (self.tables.clone(), vec![Item::Flow(flow)]);
             self.senders[owner].send(Command::Import { tables, items, reply });

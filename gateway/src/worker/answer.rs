@@ -234,6 +234,7 @@ impl Worker {
             worker: self.number,
             links: self.links.report(self.fast_path.as_ref().map(|(_, ports)| ports)),
             counters: shard.counters.clone(),
+            nat_blocks: shard.blocks_of_sources(tables),
             queued: shard.egress.lengths().collect(),
             trees: shard.egress.trees().collect(),
             sas: shard.sas.views(self.clock.now()),

@@ -92,7 +92,8 @@ impl RecordExport {
         // Quotas of hosts count among the refusals, too.
         let (refused, dropped) = (&shard.counters.nat_refused, shard.counters.dropped_for(Reason::NatPorts));
         let is_due = self.sent.since(self.told) >= EXHAUSTED_PAUSE;
-        if !is_due || dropped == self.dropped || !tables.ipfix.has(IpfixRecord::Nat) {
+        let is_told = tables.ipfix.has(IpfixRecord::Nat) || tables.ipfix.has(IpfixRecord::NatBlock);
+        if !is_due || dropped == self.dropped || !is_told {
             return Vec::new();
         }
         let places = refused.iter().zip(&self.refused).enumerate();

@@ -195,7 +195,7 @@ impl Left {
         let of = match record {
             Record::Rule(hit) => self.rules.get_mut(hit.rule as usize).unwrap_or(&mut self.unknown),
             Record::Opened(_) | Record::Closed(_) => &mut self.connections,
-            Record::Mapped(_) | Record::Unmapped(_) => &mut self.mappings,
+            Record::Mapped(_) | Record::Unmapped(_) | Record::Block(_) => &mut self.mappings,
         };
         *of += 1;
         self.any += 1;

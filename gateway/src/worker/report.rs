@@ -18,6 +18,8 @@ pub struct Report {
     pub worker: usize,
     /// Counters by verdict, reason, rule and translation.
     pub counters: Counters,
+    /// Number of blocks of ports that hosts have, by source translation, in the order of the tables.
+    pub nat_blocks: Vec<u32>,
     /// Counters by interface, in the order of the tables.
     pub links: Vec<LinkReport>,
     /// Number of frames in each interface's queue.

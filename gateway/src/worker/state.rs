@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dataplane::Tables;
 use dataplane::flow::{FlowId, SteeringTable};
 use dataplane::import::Refused;
-use dataplane::nat::Share;
+use dataplane::nat::Endpoint;
 use dataplane::state::{Cursor, Ended, FlowRecord, Item, Subject};
 use dataplane::sync::{EndedFlow, Synced, Taken};
 use dataplane::tables::Address;
@@ -120,14 +120,22 @@ impl Processing {
 
 /// Returns the worker that owns an item, `None` where all workers do. A flow whose translation has a port belongs to
 /// the worker that allocates that port; any other flow, and the token debts of a source or of a flow, to the owner of the source.
-pub(crate) fn owner_of(item: &Item, workers: usize, steering: Option<&SteeringTable>) -> Option<usize> {
+pub(crate) fn owner_of(
+    item: &Item,
+    tables: &Tables,
+    workers: usize,
+    steering: Option<&SteeringTable>,
+) -> Option<usize> {
     let home = |source: IpAddr| {
         let source = Address::from(source).bits;
         steering.map_or(0, |steering| usize::from(steering.home_of_source(source)))
     };
     match item {
         Item::Flow(flow) => Some(match flow.mapping.or(flow.inward) {
-            Some(mapping) => usize::from(Share::owner(mapping.outside.port, workers as u16)),
+            Some(mapping) => {
+                let Endpoint { port, .. } = mapping.outside;
+                usize::from(tables.nat.owner_of_port(mapping.outside.ip(), port, workers as u16))
+            }
             None => home(flow.original.source),
         }),
         Item::Debt(debt) => debt.source.map(home),

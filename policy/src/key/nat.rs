@@ -50,11 +50,13 @@ fn action(keys: &mut Keys<'_, '_>, action: &mut NatAction) -> bool {
     match action {
         NatAction::Masquerade { ports } => {
             port_use(keys, ports);
+            port_mapping::of_ports(keys, ports);
             true
         }
         NatAction::Source { pool, ports } => {
             let has_pool = keys.required_list("pool", "[\"198.51.100.10-198.51.100.20\"]", RANGE, pool);
             port_use(keys, ports);
+            port_mapping::of_ports(keys, ports);
             has_pool
         }
         NatAction::Exempt => true,
@@ -98,7 +100,7 @@ fn action(keys: &mut Keys<'_, '_>, action: &mut NatAction) -> bool {
         NatAction::Nat64(nat64) => {
             keys.key_or("prefix", PREFIX6, &mut nat64.prefix, Prefix::WELL_KNOWN);
             keys.list("pool", RANGE, &mut nat64.pool);
-            allocated_ports(keys, &mut nat64.ports);
+            port_use(keys, &mut nat64.ports);
             true
         }
     }
@@ -106,16 +108,12 @@ fn action(keys: &mut Keys<'_, '_>, action: &mut NatAction) -> bool {
 
 const HAIRPIN: Flag<Hairpin> = Flag(Hairpin::On, Hairpin::Off);
 
-fn allocated_ports(keys: &mut Keys<'_, '_>, ports: &mut PortUse) {
+fn port_use(keys: &mut Keys<'_, '_>, ports: &mut PortUse) {
     keys.list_or("ports", PORTS, &mut ports.ranges, PortUse::default().ranges);
     keys.key("random", Flag(PortChoice::Random, PortChoice::Preserve), &mut ports.choice);
     keys.optional("quota", NUMBER32, &mut ports.quota);
-}
-
-fn port_use(keys: &mut Keys<'_, '_>, ports: &mut PortUse) {
-    allocated_ports(keys, ports);
     keys.optional("block", NUMBER16, &mut ports.block);
-    port_mapping::of_ports(keys, ports);
+    keys.optional("blocks-per-host", NUMBER16, &mut ports.blocks_per_host);
 }
 
 /// A translation before it is read. Until its kind is known, it has the conditions that all kinds have.

@@ -167,7 +167,7 @@ fn log() -> impl Strategy<Value = Log> {
         at().prop_map(SyslogAddress::Tcp).prop_map(LogOutput::Syslog),
         path().prop_map(LogOutput::File),
     ];
-    let event = select(&[LogEvent::Rule, LogEvent::Connection, LogEvent::Nat][..]);
+    let event = select(&[LogEvent::Rule, LogEvent::Connection, LogEvent::Nat, LogEvent::NatBlock][..]);
     let rate = || {
         (1..u32::MAX, 1..u64::MAX, 1..u32::MAX, scope()).prop_map(|(count, per, burst, scope)| Rate {
             count,
@@ -187,7 +187,7 @@ fn ipfix() -> impl Strategy<Value = Ipfix> {
         .prop_map(SocketAddr::from);
     let collector = (at, any::<bool>())
         .prop_map(|(at, is_udp)| if is_udp { Collector::Udp(at) } else { Collector::Tcp(at) });
-    let record = select(&[IpfixRecord::Flow, IpfixRecord::Nat][..]);
+    let record = select(&[IpfixRecord::Flow, IpfixRecord::Nat, IpfixRecord::NatBlock][..]);
     let time = || option::of((1..u64::MAX).prop_map(Nanos));
     (option::of(collector), option::of(vec(record, 0..3)), time(), time(), option::of(any::<u32>())).prop_map(
         |(collector, records, active_timeout, template_refresh, domain)| Ipfix {
@@ -528,7 +528,7 @@ fn nat64() -> impl Strategy<Value = NatAction> {
         Prefix::new(net.network(), length).expect("bits 64 to 71 and those past the prefix are zero")
     });
     (prefix, vec(range(), 0..3), port_use()).prop_map(|(prefix, pool, ports)| {
-        NatAction::Nat64(Nat64 { prefix, pool, ports: PortUse { block: None, mapping: None, ..ports } })
+        NatAction::Nat64(Nat64 { prefix, pool, ports: PortUse { mapping: None, ..ports } })
     })
 }
 
@@ -558,10 +558,17 @@ fn balance() -> impl Strategy<Value = NatAction> {
 }
 
 fn port_use() -> impl Strategy<Value = PortUse> {
-    let numbers = (option::of(any::<u32>()), option::of(any::<u16>()));
+    let numbers = (option::of(any::<u32>()), option::of(any::<u16>()), option::of(any::<u16>()));
     let choice = select(&[PortChoice::Preserve, PortChoice::Random][..]);
     (vec(ports(), 1..3), numbers, choice, option::of(port_mapping())).prop_map(
-        |(ranges, (quota, block), choice, mapping)| PortUse { ranges, quota, block, choice, mapping },
+        |(ranges, (quota, block, blocks_per_host), choice, mapping)| PortUse {
+            ranges,
+            quota,
+            block,
+            blocks_per_host,
+            choice,
+            mapping,
+        },
     )
 }
 

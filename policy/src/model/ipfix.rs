@@ -60,6 +60,8 @@ pub enum IpfixRecord {
     Flow,
     /// A translated connection began or ended (RFC 8158).
     Nat,
+    /// A block of ports was taken or given back (RFC 8158, section 4.3.9).
+    NatBlock,
 }
 
 /// Transport and address of an IPFIX collector.

@@ -53,6 +53,8 @@ pub enum LogEvent {
     Connection,
     /// A NAT mapping was created or deleted.
     Nat,
+    /// A block of ports was taken or given back.
+    NatBlock,
 }
 
 /// Output of log records.

@@ -109,7 +109,7 @@ pub struct Nat64 {
     pub prefix: Prefix,
     /// IPv4 addresses that packets leave with; where empty, those of the interface that they leave by.
     pub pool: Vec<AddressRange>,
-    /// Ports allocated on each IPv4 address. There are no blocks: nobody counts the addresses of an IPv6 network.
+    /// Ports allocated on each IPv4 address. Blocks are on demand: nobody counts the addresses of an IPv6 network.
     pub ports: PortUse,
 }
 
@@ -210,13 +210,32 @@ pub struct PortUse {
     /// Most ports of one inside address at one time, for each protocol;
     /// [`PortUse::quota_in_force`] if absent.
     pub quota: Option<u32>,
-    /// Deterministic NAT (RFC 7422): every inside address of the translation's `source` owns a block of this
-    /// many ports, computed, not remembered.
+    /// Ports of a block. Without `blocks_per_host` every inside address of the translation's `source` owns a block, computed, not
+    /// remembered (deterministic NAT, RFC 7422).
     pub block: Option<u16>,
+    /// Blocks on demand: an inside address takes one with its first connection, and further ones, up to so many, when its blocks are full; it
+    /// gives each back with the last connection there.
+    pub blocks_per_host: Option<u16>,
     /// Selection of an outside port for an inside endpoint.
     pub choice: PortChoice,
     /// Outside ports that hosts may ask for; none by default. Not of a NAT64.
     pub mapping: Option<PortMapping>,
+}
+
+/// Blocks of ports that inside addresses take when they need them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OnDemand {
+    /// Ports of a block.
+    pub ports: u16,
+    /// The most blocks of one inside address.
+    pub most: u16,
+}
+
+impl OnDemand {
+    /// Least ports of a block.
+    pub const LEAST: u16 = 16;
+    /// The most blocks of one inside address.
+    pub const MOST: u16 = 64;
 }
 
 /// Selection of an outside port among the free ones.
@@ -233,6 +252,17 @@ pub enum PortChoice {
 const LEAST_QUOTA: u32 = 4_096;
 
 impl PortUse {
+    /// Ports of a block that an inside address owns by arithmetic.
+    pub fn block_by_arithmetic(&self) -> Option<u16> {
+        self.block.filter(|_| self.blocks_per_host.is_none())
+    }
+
+    /// Blocks on demand: ports of one, and the most of one inside address.
+    pub fn blocks_on_demand(&self) -> Option<OnDemand> {
+        let most = self.blocks_per_host?;
+        self.block.map(|ports| OnDemand { ports, most })
+    }
+
     /// Quota in force, in ports: if not configured, a quarter of the ports of one outside address, 4,096 at least, so that no
     /// host takes them all; `None` for inside addresses with blocks of their own, which are the quota.
     pub fn quota_in_force(&self) -> Option<u32> {
@@ -248,6 +278,7 @@ impl Default for PortUse {
             ranges: vec![PortRange { first: 1024, last: 65535 }],
             quota: None,
             block: None,
+            blocks_per_host: None,
             choice: PortChoice::Preserve,
             mapping: None,
         }

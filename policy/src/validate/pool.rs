@@ -5,7 +5,7 @@ use super::shape::merged;
 use super::space::{Family, Space};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::lines::Item;
-use crate::model::{AddressRange, Balance, Nat, Nat64, NatAction, PortRange, PortUse};
+use crate::model::{AddressRange, Balance, Nat, Nat64, NatAction, OnDemand, PortRange, PortUse};
 
 impl Validator<'_> {
     pub(super) fn pools(&mut self) {
@@ -37,6 +37,12 @@ impl Validator<'_> {
                 }
                 NatAction::Nat64(nat64) => {
                     self.port_use(item, &nat64.ports);
+                    if nat64.ports.block_by_arithmetic().is_some() {
+                        let message = "nobody counts the IPv6 addresses that would own blocks".to_owned();
+                        let hint = "`blocks-per-host` gives blocks on demand";
+                        self.wrong(Code::BlockMisfit, item, "block", message, hint);
+                    }
+                    self.blocks_on_demand(item, &nat64.ports);
                     self.overlaps(index, &nat64.pool, &nat64.ports);
                 }
                 NatAction::Exempt
@@ -62,7 +68,8 @@ impl Validator<'_> {
 
     /// Reports outside addresses with too few ports for a block of each source (RFC 7422, section 2).
     fn blocks(&mut self, item: Item, nat: &Nat, ports: &PortUse, outside: &Space, whose: &str) {
-        let Some(block) = ports.block else { return };
+        self.blocks_on_demand(item, ports);
+        let Some(block) = ports.block_by_arithmetic() else { return };
         // A block lies within one range.
         let ranges = merged(&ports.ranges);
         let blocks_of = |range: &PortRange| size(*range).checked_div(block.into()).unwrap_or(0);
@@ -98,6 +105,40 @@ impl Validator<'_> {
                 );
                 self.wrong(Code::BlockMisfit, item, "block", message, hint);
             }
+        }
+    }
+
+    /// Reports blocks on demand that no host could take, or that would be of no use.
+    fn blocks_on_demand(&mut self, item: Item, ports: &PortUse) {
+        let Some(most) = ports.blocks_per_host else { return };
+        let Some(block) = ports.block else {
+            let message = "`blocks-per-host` without `block`".to_owned();
+            let hint = "give the ports of a block: block = 512";
+            return self.wrong(Code::BlockMisfit, item, "blocks-per-host", message, hint);
+        };
+        if most == 0 || most > OnDemand::MOST {
+            let message = format!("{most} blocks of a host");
+            let hint = format!("from 1 to {}", OnDemand::MOST);
+            self.wrong(Code::BlockMisfit, item, "blocks-per-host", message, hint);
+        }
+        if block < OnDemand::LEAST {
+            let message = format!("blocks on demand of {block} ports");
+            let hint = format!("{} at least", OnDemand::LEAST);
+            return self.wrong(Code::BlockMisfit, item, "block", message, hint);
+        }
+        let has_block = |range: &PortRange| {
+            let first = u32::from(range.first).next_multiple_of(block.into());
+            first + u32::from(block) <= u32::from(range.last) + 1
+        };
+        if !merged(&ports.ranges).iter().any(has_block) {
+            let message = format!("no block of {block} ports is within `ports`");
+            let hint = format!("blocks begin at multiples of {block}");
+            return self.wrong(Code::BlockMisfit, item, "block", message, hint);
+        }
+        let all = u32::from(block) * u32::from(most);
+        if ports.quota.is_some_and(|quota| quota > all) {
+            let message = format!("a quota past the {all} ports of {most} blocks has no effect");
+            self.wrong(Code::BlockMisfit, item, "quota", message, "leave it out: the blocks are the quota");
         }
     }
 

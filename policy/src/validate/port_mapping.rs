@@ -16,6 +16,11 @@ impl Validator<'_> {
             let hint = "name the zones of the hosts that may ask: from = \"lan\"";
             self.wrong(Code::BadPortMapping, item, "port-mapping", message, hint);
         }
+        if ports.blocks_per_host.is_some() {
+            let message = "a host's ports are those of its blocks, and it may not ask for others".to_owned();
+            let hint = "leave out `blocks-per-host` (each host then has one `block`, from which it may ask), or `port-mapping`";
+            self.wrong(Code::BadPortMapping, item, "port-mapping", message, hint);
+        }
         let own = |port: u16| ports.ranges.iter().any(|range| (range.first..=range.last).contains(&port));
         let has_ports = mapping.ports.iter().any(|range| {
             own(range.first.max(1))

@@ -30,6 +30,8 @@ pub struct PoolUse {
     pub ports: u64,
     /// Number of ports in use, of TCP, UDP and ICMP identifiers.
     pub used: [u32; 3],
+    /// Number of blocks on demand that hosts have.
+    pub blocks: u32,
     /// Counters of the pool.
     pub counters: PoolCounters,
 }
@@ -79,6 +81,7 @@ impl Mappings {
             addresses,
             ports: u64::from(own) * u64::from(addresses),
             used: PortSpace::ALL.map(|space| pool.held[space as usize]),
+            blocks: pool.blocks,
             counters: pool.counters,
         })
     }

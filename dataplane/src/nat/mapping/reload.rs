@@ -5,13 +5,21 @@
 //! are gone, and addresses that their pool no longer has, stay until their last mapping has ended, but hand out no
 //! ports. A host that keeps to such an address gets another one for its new mappings.
 //!
+//! An address that is divided otherwise from now on (other blocks on demand, or none) takes another place, with the same bitmaps: its mappings
+//! are of pools that are gone, and keep their ports until they end; nobody else gets these. Their blocks end at once, as their flows carry no packet
+//! under the new tables.
+//!
 //! Newly reserved ports stay with their holders, and are not handed out again.
 //!
 //! The work is bounded by pools and outside addresses, not by mappings. Memory for new addresses is taken beforehand
 //! ([`PoolsPlan::prepare`]), and retired state is returned for the caller to free when it has time.
 
-use super::super::pool::Side;
-use super::super::{Endpoint, PoolConfig};
+use std::collections::{HashMap, HashSet};
+
+use super::super::block::Blocks;
+use super::super::pool::{Role, Side};
+use super::super::port::Sharing;
+use super::super::{Endpoint, PoolConfig, PortBlock};
 use super::{
     Chunk, Compiled, ConfigError, Home, Mappings, NoTally, Outside, Pool, PortRange, PortSpace, Share, lent,
     reserve,
@@ -37,6 +45,9 @@ pub(crate) struct PoolsPlan {
 pub(crate) struct RetiredPools {
     _chunks: Vec<Chunk>,
     _pools: Vec<Pool>,
+    blocks: Vec<Blocks>,
+    /// Blocks on demand that have ended, because their address is divided otherwise.
+    pub(crate) ended: Vec<PortBlock>,
 }
 
 impl PoolsPlan {
@@ -50,13 +61,16 @@ impl PoolsPlan {
         was: Vec<Option<u16>>,
         share: Share,
     ) -> Result<PoolsPlan, Vec<ConfigError>> {
-        let before = Compiled::of(old)?;
-        let known: std::collections::HashSet<_> =
-            before.outside.iter().map(|outside| (outside.address, outside.family)).collect();
-        let compiled = Compiled::of(new)?;
+        let before = Compiled::of(old, share)?;
+        let known: HashMap<_, _> = before
+            .outside
+            .iter()
+            .map(|outside| ((outside.address, outside.family), outside.block_size()))
+            .collect();
+        let compiled = Compiled::of(new, share)?;
         let mut count = 0;
         let mut number = |outside: &Outside| {
-            (!known.contains(&(outside.address, outside.family))).then(|| {
+            (!known.contains_key(&(outside.address, outside.family))).then(|| {
                 count += 1;
                 count - 1
             })
@@ -66,7 +80,7 @@ impl PoolsPlan {
             Chunk::new(count as usize, share).map_err(|error| vec![ConfigError::Memory(error)])?;
         for (outside, place) in compiled.outside.iter().zip(&fresh) {
             if let Some(place) = place {
-                reserve(&mut chunk, *place as usize, outside);
+                reserve(&mut chunk, *place as usize, outside, share);
             }
         }
         let (lent, lent_places) =
@@ -76,11 +90,19 @@ impl PoolsPlan {
             let same_blocks = new.ports == old.ports && new.addresses == old.addresses;
             new.block == old.block && (new.block.is_none() || same_blocks)
         };
-        let was = was
-            .into_iter()
-            .zip(new)
-            .map(|(was, new)| was.filter(|was| old.get(usize::from(*was)).is_some_and(|old| same(new, old))));
-        Ok(PoolsPlan { was: was.collect(), compiled, chunk, fresh, lent, lent_places })
+        // Where an address is divided otherwise, what was mapped to it must not stay.
+        let stays_divided = |place: u32| {
+            let outside = &compiled.outside[place as usize];
+            let before = known.get(&(outside.address, outside.family));
+            before.is_none_or(|before| *before == outside.block_size())
+        };
+        let was = was.into_iter().zip(new).zip(&compiled.pools).map(|((was, new), pool)| {
+            let mut addresses = pool.sides.iter().flat_map(|side| &side.outside);
+            let is_same = |was: &u16| old.get(usize::from(*was)).is_some_and(|old| same(new, old));
+            was.filter(|was| is_same(was) && addresses.all(|place| stays_divided(*place)))
+        });
+        let was = was.collect();
+        Ok(PoolsPlan { was, compiled, chunk, fresh, lent, lent_places })
     }
 }
 
@@ -95,6 +117,7 @@ impl Mappings {
     pub(crate) fn apply(&mut self, plan: PoolsPlan) -> RetiredPools {
         let PoolsPlan { compiled: Compiled { mut pools, outside }, was, chunk, fresh, lent, lent_places } =
             plan;
+        let mut retired = RetiredPools::default();
         let home = self.ports.add(chunk);
         let lent_home = self.services.add(lent);
         for at in &mut self.outside {
@@ -102,9 +125,12 @@ impl Mappings {
         }
         let mut addresses = Vec::with_capacity(outside.len());
         for ((new, fresh), lent_place) in outside.into_iter().zip(fresh).zip(lent_places) {
-            let place = match self.known.get(&(new.address, new.family)) {
+            let known = self.known.get(&(new.address, new.family)).copied();
+            let place = match known {
+                Some(place) if self.outside[place as usize].block_size() != new.block_size() => {
+                    self.succeed(place, new, lent_place.map(|further| (lent_home, further)), &mut retired)
+                }
                 Some(place) => {
-                    let place = *place;
                     self.reserve_anew(place, new.reserved);
                     if self.outside[place as usize].services != new.services {
                         self.outside[place as usize].services = new.services;
@@ -139,10 +165,10 @@ impl Mappings {
                 let before = &self.pools[usize::from(*place)];
                 pool.counters = before.counters;
                 pool.held = before.held;
+                pool.blocks = before.blocks;
                 self.pools[usize::from(*place)].id = pool.id;
             }
         }
-        let mut retired = RetiredPools::default();
         let mut free = 0;
         for (pool, place) in pools.into_iter().zip(&mut places) {
             let place = place.get_or_insert_with(|| {
@@ -159,7 +185,7 @@ impl Mappings {
         self.places = places.into_iter().flatten().collect();
         self.note_users();
         self.any_left = self.live > 0;
-        self.forget_unused();
+        retired.blocks.extend(self.forget_unused());
         retired._chunks = self.ports.unused();
         retired._chunks.extend(self.services.unused());
         retired
@@ -183,6 +209,47 @@ impl Mappings {
         place
     }
 
+    /// Takes another place for an address that is divided otherwise from now on, with the same bitmaps.
+    fn succeed(
+        &mut self,
+        former: u32,
+        new: Outside,
+        lent: Option<(Home, u32)>,
+        retired: &mut RetiredPools,
+    ) -> u32 {
+        let before = self.outside[former as usize].sharing();
+        retired.ended.extend(self.blocks_of(former));
+        retired.blocks.extend(self.end_blocks(former));
+        let (reserved, sharing) = (new.reserved.clone(), [before, new.sharing()]);
+        let before = &mut self.outside[former as usize];
+        let is_used = before.held > 0 || before.role == Role::Successor;
+        // Ports of before that, of blocks, which pairs make other workers'.
+        let has_older = before.role == Role::Successor && sharing == [Sharing::Pairs, Sharing::Blocks];
+        before.role = Role::Predecessor;
+        let role = if is_used { Role::Successor } else { Role::Only };
+        let new = Outside { reserved: before.reserved.clone(), role, ..new };
+        let place = self.take_outside(new);
+        self.ports.take_over(place, former, sharing);
+        let share = self.ports.share();
+        if has_older && share.workers() > 1 {
+            for space in PortSpace::ALL {
+                for port in (1..=u16::MAX).filter(|port| !share.owns(*port)) {
+                    if self.is_held(place, space, port) {
+                        self.ports.claim(place, space, port);
+                    }
+                }
+            }
+        }
+        for space in PortSpace::ALL {
+            for range in self.outside[place as usize].reserved[space as usize].clone() {
+                self.ports.reserve(place, space, range);
+            }
+        }
+        self.reserve_anew(place, reserved);
+        self.lend_anew(place, lent);
+        place
+    }
+
     /// Notes the pools that use each address; pools that are gone use none.
     fn note_users(&mut self) {
         let Mappings { pools, outside, .. } = self;
@@ -198,18 +265,32 @@ impl Mappings {
         }
     }
 
-    /// Forgets addresses without pools and mappings.
-    fn forget_unused(&mut self) {
+    /// Forgets addresses without pools and mappings; returns their blocks.
+    fn forget_unused(&mut self) -> Vec<Blocks> {
+        let mut retired = Vec::new();
+        let predecessors = self.outside.iter().filter(|at| at.role == Role::Predecessor && at.held > 0);
+        let held: HashSet<_> = predecessors.map(|at| (at.address, at.family)).collect();
         for place in 0..self.outside.len() {
-            let at = &self.outside[place];
+            let at = &mut self.outside[place];
             let key = (at.address, at.family);
-            if at.users.is_empty() && at.held == 0 && self.known.get(&key) == Some(&(place as u32)) {
-                self.known.remove(&key);
+            if at.role == Role::Successor {
+                if held.contains(&key) {
+                    continue;
+                }
+                at.role = Role::Only;
+            }
+            if at.users.is_empty() && at.held == 0 && at.role != Role::Vacant {
+                at.role = Role::Vacant;
+                retired.extend(at.blocks.take());
+                if self.known.get(&key) == Some(&(place as u32)) {
+                    self.known.remove(&key);
+                }
                 self.vacant.push(place as u32);
                 self.ports.leave(place as u32);
                 self.services.leave(place as u32);
             }
         }
+        retired
     }
 
     /// Replaces the reserved ports of an address.
@@ -225,7 +306,9 @@ impl Mappings {
                 self.ports.reserve(place, space, *range);
             }
             for port in old.iter().flat_map(|range| range.first..=range.last) {
-                if !self.outside[place as usize].reserves(space, port) && !self.is_held(place, space, port) {
+                let is_open =
+                    self.is_open(place, port) && !self.outside[place as usize].reserves(space, port);
+                if is_open && !self.is_held(place, space, port) {
                     self.ports.free(place, space, port);
                 }
             }
@@ -250,8 +333,8 @@ impl Mappings {
 
     /// True if a mapping has a port.
     fn is_held(&self, place: u32, space: PortSpace, port: u16) -> bool {
-        let Outside { address, family, held, .. } = self.outside[place as usize];
-        held > 0
+        let Outside { address, family, held, role, .. } = self.outside[place as usize];
+        (held > 0 || role == Role::Successor)
             && space.protocols().iter().any(|protocol| {
                 let end = Endpoint { address, port, protocol: *protocol, family };
                 self.inside_of(&end, &mut NoTally).is_some()

@@ -1,8 +1,10 @@
 //! Mappings restored from another table, with the outside ports that they had there.
 
+use std::collections::HashSet;
+
 use tally::NoTally;
 
-use super::super::{Endpoint, MappingId, PoolCounters, PoolId, PortSpace};
+use super::super::{Endpoint, MappingId, PoolCounters, PoolId, PortBlock, PortSpace};
 use super::{Mappings, NONE};
 
 /// Reason for refusing to restore a mapping.
@@ -11,7 +13,7 @@ pub enum Restore {
     /// The pool has no such outside address.
     #[error("its outside address is in the pool no more")]
     AddressGone,
-    /// Another inside endpoint has the outside port.
+    /// Another inside endpoint has the outside port, or another inside address its block.
     #[error("its outside port is somebody else's")]
     PortTaken,
     /// The port is another worker's, or in the block of another inside address.
@@ -65,7 +67,7 @@ impl Mappings {
         if !self.may_have(place, &inside, address, outside.port) {
             return Err(Restore::NotOurs);
         }
-        if self.inside_of(&outside, tally).is_some() {
+        if self.inside_of(&outside, tally).is_some() || !self.may_enter(address, outside.port, host) {
             return Err(Restore::PortTaken);
         }
         if self.free == NONE || (host.is_none() && self.hosts.is_full()) {
@@ -84,18 +86,22 @@ impl Mappings {
         } else {
             self.ports.claim(address, space, outside.port);
         }
+        // The block goes on as the mapping does: nobody is told.
+        self.enter_block(host, outside.port, tally);
         Ok(self.insert(host, (&inside, hash), outside.port, tally).id)
     }
 
     /// Continues the counters and the choice of ports of another table, whose mappings this one has taken in and whose
-    /// pools are the same.
-    pub(crate) fn go_on_from(&mut self, other: &mut Mappings) {
+    /// pools are the same. Returns the blocks that the other table had and this one has not.
+    pub(crate) fn go_on_from(&mut self, other: &mut Mappings) -> Vec<PortBlock> {
         std::mem::swap(&mut self.random, &mut other.random);
         for (place, before) in self.places.iter().zip(&other.places) {
             let before = other.pools[usize::from(*before)].counters;
             let counters = &mut self.pools[usize::from(*place)].counters;
             *counters = PoolCounters { ended: before.created - counters.live(), ..before };
         }
+        let own: HashSet<_> = self.blocks().collect();
+        other.blocks().filter(|block| !own.contains(block)).collect()
     }
 
     /// True if an inside endpoint may have a port, by shares and blocks.
@@ -108,6 +114,6 @@ impl Mappings {
                 own == Some(&address) && (range.first..=range.last).contains(&port)
             })
         };
-        self.ports.share().owns(port) && (pool.block.is_none() || is_in_block())
+        self.is_own(address, port) && (pool.block.is_none() || is_in_block())
     }
 }

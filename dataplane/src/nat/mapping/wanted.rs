@@ -35,6 +35,11 @@ impl Mappings {
         if self.any_left {
             host = host.filter(|host| self.stays(*host, by_place));
         }
+        // Ports of an address that goes by blocks are a host's with a block of its own, and not by themselves.
+        let side = self.pools[usize::from(place)].side(inside.family);
+        if side.outside.iter().any(|address| self.outside[*address as usize].blocks.is_some()) {
+            return Err(Refusal::PortsExhausted);
+        }
         let hash = self.hash_inside(&inside, tally);
         if let Some(found) = host.and_then(|host| self.find_inside(host, inside, hash, tally)) {
             // Flows have the mapping already, and their outside port stays.
@@ -108,9 +113,10 @@ impl Mappings {
         wish: PortWish,
     ) -> Option<u16> {
         let Mappings { ports, random, .. } = self;
+        let share = ports.share();
         let tally = &mut NoTally;
         let mut take = |ranges: &[PortRange], port| {
-            let wanted = Wanted { ranges, wish: Wish::Port(port) };
+            let wanted = Wanted { ranges, wish: Wish::Port(port), share };
             ports.take(address, space, wanted, random, tally)
         };
         let one = |port| common(ranges, &[PortRange { first: port, last: port }]);

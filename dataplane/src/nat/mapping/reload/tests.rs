@@ -51,6 +51,7 @@ fn named() -> impl Strategy<Value = Named> {
                 choice,
                 quota: None,
                 block: block.map(|ports| Block { ports, inside: vec![hosts] }),
+                on_demand: None,
                 hosts: Hosts::OfSameFamily,
                 reserved: reserved.collect(),
             };
@@ -241,7 +242,7 @@ proptest! {
         // Every port is free again: as many can be had as the pools have.
         let single = vec![Named { name: 9, config: PoolConfig {
             addresses: vec![AddressRange { first: address(0), last: address(4) }],
-            ports: vec![PortRange { first: 4000, last: 4009 }], choice: PortChoice::Preserve, quota: None, block: None, hosts: Hosts::OfSameFamily,
+            ports: vec![PortRange { first: 4000, last: 4009 }], choice: PortChoice::Preserve, quota: None, block: None, on_demand: None, hosts: Hosts::OfSameFamily,
  reserved: Vec::new(),
         } }];
         change(&mut table, &pools, &single);
@@ -268,6 +269,7 @@ fn pool(first: u8, last: u8, ports: [u16; 2]) -> PoolConfig {
         choice: PortChoice::Random,
         quota: None,
         block: None,
+        on_demand: None,
         hosts: Hosts::OfSameFamily,
         reserved: Vec::new(),
     }
