@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use super::cond::{Cond, Place};
 use super::note::{Origin, Why};
 use super::{IpVersion, MOST_RULES};
-use crate::model::{ConnectionLimit, NatAction, Rate, RejectWith};
+use crate::model::{ConnectionLimit, Helper, NatAction, Rate, RejectWith};
 
 /// Deepest nesting of jumps; the kernel allows 16.
 const DEEPEST: usize = 48;
@@ -74,6 +74,8 @@ pub(super) enum Verdict {
     Continue,
     /// Clamping of the MSS; on to the next rule.
     Clamp,
+    /// Assignment of a protocol helper to the connection; on to the next rule.
+    Help(Helper),
     Translate(NatAction),
 }
 
@@ -105,6 +107,8 @@ pub(super) struct Entry {
     pub(super) settled: bool,
     /// Rule of origin; none for a chain's policy.
     pub(super) rule: Option<usize>,
+    /// Protocol helper of the connections that the entry accepts.
+    pub(super) helper: Option<Helper>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -203,6 +207,7 @@ fn join(v4: Listing, v6: Listing) -> Listing {
             log: false,
             settled: false,
             rule: None,
+            helper: None,
         });
     }
     joined
@@ -349,7 +354,7 @@ impl Walk<'_> {
                 After::Decided
             }
             Verdict::Continue if !body.log => After::On,
-            Verdict::Continue | Verdict::Clamp => {
+            Verdict::Continue | Verdict::Clamp | Verdict::Help(_) => {
                 self.entry(cond, verdict, step);
                 After::On
             }
@@ -432,6 +437,7 @@ impl Walk<'_> {
             log: false,
             settled: false,
             rule: None,
+            helper: None,
         });
     }
 
@@ -444,6 +450,7 @@ impl Walk<'_> {
             log: step.body.log,
             settled: false,
             rule: Some(step.rule),
+            helper: None,
         });
     }
 
@@ -455,6 +462,7 @@ impl Walk<'_> {
             log: false,
             settled: false,
             rule: Some(rule),
+            helper: None,
         };
         self.listing.entries.push(entry);
     }

@@ -15,10 +15,12 @@ use crate::model::{
 };
 
 mod answer;
+mod helper;
 mod hook;
 mod nat;
 
 use answer::Way;
+use helper::Assignment;
 
 /// Hooks, interfaces and sets found by an importer, before they are written out.
 #[derive(Debug, Default)]
@@ -178,10 +180,12 @@ impl Emit {
         self.settle_states(&mut entries);
         self.settle_limits(&mut entries, listing.drops);
         self.settle_logs(&mut entries, listing.drops);
+        let mut assignments = Vec::new();
         for entry in &entries {
             match &entry.what {
                 What::Hole(why) => self.miss(entry.rule, why.clone()),
                 What::Do(Verdict::Clamp) => self.clamp(entry),
+                What::Do(Verdict::Help(helper)) => assignments.push(Assignment::new(entry, *helper)),
                 What::Do(verdict) => {
                     let action = match *verdict {
                         Verdict::Accept => Action::Accept,
@@ -193,9 +197,14 @@ impl Emit {
                         }
                         _ => continue,
                     };
-                    self.rule(entry, action, to_self);
+                    if action != Action::Accept || !self.assign(entry, to_self, &mut assignments) {
+                        self.rule(entry, action, to_self);
+                    }
                 }
             }
+        }
+        if !to_self {
+            self.close_assignments(assignments, listing.drops);
         }
     }
 
@@ -217,11 +226,12 @@ impl Emit {
             let as_here = match verdict {
                 Verdict::Accept => states & INVALID == 0,
                 Verdict::Drop => states & (ESTABLISHED | RELATED) == 0,
-                Verdict::Continue | Verdict::Clamp => true,
+                Verdict::Continue | Verdict::Clamp | Verdict::Help(_) => true,
                 _ => false,
             };
             implied = true;
-            entry.settled = as_here && *verdict != Verdict::Continue && *verdict != Verdict::Clamp;
+            let goes_on = matches!(verdict, Verdict::Continue | Verdict::Clamp | Verdict::Help(_));
+            entry.settled = as_here && !goes_on;
             entry.what = if as_here && entry.limit.is_none() {
                 What::Do(Verdict::Continue)
             } else {
@@ -318,7 +328,7 @@ impl Emit {
             }
             self.tire(&later.cond);
             match &later.what {
-                What::Hole(Why::Log) | What::Do(Verdict::Continue | Verdict::Clamp) => {}
+                What::Hole(Why::Log) | What::Do(Verdict::Continue | Verdict::Clamp | Verdict::Help(_)) => {}
                 What::Hole(_) => return false,
                 What::Do(verdict) if cond.meets(&later.cond) => {
                     if *verdict != Verdict::Accept || later.limit.is_some() || later.log {
@@ -343,7 +353,7 @@ impl Emit {
             }
             self.tire(&later.cond);
             match &later.what {
-                What::Hole(Why::Log) | What::Do(Verdict::Continue | Verdict::Clamp) => {}
+                What::Hole(Why::Log) | What::Do(Verdict::Continue | Verdict::Clamp | Verdict::Help(_)) => {}
                 What::Hole(_) => return false,
                 What::Do(verdict) if cond.meets(&later.cond) => {
                     let rejects = matches!(verdict, Verdict::Reject(_));
@@ -377,7 +387,7 @@ impl Emit {
             }
             self.tire(&entries[later].cond);
             match &entries[later].what {
-                What::Hole(Why::Log) | What::Do(Verdict::Continue | Verdict::Clamp) => {}
+                What::Hole(Why::Log) | What::Do(Verdict::Continue | Verdict::Clamp | Verdict::Help(_)) => {}
                 What::Do(verdict) if cond.meets(&entries[later].cond) => {
                     if entries[later].limit.is_some() || !cond.is_within(&entries[later].cond) {
                         return false;
@@ -426,7 +436,8 @@ impl Emit {
                 self.tire(&entries[later].cond);
                 let entry = &entries[later];
                 match &entry.what {
-                    What::Hole(Why::Log) | What::Do(Verdict::Continue | Verdict::Clamp) => continue,
+                    What::Hole(Why::Log)
+                    | What::Do(Verdict::Continue | Verdict::Clamp | Verdict::Help(_)) => continue,
                     What::Do(_) if !cond.meets(&entry.cond) => continue,
                     What::Do(_) if cond == entry.cond => {
                         entries[later].log = true;
@@ -499,7 +510,7 @@ impl Emit {
             add_source: None,
             add_for: None,
             syn: SynAnswer::Forward,
-            helper: None,
+            helper: entry.helper,
             log: if entry.log { Logging::On } else { Logging::Off },
             action,
         };

@@ -13,7 +13,7 @@ use super::interface::Names;
 use super::name;
 use super::note::{Note, NoteKind, Origin, Why};
 use super::{Import, ImportError, Importer, IpVersion};
-use crate::model::Set;
+use crate::model::{Helper, Set};
 
 mod expression;
 mod spread;
@@ -49,6 +49,7 @@ struct Ruleset<'a> {
     rules: Vec<(Key, &'a Value)>,
     /// Sets and maps.
     sets: BTreeMap<Key, &'a Value>,
+    helpers: BTreeMap<Key, &'a Value>,
     flowtables: bool,
 }
 
@@ -64,6 +65,9 @@ impl<'a> Ruleset<'a> {
                 "rule" => ruleset.rules.push((key(body, "chain"), body)),
                 "set" | "map" => {
                     ruleset.sets.insert(key(body, "name"), body);
+                }
+                "ct helper" => {
+                    ruleset.helpers.insert(key(body, "name"), body);
                 }
                 "flowtable" => ruleset.flowtables = true,
                 _ => {}
@@ -119,6 +123,7 @@ impl<'a> Ruleset<'a> {
                     input: chain.is_some_and(|chain| inputs.contains(&chain)),
                     chain: &|name| index.get(&(key.0.clone(), key.1.clone(), name.to_owned())).copied(),
                     named: &|name| self.elements(key, name),
+                    helper: &|name| self.helper(key, name),
                 };
                 context.rule(rule.get("expr").and_then(Value::as_array).map_or(&[], Vec::as_slice))
             };
@@ -148,6 +153,16 @@ impl<'a> Ruleset<'a> {
     /// Object of a named set or map, in the table of `key`.
     fn elements(&self, key: &Key, name: &str) -> Option<&'a Value> {
         self.sets.get(&(key.0.clone(), key.1.clone(), name.to_owned())).copied()
+    }
+
+    /// Helper of a named object, in the table of `key`.
+    fn helper(&self, key: &Key, name: &str) -> Result<Helper, Why> {
+        let object = self.helpers.get(&(key.0.clone(), key.1.clone(), name.to_owned()));
+        let object = object.ok_or_else(|| Why::Missing(name.to_owned()))?;
+        match object.get("type").and_then(Value::as_str) {
+            Some("ftp") => Ok(Helper::Ftp),
+            other => Err(Why::Feature(format!("ct helper {}", other.unwrap_or_default()))),
+        }
     }
 
     /// Base chains at the hook `input`.

@@ -20,7 +20,8 @@ use crate::import::note::{Note, NoteKind, Origin, Why};
 use crate::import::range::{ByteSet, Ranges};
 use crate::import::word;
 use crate::model::{
-    ConnectionLimit, NatAction, PortRange, PortUse, Protocol, Rate, RejectWith, Scope, Set, TcpFlagsMatch,
+    ConnectionLimit, Helper, NatAction, PortRange, PortUse, Protocol, Rate, RejectWith, Scope, Set,
+    TcpFlagsMatch,
 };
 
 /// Most alternatives of one rule.
@@ -38,6 +39,8 @@ pub(super) struct Context<'a> {
     pub(super) input: bool,
     pub(super) chain: &'a dyn Fn(&str) -> Option<usize>,
     pub(super) named: &'a dyn Fn(&str) -> Option<&'a Value>,
+    /// Helper of an object `ct helper` of that name.
+    pub(super) helper: &'a dyn Fn(&str) -> Result<Helper, Why>,
 }
 
 impl Context<'_> {
@@ -117,6 +120,17 @@ impl Context<'_> {
                     continue;
                 }
                 "mangle" if clamps(body) => Verdict::Clamp,
+                "ct helper" if log => return Err(Why::Log),
+                "ct helper" => {
+                    let is_of_ports = |(cond, _): &(Cond, Verdict)| {
+                        cond.protocols == ByteSet::one(Protocol::TCP.0) && !cond.dports.is_all()
+                    };
+                    if !ways.iter().all(is_of_ports) {
+                        return Err(Why::Feature("ct helper without a TCP port".to_owned()));
+                    }
+                    *self.stateful = true;
+                    Verdict::Help((self.helper)(body.as_str().unwrap_or_default())?)
+                }
                 _ => self.verdict(kind, body)?,
             };
             // nft leaves out a match that the verdict implies.

@@ -2,7 +2,7 @@
 
 use super::{import, iptables, rule, why};
 use crate::import::{Import, NoteKind, Why};
-use crate::model::{Action, NatAction, PortRange, Scope, Sticky};
+use crate::model::{Action, Helper, NatAction, PortRange, Scope, Sticky};
 
 /// Returns the import of an nftables rule set: chains and rules, each rule with its chain and expressions.
 fn nft(chains: &[(&str, &str, i64, &str)], rules: &[(&str, &str)]) -> Import {
@@ -423,5 +423,91 @@ fn servers_by_numbers() {
         (jhash("{\"payload\":{\"protocol\":\"ip\",\"field\":\"daddr\"}}"), two),
     ] {
         assert_eq!(why(&import(&key, data, "")), [(1, Why::NatTarget)], "{key} {data}");
+    }
+}
+
+/// A rule set with helpers, as `nft` prints it: an assignment of `kind` before routing, and a forward chain.
+fn helped(kind: &str, hook: &str, policy: &str, rules: &[&str]) -> Import {
+    let chain = |name: &str, priority: i64, policy: &str| {
+        format!(
+            "{{\"chain\":{{\"family\":\"inet\",\"table\":\"t\",\"name\":\"{name}\",\"type\":\"filter\",\
+             \"hook\":\"{name}\",\"prio\":{priority},\"policy\":\"{policy}\"}}}}"
+        )
+    };
+    let rule = |chain: &str, expressions: &str| {
+        format!(
+            "{{\"rule\":{{\"family\":\"inet\",\"table\":\"t\",\"chain\":\"{chain}\",\"expr\":[{expressions}]}}}}"
+        )
+    };
+    let assignment = format!("{},{{\"ct helper\":\"std\"}}", equal("tcp", "dport", "21"));
+    let mut objects = vec![
+        format!(
+            "{{\"ct helper\":{{\"family\":\"inet\",\"name\":\"std\",\"table\":\"t\",\"handle\":1,\
+             \"type\":\"{kind}\",\"protocol\":\"tcp\",\"l3proto\":\"inet\"}}}}"
+        ),
+        chain("prerouting", 0, "accept"),
+        chain(hook, 0, policy),
+        rule("prerouting", &assignment),
+    ];
+    objects.push(rule(
+        hook,
+        "{\"match\":{\"op\":\"in\",\"left\":{\"ct\":{\"key\":\"state\"}},\"right\":[\"established\",\"related\"]}},{\"accept\":null}",
+    ));
+    objects.extend(rules.iter().map(|expressions| rule(hook, expressions)));
+    import("nft", &format!("{{\"nftables\":[{}]}}", objects.join(",")))
+}
+
+/// Names, helpers and ports of rules for what is forwarded.
+fn helpers(import: &Import) -> Vec<(&str, Option<Helper>, Vec<u16>)> {
+    let forwarded = import.policy.rules.iter().filter(|rule| rule.conditions.to.is_empty());
+    forwarded
+        .map(|rule| {
+            let ports = rule.conditions.dports.iter().map(|range| range.first).collect();
+            (rule.name.as_str(), rule.helper, ports)
+        })
+        .collect()
+}
+
+#[test]
+fn a_helper_is_named_by_the_rule_that_accepts_its_connections() {
+    let to = |port: &str| format!("{},{{\"accept\":null}}", equal("tcp", "dport", port));
+    let [ftp, https] = [to("21"), to("443")];
+    let import = helped("ftp", "forward", "drop", &[&ftp, &https]);
+    assert_eq!(why(&import), []);
+    assert_eq!(
+        helpers(&import),
+        [("forward-2", Some(Helper::Ftp), vec![21]), ("forward-3", None, vec![443])]
+    );
+}
+
+/// The rule that accepts more is divided; what a chain's policy accepts gets a rule.
+#[test]
+fn connections_with_a_helper_get_rules_of_their_own() {
+    let all = format!("{},{{\"accept\":null}}", equal("ip", "saddr", "\"192.0.2.1\""));
+    let import = helped("ftp", "forward", "drop", &[&all]);
+    assert_eq!(why(&import), []);
+    let found = helpers(&import);
+    assert_eq!(found, [("forward-2", Some(Helper::Ftp), vec![21]), ("forward-2-2", None, vec![])]);
+    let import = helped("ftp", "forward", "accept", &[]);
+    assert_eq!(why(&import), []);
+    assert_eq!(helpers(&import), [("prerouting-1", Some(Helper::Ftp), vec![21])]);
+    let checked = crate::check(&import.policy.to_string(), "imported.toml");
+    assert_eq!(checked.errors().count(), 0, "{:?}", checked.diagnostics);
+}
+
+/// Of the gateway itself, of another kind, or where nothing is accepted.
+#[test]
+fn helpers_without_a_counterpart_are_missing() {
+    let ftp = format!("{},{{\"accept\":null}}", equal("tcp", "dport", "21"));
+    for import in [
+        helped("sip", "forward", "drop", &[&ftp]),
+        helped("ftp", "input", "drop", &[&ftp]),
+        helped("ftp", "forward", "drop", &[]),
+    ] {
+        let missing = why(&import);
+        assert!(
+            matches!(missing.as_slice(), [(_, Why::Feature(what))] if what.contains("ct helper")),
+            "{missing:?}"
+        );
     }
 }
