@@ -122,6 +122,12 @@ impl Expectations {
         (self.oldest != NONE).then_some(ExpectationId(self.oldest))
     }
 
+    /// The next younger expectation.
+    pub(crate) fn younger(&self, id: ExpectationId) -> Option<ExpectationId> {
+        let younger = self.places.get(id.0 as usize)?.younger;
+        (younger != NONE).then_some(ExpectationId(younger))
+    }
+
     /// An expectation by its place.
     pub(crate) fn get(&self, id: ExpectationId) -> Option<&Expectation> {
         self.places.get(id.0 as usize)?.expectation.as_ref()
@@ -146,14 +152,9 @@ impl Expectations {
 
     /// The expectation of a control connection.
     pub(crate) fn of_master(&self, master: FlowId) -> Option<ExpectationId> {
-        self.find_where(|expectation| expectation.master == master)
-    }
-
-    /// An expectation of which this is true.
-    pub(crate) fn find_where(&self, is_it: impl Fn(&Expectation) -> bool) -> Option<ExpectationId> {
         let mut at = self.youngest;
         while let Some(place) = self.places.get(at as usize) {
-            if place.expectation.as_ref().is_some_and(&is_it) {
+            if place.expectation.is_some_and(|expectation| expectation.master == master) {
                 return Some(ExpectationId(at));
             }
             at = place.older;

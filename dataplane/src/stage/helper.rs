@@ -476,10 +476,13 @@ impl Shard {
     /// Ends expectations of control connections that have ended.
     #[cold]
     pub(crate) fn end_orphaned_expectations(&mut self) {
-        let is_orphaned =
-            |shard: &Shard, of: &Expectation| !shard.flows.flow(of.master).is_some_and(Flow::is_helped);
-        while let Some(id) = self.expectations.find_where(|of| is_orphaned(self, of)) {
-            self.end_expectation(id);
+        let mut next = self.expectations.oldest();
+        while let Some(id) = next {
+            next = self.expectations.younger(id);
+            let master = self.expectations.get(id).and_then(|of| self.flows.flow(of.master));
+            if !master.is_some_and(Flow::is_helped) {
+                self.end_expectation(id);
+            }
         }
     }
 
