@@ -17,9 +17,10 @@ use tally::NoTally;
 use wire::header::Protocol;
 use wire::{Family, Frame, Nanos};
 
+use crate::accounting::Accounting;
 use crate::log::Log;
 use crate::nat::{Endpoint, MappingId, Mappings, PoolId, PortRange, Refusal, WantedPort};
-use crate::shard::Shard;
+use crate::shard::{Shard, release};
 use crate::stage::Cx;
 use crate::tables::{Address, PortMappingSpec, Tables, Target};
 
@@ -173,6 +174,9 @@ pub struct PortMappings {
     report: PortMappingReport,
 }
 
+/// Parts of a shard that have to do with the release of a NAT mapping.
+type Releasing<'a> = (&'a mut Mappings, &'a mut Log, &'a mut Accounting);
+
 /// A port mapping in memory, which holds a reference to its NAT mapping.
 #[derive(Clone, Copy)]
 struct Record {
@@ -243,10 +247,14 @@ impl PortMappings {
         self.records.push(record);
     }
 
+    fn note_due(&mut self) {
+        self.due = self.records.iter().map(|record| record.until).min().unwrap_or(NEVER);
+    }
+
     /// Ends mappings that `is_over` names, and gives their ports back.
     fn end(
         &mut self,
-        (mappings, log): (&mut Mappings, &mut Log),
+        (mappings, log, accounting): Releasing<'_>,
         event: PortMappingEvent,
         mut is_over: impl FnMut(&Record, &Mappings) -> bool,
     ) -> u32 {
@@ -257,26 +265,25 @@ impl PortMappings {
             if ends_now {
                 news.extend(view(record, mappings).map(|mapping| PortMappingNews { mapping, event }));
                 ends.remove(&record.mapping.0);
-                log.note_released(mappings, record.mapping);
-                mappings.release(record.mapping, &mut NoTally);
+                release(mappings, log, accounting, record.mapping);
             }
             !ends_now
         });
-        self.due = self.records.iter().map(|record| record.until).min().unwrap_or(NEVER);
+        self.note_due();
         (before - self.records.len()) as u32
     }
 
     /// Ends the mappings that are over.
-    pub(crate) fn sweep(&mut self, mappings: &mut Mappings, log: &mut Log, now: Nanos) {
-        let ended = self.end((mappings, log), PortMappingEvent::Expired, |record, _| record.until <= now.0);
+    fn sweep(&mut self, releasing: Releasing<'_>, now: Nanos) {
+        let ended = self.end(releasing, PortMappingEvent::Expired, |record, _| record.until <= now.0);
         self.report.expired += u64::from(ended);
     }
 
     /// Takes over the mappings that these tables still allow, from memory for other tables.
     pub(crate) fn take_over(&mut self, shard: &mut Shard, tables: &Tables) {
         let mut counts = vec![0; tables.nat.port_mappings.len()];
-        let Shard { port_mappings: before, mappings, log, .. } = shard;
-        before.end((mappings, log), PortMappingEvent::Gone, |record, mappings| {
+        let Shard { port_mappings: before, mappings, log, accounting, .. } = shard;
+        before.end((mappings, log, accounting), PortMappingEvent::Gone, |record, mappings| {
             let outside = mappings.get(record.mapping).and_then(|own| Some((own.pool?, own.outside.port)));
             let spec = outside.and_then(|(pool, port)| Some((spec_of_pool(tables, pool)?, port)));
             let Some(((place, spec), port)) = spec else { return true };
@@ -307,7 +314,7 @@ impl Shard {
         request: &PortRequest,
         now: Nanos,
     ) -> Result<PortMapping, PortRefusal> {
-        self.port_mappings.sweep(&mut self.mappings, &mut self.log, now);
+        self.expire_port_mappings(now);
         let mapped = self.map_port_now(tables, request, now);
         if mapped.is_err() {
             self.port_mappings.report.refused += 1;
@@ -381,8 +388,8 @@ impl Shard {
     /// # Errors
     /// [`PortRefusal::NotHolder`]; nothing is changed.
     pub fn unmap_port(&mut self, inside: &Endpoint, holder: &Holder, now: Nanos) -> Result<u32, PortRefusal> {
-        let Shard { port_mappings, mappings, log, .. } = self;
-        port_mappings.sweep(mappings, log, now);
+        self.expire_port_mappings(now);
+        let Shard { port_mappings, mappings, log, accounting, .. } = self;
         let is_meant = |record: &Record| {
             let own =
                 Endpoint { port: if inside.port == 0 { 0 } else { record.inside.port }, ..record.inside };
@@ -395,7 +402,8 @@ impl Shard {
             port_mappings.report.refused += 1;
             return Err(PortRefusal::NotHolder);
         }
-        Ok(port_mappings.end((mappings, log), PortMappingEvent::Removed, |own, _| is_meant(own) && may(own)))
+        Ok(port_mappings
+            .end((mappings, log, accounting), PortMappingEvent::Removed, |own, _| is_meant(own) && may(own)))
     }
 
     /// Returns the outside address that a host's mappings get, if it may ask for any.
@@ -430,7 +438,8 @@ impl Shard {
     /// Gives back the ports of port mappings that are over.
     pub fn expire_port_mappings(&mut self, now: Nanos) {
         if self.port_mappings.is_due(now) {
-            self.port_mappings.sweep(&mut self.mappings, &mut self.log, now);
+            let Shard { port_mappings, mappings, log, accounting, .. } = self;
+            port_mappings.sweep((mappings, log, accounting), now);
         }
     }
 
@@ -467,17 +476,21 @@ impl PortMappings {
         }
         *record = changed;
         self.ends.insert(changed.mapping.0, until);
-        self.due = self.records.iter().map(|record| record.until).min().unwrap_or(NEVER);
+        self.note_due();
         Ok(renewed)
     }
 }
 
+/// The NAT mapping by which a port mapping accepts a packet that no rule decides on, if one does.
+#[inline(always)]
+pub(crate) fn open_for<T>(frame: &Frame, cx: &Cx<'_, T>) -> Option<MappingId> {
+    let mapping = cx.shard.openings.of(&frame.meta)?.inward?;
+    cx.shard.port_mappings.is_open(mapping, frame.meta.received).then_some(mapping)
+}
+
 /// The port mapping that accepts a packet which no rule decides on, if one does.
 pub(crate) fn of_frame<T>(frame: &Frame, cx: &Cx<'_, T>) -> Option<PortMapping> {
-    let mapping = cx.shard.openings.of(&frame.meta)?.inward?;
-    if !cx.shard.port_mappings.is_open(mapping, frame.meta.received) {
-        return None;
-    }
+    let mapping = open_for(frame, cx)?;
     let record = cx.shard.port_mappings.records.iter().find(|record| record.mapping == mapping)?;
     view(record, &cx.shard.mappings)
 }

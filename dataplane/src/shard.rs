@@ -470,12 +470,15 @@ impl Shard {
         note_blocks(&mut self.mappings, &mut self.log, &mut self.accounting);
     }
 
+    /// Releases a mapping, and notes what ends with it.
+    pub(crate) fn release_mapping(&mut self, mapping: MappingId) {
+        release(&mut self.mappings, &mut self.log, &mut self.accounting, mapping);
+    }
+
     /// Releases the mappings and counts of an opening that has been taken from its frame.
     pub(crate) fn abandon(&mut self, opening: &Opening) {
         for mapping in [opening.mapping, opening.inward].into_iter().flatten() {
-            self.log.note_released(&self.mappings, mapping);
-            self.mappings.release(mapping, &mut NoTally);
-            self.note_blocks();
+            self.release_mapping(mapping);
         }
         for count in [opening.count, opening.source_count].into_iter().flatten() {
             self.limiter.uncount(count);
@@ -571,6 +574,19 @@ fn note_blocks(mappings: &mut Mappings, log: &mut Log, accounting: &mut Accounti
     }
 }
 
+/// Releases a mapping, and notes what ends with it. Not tallied: whoever ended what held it has been charged for that.
+#[inline(always)]
+pub(crate) fn release(
+    mappings: &mut Mappings,
+    log: &mut Log,
+    accounting: &mut Accounting,
+    mapping: MappingId,
+) {
+    log.note_released(mappings, mapping);
+    mappings.release(mapping, &mut NoTally);
+    note_blocks(mappings, log, accounting);
+}
+
 fn give_back(
     mappings: &mut Mappings,
     limiter: &mut Limiter,
@@ -580,10 +596,7 @@ fn give_back(
 ) {
     for mapping in [cold.mapping, cold.inward] {
         if mapping != NOTHING {
-            log.note_released(mappings, MappingId(mapping));
-            // Not tallied: whoever ended the flow has been charged for that.
-            mappings.release(MappingId(mapping), &mut NoTally);
-            note_blocks(mappings, log, accounting);
+            release(mappings, log, accounting, MappingId(mapping));
         }
     }
     for count in [cold.limit, cold.source] {

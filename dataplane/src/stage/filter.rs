@@ -21,6 +21,7 @@ use crate::flag;
 use crate::hop::LOCAL_HOP;
 use crate::limiter;
 use crate::opening::Opening;
+use crate::port_mapping;
 use crate::tables::{Address, LOCAL, OTHER, PatternRule, SetAddition, Tables};
 use crate::verdict::Reason;
 
@@ -321,8 +322,7 @@ fn is_mapped<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> bool {
     // The opening by its place, 4; a hash, the end by the mapping's number, two words compared, 24.
     cx.tally.instructions(28);
     cx.tally.execute(Op::Branch, 6);
-    let inward = cx.shard.openings.of(&frame.meta).and_then(|opening| opening.inward);
-    inward.is_some_and(|mapping| cx.shard.port_mappings.is_open(mapping, frame.meta.received))
+    port_mapping::open_for(frame, cx).is_some()
 }
 
 /// Answers a rejected packet, where that kind of packet is answered at all.

@@ -396,7 +396,7 @@ fn expect<T: Tally>(
         cx.shard.add_expectation(expectation)
     })();
     if made.is_none() && expectation.mapping != NOTHING {
-        cx.shard.release_mapping(expectation.mapping);
+        cx.shard.release_mapping(MappingId(expectation.mapping));
     }
     made.map(drop).ok_or(refused)
 }
@@ -421,7 +421,7 @@ fn map<T: Tally>(
     let mapped = mapped.map_err(drop)?;
     cx.shard.log.note_mapped(&cx.shard.mappings, mapped.id);
     if Address::from(shown) != (Address { bits: mapped.outside.address, v6: shown.is_ipv6() }) {
-        cx.shard.release_mapping(mapped.id.0);
+        cx.shard.release_mapping(mapped.id);
         return Err(());
     }
     Ok(Some((mapped.id, mapped.outside.port)))
@@ -454,7 +454,7 @@ impl Shard {
     /// Ends an expectation that has not been met.
     pub(crate) fn end_expectation(&mut self, id: ExpectationId) {
         if let Some(expectation) = self.take_expectation(id).filter(|of| of.mapping != NOTHING) {
-            self.release_mapping(expectation.mapping);
+            self.release_mapping(MappingId(expectation.mapping));
         }
     }
 
@@ -491,12 +491,6 @@ impl Shard {
         while let Some(id) = self.expectations.oldest() {
             self.end_expectation(id);
         }
-    }
-
-    fn release_mapping(&mut self, mapping: u32) {
-        self.log.note_released(&self.mappings, MappingId(mapping));
-        self.mappings.release(MappingId(mapping), &mut tally::NoTally);
-        self.note_blocks();
     }
 }
 
