@@ -177,14 +177,14 @@ impl Supervisor {
     /// Takes the verdict of a WAN's check: tables follow.
     fn wan_checked(&mut self, news: &CheckNews) {
         if self.checks.heard(news) {
-            self.reload.wans_failed(self.checks.failed());
+            self.reload.wans_failed(&self.checks.failed());
         }
     }
 
     /// Checks the WANs of the policy in force as it is now.
     fn check_wans(&mut self) {
         self.checks.follow(&self.reload.effective.policy, &mut self.checker, &self.sender);
-        self.reload.wans_failed(self.checks.failed());
+        self.reload.wans_failed(&self.checks.failed());
     }
 
     /// Takes the verdict of a server's check: tables follow.

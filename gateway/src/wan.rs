@@ -102,10 +102,8 @@ pub struct CheckNews {
 #[derive(Default)]
 pub(crate) struct Checks {
     running: BTreeMap<String, Running>,
-    /// Names of WANs that have failed their check.
-    failed: BTreeSet<String>,
-    /// The last failure of each of these, where one is known.
-    troubles: BTreeMap<String, Trouble>,
+    /// WANs that have failed their check, with the failure where it is known.
+    failed: BTreeMap<String, Option<Trouble>>,
     /// Number of the next check.
     next: u64,
 }
@@ -138,8 +136,7 @@ impl Checks {
         let plans: BTreeMap<&str, Plan> =
             effective.wans.iter().filter_map(|wan| Some((wan.name.as_str(), Plan::of(wan)?))).collect();
         self.running.retain(|name, running| plans.get(name.as_str()) == Some(&running.plan));
-        self.failed.retain(|name| plans.contains_key(name.as_str()));
-        self.troubles.retain(|name, _| plans.contains_key(name.as_str()));
+        self.failed.retain(|name, _| plans.contains_key(name.as_str()));
         let mut tls = SystemTls::default();
         for (name, plan) in plans {
             if self.running.contains_key(name) {
@@ -147,7 +144,7 @@ impl Checks {
             }
             let (number, counts) = (self.next, Arc::new(Counts::default()));
             self.next += 1;
-            let health = if self.failed.contains(name) { Health::Down } else { Health::Up };
+            let health = if self.failed.contains_key(name) { Health::Down } else { Health::Up };
             let told = {
                 let (wan, events) = (name.to_owned(), events.clone());
                 move |health, trouble| {
@@ -173,19 +170,15 @@ impl Checks {
         if let Some(trouble) = &news.trouble {
             info!(wan = news.wan, "check failed: {trouble}");
         }
-        match &news.trouble {
-            Some(trouble) => self.troubles.insert(news.wan.clone(), trouble.clone()),
-            None => self.troubles.remove(&news.wan),
-        };
         match news.health {
-            Health::Down => self.failed.insert(news.wan.clone()),
-            Health::Up => self.failed.remove(&news.wan),
+            Health::Down => self.failed.insert(news.wan.clone(), news.trouble.clone()).is_none(),
+            Health::Up => self.failed.remove(&news.wan).is_some(),
         }
     }
 
     /// Names of WANs that have failed their check.
-    pub(crate) fn failed(&self) -> &BTreeSet<String> {
-        &self.failed
+    pub(crate) fn failed(&self) -> BTreeSet<String> {
+        self.failed.keys().cloned().collect()
     }
 
     /// Views of the WANs.
@@ -201,7 +194,7 @@ impl Checks {
             interface: wan.interface.clone(),
             standing: *standing,
             trouble: matches!(standing, Standing::Unanswered | Standing::UrlFailed)
-                .then(|| self.troubles.get(&wan.name).map(Trouble::to_string))
+                .then(|| self.failed.get(&wan.name)?.as_ref().map(Trouble::to_string))
                 .flatten(),
             gateways: wan.gateways.clone(),
             tier: wan.tier,
