@@ -121,8 +121,10 @@ pub fn sent(scene: &Scene, arrivals: &HashMap<u32, Arrival>, sent: &Sent) {
                 assert_eq!(out.quote_is_right, Some(true), "checksum of the header quoted in {out:?}");
             }
             let is_icmp = |protocol| matches!(protocol, Protocol::ICMP | Protocol::ICMPV6);
-            // Between IP versions (NAT64) it has the other version's number.
-            if !is_icmp(out.protocol) || !is_icmp(arrived.protocol) {
+            let is_across = out.ethertype != arrived.ethertype;
+            // Between IP versions (NAT64) ICMP has the other version's number, and a fragment that of the first one, whatever its own
+            // Next Header says (RFC 8200, section 4.5).
+            if !is_across || !is_icmp(arrived.protocol) && arrived.is_whole {
                 assert_eq!(out.protocol, arrived.protocol);
             }
         }
@@ -202,6 +204,7 @@ fn is_inside(address: u128) -> bool {
 /// A packet, looked at anew: every sum from the bytes.
 #[derive(Debug)]
 pub struct Seen {
+    pub ethertype: EtherType,
     pub source: u128,
     pub destination: u128,
     pub ttl: u8,
@@ -232,6 +235,7 @@ impl Seen {
                     payload.len() as u16,
                 );
                 let mut seen = Seen {
+                    ethertype: layer.ethertype,
                     source: u128::from(header.src_bits()),
                     destination: u128::from(header.dst_bits()),
                     ttl: header.ttl(),
@@ -252,6 +256,7 @@ impl Seen {
                 let packet = ipv6::parse(layer.payload).ok()?;
                 let is_whole = packet.extensions.fragment.is_none_or(|found| found.fragment.is_atomic());
                 let mut seen = Seen {
+                    ethertype: layer.ethertype,
                     source: packet.header.src_bits(),
                     destination: packet.header.dst_bits(),
                     ttl: packet.header.hop_limit(),
