@@ -424,9 +424,12 @@ impl Post {
     }
 
     fn guard(&mut self, index: LinkIndex, name: &str, shut: Option<Shut>) {
-        // Of a guard that cannot be pinned no lock says whose it is, but the device of its punt does: it goes with its process.
-        let is_taken =
-            !self.guards.contains_key(&index) && ports::interface_index(&format!("wr{}", index.0)).is_ok();
+        // Of a guard that cannot be pinned no lock says whose it is, but the device of its punt does: it goes with its process. Where a guard
+        // has failed for another reason before, the device is this process's own.
+        let has_failed = self.failed.contains_key(&index) && !self.taken.contains(&index);
+        let is_taken = !self.guards.contains_key(&index)
+            && !has_failed
+            && ports::interface_index(&format!("wr{}", index.0)).is_ok();
         let done = if is_taken { Err(GuardError::taken()) } else { self.put(index, name, shut) };
         if let Err(error) = done {
             let taken = error.is_taken();

@@ -54,6 +54,22 @@ def test_without_privileges_it_ends(net):
     assert "CAP_NET_ADMIN" in ended.stdout, ended.stdout
 
 
+def test_without_bpf_it_says_that_and_names_no_other_gateway(net):
+    """As where a container's seccomp profile forbids bpf(2): guards fail, and are tried again when the port is opened."""
+    net.gateway.ip("link add spare type veth peer name spare-far", "link set spare up", "link set spare-far up")
+    try:
+        policy = net.logs / "spare.toml"
+        policy.write_text('[interface.spare]\nzone = "a"\naddresses = ["192.0.2.1/24"]\n')
+        rights = ["setpriv", "--bounding-set=-all,+net_admin,+net_raw,+ipc_lock"]
+        ended = begin(net, policy, *rights, name="spare")
+        assert ended.returncode == NO_GATEWAY, ended.stdout
+        assert "none of its interfaces could be opened (spare)\n" in ended.stdout, ended.stdout
+        assert "another gateway" not in ended.stdout, ended.stdout
+        assert "CAP_BPF" in ended.stdout, ended.stdout
+    finally:
+        net.gateway.ip("link del spare")
+
+
 def test_an_interface_that_is_not_there_yet_is_waited_for(net):
     """As at boot."""
     policy = net.logs / "absent.toml"
