@@ -1,6 +1,5 @@
 """Hosts of IPv6 alone reach IPv4 hosts (NAT64): the client uses its IPv6 addresses, the remote its IPv4 address."""
 
-import ipaddress
 import os
 import select
 import shutil
@@ -8,9 +7,7 @@ import socket
 
 import pytest
 import wait
-from host import Host
-from packet import drain, ethernet
-from scapy.layers.inet import ICMP, IP, TCP, UDP, IPerror
+from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.layers.inet6 import (
     ICMPv6DestUnreach,
     ICMPv6EchoRequest,
@@ -20,13 +17,9 @@ from scapy.layers.inet6 import (
     IPv6ExtHdrFragment,
 )
 from topology import CARDS, CLIENT6, FAR, OUTSIDE, REMOTE, ROUTER, SERVER6, STRANGER
+from translator import Translator, scapy, tayga, under_prefix
 
 pytestmark = pytest.mark.without("nftables", why="it has no NAT64")
-
-
-def under_prefix(address, prefix="64:ff9b::"):
-    """The IPv6 address that stands for an IPv4 address."""
-    return str(ipaddress.IPv6Address(prefix) + int(ipaddress.IPv4Address(address)))
 
 
 OWN = "2001:db8:64::"
@@ -222,10 +215,6 @@ def test_packets_are_those_of_another_translator(net, translators):
         assert ours == theirs, f"packet {number}, {scapy(packet, sender).summary()}:\n{ours}\n{theirs}"
 
 
-def scapy(packet, sender):
-    return (IPv6 if sender == "six" else IP)(packet)
-
-
 def conversation():
     """Packets of the client and of the remote, alternately, and of routers on the way."""
     there = IPv6(src=CLIENT6, dst=under_prefix(REMOTE, OWN), tc=0xB8)
@@ -283,93 +272,7 @@ def translators(net):
             host.run(table, "-t", "raw", "-A", "PREROUTING", *match, "-j", "DROP")
         cards = {"six": (CARDS["lan"], net.client.mac()), "four": (CARDS["wan"], net.router.mac("wan"))}
         ours = Translator({"six": inside, "four": outside}, cards)
-        yield ours, tayga(net)
+        theirs = tayga(net, OWN, {OUTSIDE: CLIENT6}, {"six": CLIENT6, "four": REMOTE}, [f"{OWN}/96", OUTSIDE])
+        yield ours, theirs
         for host, table, _ in silent:
             host.run(table, "-t", "raw", "-F")
-
-
-class Translator:
-    """A translator between two cables, and what comes out of it."""
-
-    OTHER = {"six": "four", "four": "six"}
-
-    def __init__(self, wires, cards):
-        self.wires, self.cards = wires, cards
-
-    def __call__(self, sender, packet):
-        kinds = {"six": 0x86DD, "four": 0x0800}
-        out = self.wires[self.OTHER[sender]]
-        drain(out)
-        self.wires[sender].send(ethernet(*self.cards[sender], packet, kinds[sender]))
-        kind = kinds[self.OTHER[sender]].to_bytes(2, "big")
-        found = []
-
-        def came():
-            for frame in drain(out):
-                if frame[12:14] == kind and not self.is_other(frame[14:]):
-                    found.append(frame[14:])
-            return found
-
-        wait.until(came, f"the translation of {scapy(packet, sender).summary()}")
-        return comparable(found[0])
-
-    def is_other(self, packet):
-        """Whether a packet is Linux's own: neighbour discovery, router advertisements."""
-        return packet[0] >> 4 == 6 and packet[6] in (0, 58) and packet[40] >= 133
-
-
-def comparable(packet):
-    """A packet without what translators may choose: hop limit, and the identification of a packet that is no fragment. Tayga follows RFC 6145,
-    by which "don't fragment" is set on short packets, too (RFC 7915, section 5.1)."""
-    if packet[0] >> 4 == 6:
-        found = IPv6(packet)
-        found.hlim = 0
-        return bytes(found).hex()
-    found = IP(packet)
-    headers = [found]
-    if IPerror in found:
-        headers.append(found[IPerror])
-        # Right sums are for test_a_closed_port_is_heard_of.
-        found[ICMP].chksum = 0
-    for header in headers:
-        header.ttl = header.chksum = 0
-        if not header.frag and not header.flags.MF:
-            header.id = 0
-            if header.len <= 1260:
-                header.flags = 0
-    return bytes(found).hex()
-
-
-def tayga(net):
-    """Tayga in a namespace of its own, between two cables to a namespace without addresses."""
-    host, ends = Host(f"{net.client.namespace}-tayga", net.logs), Host(f"{net.client.namespace}-ends", net.logs)
-    net.hosts += [host, ends]
-    config = net.logs / "tayga.conf"
-    config.write_text(
-        f"""
-        tun-device nat64
-        ipv4-addr 192.0.2.254
-        ipv6-addr 2001:db8:bbbb::64
-        prefix {OWN}/96
-        map {OUTSIDE} {CLIENT6}
-        """
-    )
-    host.sysctl({"net/ipv4/ip_forward": 1, "net/ipv6/conf/all/forwarding": 1})
-    for cable in ["six", "four"]:
-        host.ip(f"link add {cable} type veth peer name {cable} netns {ends.namespace}", f"link set {cable} up")
-        ends.sysctl({f"net/ipv6/conf/{cable}/disable_ipv6": 1})
-        ends.ip(f"link set {cable} up")
-    host.run("tayga", "--config", config, "--mktun")
-    host.ip(
-        "link set nat64 up",
-        "addr add 2001:db8:1::1/64 dev six",
-        f"route add {CLIENT6}/128 dev six",
-        f"neigh add {CLIENT6} lladdr {ends.mac('six')} dev six",
-        f"route add {OWN}/96 dev nat64",
-        "addr add 198.51.100.1/24 dev four",
-        f"neigh add {REMOTE} lladdr {ends.mac('four')} dev four",
-        f"route add {OUTSIDE}/32 dev nat64",
-    )
-    host.start("tayga", "--config", config, "--nodetach")
-    cards = {cable: (host.mac(cable), ends.mac(cable)) for cable in ["six", "four"]}
-    return Translator({cable: ends.wire(cable) for cable in ["six", "four"]}, cards)
