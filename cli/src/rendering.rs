@@ -16,7 +16,7 @@ use dataplane::tables::{LOCAL, NewDestination, QueueTree, SELF, Side, Tables};
 use dataplane::{Reason, Verdict};
 use policy::model::{Action, Colour, Mode, ServerState, SourceCheck, Sticky};
 use policy::{Lines, Policy, dscp_name};
-use tally::{Count, Region};
+use tally::{Count, NoTally, Region};
 use wire::header::{Endpoint, Protocol};
 use wire::{Dscp, Family, Meta, Nanos, PortId};
 
@@ -321,7 +321,18 @@ impl Renderer<'_> {
                     "the outside port is mapped to an inside host: the destination becomes {to}"
                 ));
             }
-            (None, None) => says.push("no destination translation matches".to_owned()),
+            (None, None) => {
+                // Between IP versions not all that matches is translated.
+                let found = self.tables.nat.destination(&opening.seen, &mut NoTally);
+                let found = found.map(|(_, rule)| rule).filter(|rule| rule.action.translator().is_some());
+                says.push(match found {
+                    Some(rule) if visit.after.fate == 0 => {
+                        format!("{}: what IPv4 has a route for goes as it is", self.nat(&rule.name))
+                    }
+                    Some(rule) => format!("{} does not lead there", self.nat(&rule.name)),
+                    None => "no destination translation matches".to_owned(),
+                });
+            }
         }
         if let Some(turned) = opening.turned {
             let outside = self.interface(turned);

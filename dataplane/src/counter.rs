@@ -390,11 +390,11 @@ impl Counters {
         };
         for (pair, traffic) in (0..=u16::MAX).zip(&self.nats).filter(|(_, traffic)| traffic.frames > 0) {
             let (destination, source) = tables.nat.places(pair);
-            // NAT64 translates both, and counts a packet once.
+            // Between IP versions one translation translates both, and counts a packet once.
             let source = source.filter(|_| {
                 destination
                     .and_then(|place| tables.nat.destinations.get(place))
-                    .is_none_or(|rule| rule.action.nat64().is_none())
+                    .is_none_or(|rule| rule.action.translator().is_none())
             });
             for (sums, place) in [(&mut sums.destinations, destination), (&mut sums.sources, source)] {
                 if let Some(sum) = place.and_then(|place| sums.get_mut(place)) {

@@ -9,7 +9,6 @@
 //! begins to wait (`Shard::abandon_opening`): no frame takes one out of the pipeline.
 
 use lookup::classify::Header;
-use wire::header::Protocol;
 use wire::{BATCH, Family, Meta, PortId};
 
 use crate::flow::Key;
@@ -55,8 +54,9 @@ pub struct Opening {
     pub cookie: Option<u32>,
     /// The expectation that the packet meets.
     pub expected: Option<ExpectationId>,
-    /// IPv4 address in the IPv6 destination, where packets leave as IPv4 (NAT64).
-    pub embedded: Option<u32>,
+    /// Destination of the other IP version, where packets leave as that: the address embedded in an IPv6 destination (NAT64), or the one that
+    /// an IPv4 destination is embedded in (CLAT).
+    pub across: Option<Address>,
     /// NAT pool of the source's mapping, where ports are translated, and the port of the inside endpoint.
     pub pool: Option<(PoolId, u16)>,
 }
@@ -65,24 +65,22 @@ impl Opening {
     /// The destination after translation.
     #[inline(always)]
     pub fn destination(&self) -> Address {
-        match self.embedded {
-            None => Address { bits: self.seen.destination, v6: self.seen.family == Family::V6 },
-            Some(address) => Address::v4(address),
-        }
+        let seen = Address { bits: self.seen.destination, v6: self.seen.family == Family::V6 };
+        self.across.unwrap_or(seen)
     }
 
     /// True if the packet leaves as one of the other IP version.
     #[inline(always)]
     pub fn is_across(&self) -> bool {
-        self.embedded.is_some() || self.seen.family != self.key.family()
+        self.across.is_some() || self.seen.family != self.key.family()
     }
 
     /// The inside endpoint of the source, with a port.
     pub(crate) fn inside(&self, port: u16) -> Endpoint {
         let Header { source, mut protocol, family, .. } = self.seen;
-        if self.embedded.is_some() && protocol == Protocol::ICMPV6.0 {
-            // Identifiers are those of the IPv4 address.
-            protocol = Protocol::ICMP.0;
+        if let Some(destination) = self.across {
+            // Identifiers are those of the address outside.
+            protocol = Key::across(0, protocol, destination.family()).1;
         }
         Endpoint { address: source, port, protocol, family }
     }

@@ -12,6 +12,7 @@ use crate::verdict::{Reason, Verdict};
 pub mod answer;
 mod cipher;
 pub mod classify;
+mod clat;
 mod create;
 pub mod decap;
 pub mod dnat;

@@ -38,9 +38,9 @@ use lookup::fib::{Fib4, Fib6};
 pub use mac::{NO_MAC, SourceMacs};
 pub(crate) use nat::is_within;
 pub use nat::{
-    Asker, Destination, DestinationAction, FirstAddresses, Home, Nat64, NatRule, NatTables, NewDestination,
+    Asker, Destination, DestinationAction, FirstAddresses, Home, NatRule, NatTables, NewDestination,
     OWN_ACCORD, OtherPorts, Outgoing, OwnAddress, PoolOwner, PortMappingSpec, PortShift, Returning, Server,
-    Servers, SourceAction,
+    Servers, SourceAction, Translator, Xlat,
 };
 pub(crate) use number::OTHER_NUMBER;
 pub use number::{NO_NUMBER, Numbers};

@@ -159,8 +159,8 @@ fn several_shards_do_what_one_does() {
         let seed = seed(&mut random);
         let mut scene = policy::of(&seed);
         // Preserved ports are others where workers share them, and stray packets would guess the one or the other.
-        for kind in ["kind = \"masquerade\"\n", "kind = \"source\"\n", "kind = \"nat64\"\n"] {
-            scene.text = scene.text.replace(kind, &format!("{kind}random = true\n"));
+        for kind in ["masquerade", "source", "nat64", "clat"].map(|kind| format!("kind = \"{kind}\"\n")) {
+            scene.text = scene.text.replace(&kind, &format!("{kind}random = true\n"));
         }
         scene.text = scene.text.replace("instances = 2\n", "");
         let hides = matches!(scene.translation, Translation::Masquerade | Translation::Pool);

@@ -10,6 +10,7 @@ mod atm;
 mod bytes;
 mod captures;
 mod classbench;
+mod clat;
 mod departure;
 mod diffserv;
 mod esp;

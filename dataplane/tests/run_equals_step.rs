@@ -262,6 +262,8 @@ fn connections_are_counted_and_counted_back() {
         seed[9] &= 0x7f;
         // Stateful, all ports, flows enough or not, three connections by rule, no other bound; SYNs make connections at once.
         seed[10] &= !4;
+        // A default route of IPv6, by which a CLAT leads.
+        seed[8] &= !2;
         (seed[0], seed[1], seed[4], seed[11]) = (1, seed[1] & !0x0c, 0, 0);
         (seed[2], seed[6], seed[7]) = ((3 + seed[2] % 4) << 1 | seed[3] & 1, 64 | seed[6] & 7, seed[7] & !32);
         let scene = policy::of(&seed);

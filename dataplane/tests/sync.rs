@@ -69,7 +69,11 @@ struct Box {
 
 impl Box {
     fn new(own: u8, more: &str) -> Box {
-        let mut gateway = Gateway::new(&policy(own, more), Way::Run);
+        Box::of(own, &policy(own, more))
+    }
+
+    fn of(own: u8, policy: &str) -> Box {
+        let mut gateway = Gateway::new(policy, Way::Run);
         let seed = [u64::from(own), 99];
         gateway.shard = Shard::new(&gateway.tables, Setup { seed, ..setup(START) }).unwrap();
         gateway.shard.keep_changes(&gateway.tables).unwrap();
@@ -555,6 +559,38 @@ proptest! {
             }
         }
     }
+}
+
+/// CLAT: a flow with keys of two IP versions, and its mapping, go over as others do.
+#[test]
+fn an_ipv4_host_s_connection_by_way_of_ipv6_goes_on() {
+    const ACROSS: &str = "[[route]]\nto = \"::/0\"\nvia = \"fe80::1\"\ninterface = \"wan\"\n[[nat]]\nname = \"four\"\n\
+                          kind = \"clat\"\npool = [\"2001:db8:2::464\"]\nrandom = true\n";
+    let of = |own| Box::of(own, &policy(own, ACROSS).replace("0.0.0.0/0", "128.0.0.0/1"));
+    let [mut one, mut two] = [2, 3].map(of);
+    let (outside, server) = ("2001:db8:2::464", "64:ff9b::8.8.8.8");
+    let (question, ping) = (v4(host(1), FAR).udp(5000, 53), v4(host(1), FAR).echo_request(7, 1));
+    let shown = |bytes: &[u8], at: usize| {
+        let packet = ipv6::parse(bytes).unwrap();
+        let ends = [outside, server].map(|text| text.parse::<Ipv6Addr>().unwrap());
+        assert_eq!([packet.header.src(), packet.header.dst()], ends);
+        u16::from_be_bytes([packet.payload[at], packet.payload[at + 1]])
+    };
+    let port = shown(&one.receive(LAN, millis(1), &question).unwrap(), 0);
+    let id = shown(&one.receive(LAN, millis(1), &ping).unwrap(), 4);
+    let told = one.take(millis(2), 100);
+    assert_eq!(two.hear(&one, &told, millis(2)), [Ok(Synced::Created), Ok(Synced::Created)]);
+    let answers = [v6(server, outside).udp(53, port), v6(server, outside).echo_reply(id, 1)];
+    for answer in answers {
+        let back = two.receive(WAN, millis(3), &answer).unwrap();
+        let packet = ipv4::parse(&back).unwrap();
+        assert_eq!([packet.header.src().octets(), packet.header.dst().octets()], [FAR, host(1)]);
+        let end = if packet.payload[0] == 0 && packet.payload[1] == 53 { [19, 136] } else { [0, 7] };
+        let at = if end == [0, 7] { 4 } else { 2 };
+        assert_eq!(packet.payload[at..at + 2], end);
+    }
+    assert_eq!(shown(&two.receive(LAN, millis(4), &question).unwrap(), 0), port);
+    assert_eq!(shown(&two.receive(LAN, millis(4), &ping).unwrap(), 4), id);
 }
 
 /// NAT64: a flow with keys of two IP versions, and its mapping, go over as others do.

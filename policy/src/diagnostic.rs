@@ -134,6 +134,8 @@ pub enum Code {
     PoolOverlap,
     /// A prefix that no IPv4 address can be embedded in.
     BadNat64Prefix,
+    /// A CLAT towards a prefix that the gateway is the NAT64 of.
+    ClatOverlap,
     /// Inside and outside of a one-to-one translation differ in size.
     UnequalPrefixes,
     /// Ports that run past 65535 at the target, or a range that is empty.
@@ -309,6 +311,7 @@ impl Code {
         (Code::NoOutsideAddress, "no-outside-address", Severity::Warning),
         (Code::PoolOverlap, "pool-overlap", Severity::Warning),
         (Code::BadNat64Prefix, "bad-nat64-prefix", Severity::Error),
+        (Code::ClatOverlap, "clat-overlap", Severity::Error),
         (Code::UnequalPrefixes, "unequal-prefixes", Severity::Error),
         (Code::PortOverflow, "port-overflow", Severity::Error),
         (Code::BlockMisfit, "block-misfit", Severity::Error),

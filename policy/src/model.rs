@@ -46,7 +46,7 @@ pub use limit::{Checksum, FragmentLimits, Limits, Pickup, TcpWindow, Timeouts, W
 pub use log::{Log, LogEvent, LogOutput, SyslogAddress};
 pub use metrics::MetricsAccess;
 pub use nat::{
-    Balance, Hairpin, Nat, Nat64, NatAction, OnDemand, PortChoice, PortUse, Server, ServerState, Sticky,
+    Balance, Clat, Hairpin, Nat, Nat64, NatAction, OnDemand, PortChoice, PortUse, Server, ServerState, Sticky,
 };
 pub use page::PageAccess;
 pub use port_mapping::PortMapping;

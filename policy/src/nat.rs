@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use crate::model::{AddressRange, Balance, NatAction, Policy};
+use crate::model::{AddressRange, Balance, Clat, Nat64, NatAction, Policy};
 pub use crate::validate::interface_of;
 
 /// Outside addresses of translations on the link of an interface: no host there has them, so the gateway answers for them
@@ -64,7 +64,7 @@ pub fn on_link_addresses(policy: &Policy) -> Vec<OnLink> {
 fn outside_of(action: &NatAction) -> Vec<AddressRange> {
     match action {
         NatAction::Source { pool, .. } => pool.clone(),
-        NatAction::Nat64(nat64) => nat64.pool.clone(),
+        NatAction::Nat64(Nat64 { pool, .. }) | NatAction::Clat(Clat { pool, .. }) => pool.clone(),
         NatAction::Forward { outside: Some(outside), .. }
         | NatAction::Balance(Balance { outside: Some(outside), .. }) => vec![AddressRange::single(*outside)],
         NatAction::OneToOne { outside, .. } | NatAction::Npt { outside, .. } => {

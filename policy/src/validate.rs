@@ -19,6 +19,7 @@ use space::{Space, Spaces};
 mod atm;
 mod check;
 mod class;
+mod clat;
 mod cover;
 mod dynamic_set;
 mod gateway;

@@ -13,6 +13,7 @@ use policy::model::{
 use tally::NoTally;
 use wire::PortId;
 use wire::esp::NAT_PORT;
+use wire::siit::Prefix;
 
 use super::names::Names;
 use super::pattern::{self, met};
@@ -23,7 +24,7 @@ use crate::nat::{
 use crate::tables::{
     self, Address, CompileError, DestinationAction, FirstAddresses, Home, LOCAL, NO_NUMBER, NatRule,
     NatTables, NewDestination, OWN_ACCORD, OtherPorts, Outgoing, OwnAddress, PoolOwner, PortMappingSpec,
-    PortShift, Returning, Servers, SourceAction, Target, is_within,
+    PortShift, Returning, Servers, SourceAction, Target, Translator, Xlat, is_within,
 };
 
 /// The most ports of one range that are taken for those of a service: what is wider lets in whatever there is.
@@ -46,6 +47,7 @@ pub(super) fn compile(policy: &Policy, names: &Names, routes: &Routes) -> Result
         returning: Vec::new(),
         port_mappings: Vec::new(),
         outside: Vec::new(),
+        clats: Vec::new(),
     };
     for nat in &policy.nats {
         builder.add(nat)?;
@@ -68,6 +70,8 @@ struct Builder<'a> {
     returning: Vec<Returning>,
     port_mappings: Vec<PortMappingSpec>,
     outside: Vec<AddressSpan>,
+    /// Patterns and places of CLATs, which take what no other destination translation does.
+    clats: Vec<(Pattern, u16)>,
 }
 
 /// A port forward of a policy.
@@ -78,6 +82,16 @@ struct Forward<'a> {
     /// Port in the place of the first outside port, from which the others count upwards.
     base_port: Option<u16>,
     hairpin: Hairpin,
+}
+
+/// A translation between IP versions.
+struct Across<'a> {
+    xlat: Xlat,
+    prefix: Prefix,
+    /// Destinations of the hosts that it serves.
+    destinations: Vec<AddressSpan>,
+    pool: &'a [policy::model::AddressRange],
+    ports: &'a PortUse,
 }
 
 /// Inside address of a port forward, and the port of the first outside port.
@@ -147,6 +161,7 @@ impl Builder<'_> {
                 self.forward(nat, base, &forward, NewDestination::Servers(servers));
             }
             NatAction::Nat64(nat64) => self.nat64(nat, base, nat64),
+            NatAction::Clat(clat) => self.clat(nat, base, clat),
             NatAction::Redirect { ports, to_port } => self.redirect(nat, base, ports, *to_port),
             NatAction::OneToOne { outside, inside, hairpin } => {
                 self.one_to_one(nat, base, NetworkPair::in_order(*inside, *outside), *hairpin);
@@ -268,8 +283,7 @@ impl Builder<'_> {
 
     /// The source translation is that of the destination's, whatever the order of translations: no packet is found by its pattern.
     fn nat64(&mut self, nat: &Nat, base: Pattern, nat64: &policy::model::Nat64) {
-        let (net, prefix) = (nat64.net(), nat64.prefix);
-        let source = self.sources.len() as u16;
+        let net = nat64.net();
         let [first, last] = [net.network(), net.broadcast()].map(|end| Address::from(IpAddr::V6(end)));
         let span = pattern::span(first, last);
         self.destination_of.push(self.destinations.len() as u16);
@@ -279,32 +293,75 @@ impl Builder<'_> {
             destination: Some(vec![span]),
             ..base.clone()
         });
+        self.translator(
+            nat,
+            &base,
+            Across {
+                xlat: Xlat::Plat,
+                prefix: nat64.prefix,
+                destinations: vec![span],
+                pool: &nat64.pool,
+                ports: &nat64.ports,
+            },
+        );
+    }
+
+    /// Its pattern stands behind those of all other destination translations, whatever the order of translations.
+    fn clat(&mut self, nat: &Nat, base: Pattern, clat: &policy::model::Clat) {
+        let place = self.destinations.len() as u16;
+        let destinations = base.destination.clone().unwrap_or_else(|| EVERYWHERE.into());
+        let pattern =
+            Pattern { from: base.from & ABROAD, to: u64::MAX, v4: Admit::Yes, v6: Admit::No, ..base.clone() };
+        self.clats.push((pattern, place));
+        self.translator(
+            nat,
+            &base,
+            Across {
+                xlat: Xlat::Clat,
+                prefix: clat.prefix,
+                destinations,
+                pool: &clat.pool,
+                ports: &clat.ports,
+            },
+        );
+    }
+
+    /// Adds the translations of both ends between IP versions.
+    fn translator(&mut self, nat: &Nat, base: &Pattern, across: Across<'_>) {
+        let Across { xlat, prefix, destinations, pool, ports } = across;
+        let source = self.sources.len() as u16;
         let action = DestinationAction {
-            addresses: vec![span],
-            to: NewDestination::Embedded(tables::Nat64 { prefix, source }),
+            addresses: destinations,
+            to: NewDestination::Across(Translator { xlat, prefix, source }),
             ports: Vec::new(),
             homes: Vec::new(),
         };
         self.destinations.push(NatRule { name: nat.name.clone(), number: NO_NUMBER, action });
-        let by = if nat64.pool.is_empty() {
+        let hosts = match xlat {
+            Xlat::Plat => Hosts::V6ToV4,
+            Xlat::Clat => Hosts::V4ToV6,
+        };
+        let by = if pool.is_empty() {
             let mut outgoing = vec![Outgoing::default(); self.policy.interfaces.len()];
-            for (net, id) in self.shown_addresses().into_iter().filter(|(net, _)| net.addr().is_ipv4()) {
+            let is_outside = |net: &IpNet| net.addr().is_ipv6() == (xlat == Xlat::Clat);
+            for (net, id) in self.shown_addresses().into_iter().filter(|(net, _)| is_outside(net)) {
                 let address = Address::from(net.addr());
                 let owner = PoolOwner { source, interface: Some(id) };
-                let pool = self.pool(vec![pattern::span(address, address)], &nat64.ports, &base, owner);
-                outgoing[usize::from(id.0)].v4.push(OwnAddress { net, pool });
+                let pool = self.pool(vec![pattern::span(address, address)], ports, base, owner);
+                let own = &mut outgoing[usize::from(id.0)];
+                (if address.v6 { &mut own.v6 } else { &mut own.v4 }).push(OwnAddress { net, pool });
             }
             SourceAction::Masquerade(outgoing)
         } else {
-            let pool = nat64.pool.iter().map(|range| pattern::span(range.first.into(), range.last.into()));
+            let pool = pool.iter().map(|range| pattern::span(range.first.into(), range.last.into()));
             let owner = PoolOwner { source, interface: None };
-            SourceAction::Pool(self.pool(pattern::merge(pool.collect()), &nat64.ports, &base, owner))
+            SourceAction::Pool(self.pool(pattern::merge(pool.collect()), ports, base, owner))
         };
         for pool in self.pools.iter_mut().zip(&self.owners).filter(|(_, owner)| owner.source == source) {
-            pool.0.hosts = Hosts::V6ToV4;
+            pool.0.hosts = hosts;
         }
         let nobody = Pattern { from: 0, ..Pattern::default() };
-        self.source(nat, nobody, SourceAction::Nat64 { prefix, by: Box::new(by) });
+        self.source(nat, nobody, SourceAction::Across { xlat, prefix, by: Box::new(by) });
     }
 
     /// Without zones of origin, outside is the zone on whose network the outside addresses are; where they are on none, and
@@ -614,9 +671,13 @@ impl Builder<'_> {
             }
         }
         self.returning.sort_by_key(|forward| forward.target);
-        let has_nat64 = self.destinations.iter().any(|rule| rule.action.nat64().is_some());
+        let has_translator = self.destinations.iter().any(|rule| rule.action.translator().is_some());
+        for (pattern, place) in std::mem::take(&mut self.clats) {
+            self.destination_patterns.push(pattern);
+            self.destination_of.push(place);
+        }
         Ok(NatTables {
-            has_nat64,
+            has_translator,
             destination_search: Box::new(Linear::new(&self.destination_patterns)),
             destination_of: self.destination_of,
             source_search: Box::new(Linear::new(&self.source_patterns)),

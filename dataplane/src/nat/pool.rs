@@ -122,6 +122,8 @@ pub enum Hosts {
     OfSameFamily,
     /// They have IPv6, the outside addresses are IPv4 (NAT64).
     V6ToV4,
+    /// They have IPv4, the outside addresses are IPv6 (CLAT).
+    V4ToV6,
 }
 
 impl Hosts {
@@ -130,6 +132,7 @@ impl Hosts {
         match self {
             Hosts::OfSameFamily => inside,
             Hosts::V6ToV4 => Family::V4,
+            Hosts::V4ToV6 => Family::V6,
         }
     }
 
@@ -138,6 +141,7 @@ impl Hosts {
         match self {
             Hosts::OfSameFamily => family != Family::Other,
             Hosts::V6ToV4 => family == Family::V6,
+            Hosts::V4ToV6 => family == Family::V4,
         }
     }
 }

@@ -85,7 +85,7 @@ impl Stage for Answer {
 
     fn program(tables: &Tables) -> u32 {
         // The SYN-ACK with its options, 32; `track` has the cookie.
-        let nat64 = if tables.nat.has_nat64 { 12 } else { 0 };
+        let nat64 = if tables.nat.has_translator { 12 } else { 0 };
         217 + nat64 + link::program(tables) + if tables.filter.has_syn_proxy { 32 } else { 0 }
     }
 }

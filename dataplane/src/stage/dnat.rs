@@ -11,11 +11,11 @@ use wire::header::Protocol;
 use wire::meta::Fields;
 use wire::{Frame, PortId};
 
-use super::{About, Cx, Packets, Stage, Step, helper, nat64};
+use super::{About, Cx, Packets, Stage, Step, clat, helper, nat64};
 use crate::flag;
 use crate::nat::Endpoint;
 use crate::opening::Opening;
-use crate::tables::{Address, Asker, Destination, Tables};
+use crate::tables::{Address, Asker, Destination, Tables, Xlat};
 use crate::verdict::Reason;
 
 /// The stage.
@@ -64,10 +64,15 @@ impl Stage for Dnat {
         // port, each of the two searches, and the opening's update, 24.
         cx.tally.instructions(70);
         cx.tally.execute(Op::Branch, 20);
-        if let Some((place, rule)) = tables.nat.destination(&seen, cx.tally) {
+        let found = tables.nat.destination(&seen, cx.tally);
+        let found = found.filter(|(_, rule)| !clat::leaves_alone(&rule.action, outside, tables, cx.tally));
+        if let Some((place, rule)) = found {
             cx.tally.read(Region::RuleTable, usize::from(place) * 32, 32);
-            if let Some(nat64) = rule.action.nat64() {
-                return nat64::open_to_v4(frame, place, nat64, cx);
+            if let Some(translator) = rule.action.translator() {
+                return match translator.xlat {
+                    Xlat::Plat => nat64::open_to_v4(frame, place, translator, cx),
+                    Xlat::Clat => clat::open(frame, place, translator, cx),
+                };
             }
             let arrived = Destination { address: outside, port: opening.dport };
             let asker = Asker {
@@ -97,7 +102,7 @@ impl Stage for Dnat {
             mappings.inside_of(&endpoint, cx.tally).filter(|(mapping, _)| !mappings.is_service(*mapping));
         if let Some((mapping, inside)) = found {
             if inside.family != outside.family() {
-                return nat64::open_to_v6(frame, mapping, inside, cx);
+                return nat64::open_inward(frame, mapping, inside, cx);
             }
             let to = Address { bits: inside.address, v6: outside.v6 };
             if is_query {
@@ -119,8 +124,8 @@ impl Stage for Dnat {
     fn program(tables: &Tables) -> u32 {
         // This stage, 35; an inside endpoint's mapping, 35; one of several servers, 40; and the search through its rules.
         let servers = if tables.nat.server_bytes() > 0 { 40 } else { 0 };
-        // An IPv4 address in the destination, and an IPv6 host's IPv4 endpoint.
-        let nat64 = if tables.nat.has_nat64 { 92 } else { 0 };
+        // An IPv4 address in an IPv6 destination and the other way, 92; an endpoint of the other IP version, 40; what a CLAT leaves alone, 24.
+        let nat64 = if tables.nat.has_translator { 156 } else { 0 };
         70 + servers + nat64 + tables.nat.destination_search.program()
     }
 }

@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use tally::Tally;
 use wire::{Frame, Part};
 
-use super::{Cx, Step, dnat, header};
+use super::{Cx, Step, clat, dnat, header};
 use crate::flag;
 use crate::flow::Member;
 use crate::fragment::DatagramKey;
@@ -89,7 +89,10 @@ fn mapped_port<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Option<(IpAddr, u
     let mut pools = tables.nat.pools.iter().zip(&tables.nat.owners).filter(|(_, of)| of.source != OWN_ACCORD);
     let may_be_mapped = pools.any(|(pool, _)| pool.has_port(port) && pool.has(ip));
     // What is forwarded needs no mapping, and is spread over all workers.
-    if !may_be_mapped || tables.nat.destination(&header::of(frame, cx), cx.tally).is_some() {
+    let forwarded = tables.nat.destination(&header::of(frame, cx), cx.tally);
+    let forwarded =
+        forwarded.filter(|(_, rule)| !clat::leaves_alone(&rule.action, destination, tables, cx.tally));
+    if !may_be_mapped || forwarded.is_some() {
         return None;
     }
     Some((ip, port))

@@ -1,4 +1,5 @@
-//! Stateful NAT64 (RFC 6146): decisions on a flow between an IPv6 and an IPv4 host, and translation of its packets.
+//! Stateful NAT64 (RFC 6146): decisions on a flow between an IPv6 and an IPv4 host, and translation of its packets, which is also that of a
+//! CLAT (`clat.rs`).
 //!
 //! A packet to an IPv6 address with an IPv4 address in it (RFC 6052) opens a flow whose replies are IPv4: `dnat` takes the address out, and
 //! `snat` chooses an IPv4 endpoint of a pool, as for every source translation. Such an endpoint is mapped for all peers (RFC 6146, section 3.5):
@@ -17,7 +18,7 @@ use wire::siit::{self, Mtus, Prefix, Untranslatable};
 use wire::{Family, Frame, Part, icmpv4, icmpv6, ipv4, ipv6};
 
 use super::dnat::home_of;
-use super::{Cx, Step, header, rewrite};
+use super::{Cx, Step, clat, header, rewrite};
 use crate::flag;
 use crate::flow::{Flow, FlowId, Key};
 use crate::fragmentation::own::fragment_own;
@@ -26,7 +27,7 @@ use crate::hop::{Hop, WAITING};
 use crate::nat::rewrite::{self as ports, EndsV4, EndsV6, Rewrite, Transport};
 use crate::nat::{Endpoint, MappingId};
 use crate::opening::Opening;
-use crate::tables::{Address, Nat64, SourceAction, Tables};
+use crate::tables::{Address, SourceAction, Tables, Translator, Xlat};
 use crate::verdict::Reason;
 
 /// Bytes by which an IPv6 header is longer than an IPv4 header without options.
@@ -35,11 +36,16 @@ const LONGER: u16 = (ipv6::HEADER_LEN - ipv4::MIN_HEADER_LEN) as u16;
 /// Size of the program that translates packets, where there are some.
 pub(super) fn program(tables: &Tables) -> u32 {
     // Headers both ways, 150; ICMP messages and their quotes, 260; fragments, 70.
-    if tables.nat.has_nat64 { 480 } else { 0 }
+    if tables.nat.has_translator { 480 } else { 0 }
 }
 
 /// Decides on the destination of a first packet, which is under the prefix of a translation, counted from 1.
-pub(super) fn open_to_v4<T: Tally>(frame: &mut Frame, place: u16, nat64: Nat64, cx: &mut Cx<'_, T>) -> Step {
+pub(super) fn open_to_v4<T: Tally>(
+    frame: &mut Frame,
+    place: u16,
+    nat64: Translator,
+    cx: &mut Cx<'_, T>,
+) -> Step {
     // The address out of four words, 8; its kinds, 12; what it is of the gateway's, 24; the opening's update, 8.
     cx.tally.instructions(52);
     cx.tally.execute(Op::Branch, 14);
@@ -73,12 +79,12 @@ pub(super) fn open_to_v4<T: Tally>(frame: &mut Frame, place: u16, nat64: Nat64, 
     if cx.tables.is_own(outside) || cx.tables.nat.is_outside(outside) {
         return Step::Answer(Reason::Nat64Address);
     }
-    opening.embedded = Some(address.to_bits());
+    opening.across = Some(outside);
     Step::Next
 }
 
-/// Decides on the destination of a first packet of IPv4 that is for the IPv4 endpoint of an IPv6 host.
-pub(super) fn open_to_v6<T: Tally>(
+/// Decides on the destination of a first packet that is for the outside endpoint of a host of the other IP version.
+pub(super) fn open_inward<T: Tally>(
     frame: &mut Frame,
     mapping: MappingId,
     inside: Endpoint,
@@ -90,18 +96,23 @@ pub(super) fn open_to_v6<T: Tally>(
     let pool = cx.shard.mappings.pool_of(mapping);
     let source = pool.and_then(|pool| nat.owners.get(usize::from(pool.0))).map(|owner| owner.source);
     let action = source.and_then(|source| nat.sources.get(usize::from(source))).map(|rule| &rule.action);
-    let (Some(source), Some(SourceAction::Nat64 { prefix, .. })) = (source, action) else {
+    let (Some(source), Some(SourceAction::Across { xlat, prefix, .. })) = (source, action) else {
         return Step::Drop(Reason::Nat64Packet);
     };
-    if !is_translatable(frame) || frame.meta.flags & flag::QUERY != 0 {
-        return Step::Drop(Reason::Nat64Packet);
-    }
+    let is_translated = is_translatable(frame) && frame.meta.flags & flag::QUERY == 0;
     let Some(opening) = cx.shard.openings.of_mut(&frame.meta) else { return Step::Next };
     let outside = opening.destination();
-    let peer = prefix.embed(Ipv4Addr::from_bits(opening.seen.source as u32)); // IPv4 in the low 32 bits
-    opening.source = Address::v6(peer.to_bits());
-    opening.seen.family = Family::V6;
-    (opening.seen.source, opening.seen.destination) = (peer.to_bits(), inside.address);
+    let peer = xlat.peer(*prefix, opening.source).filter(|_| is_translated);
+    let Some(peer) = peer else {
+        return match xlat {
+            Xlat::Plat => Step::Drop(Reason::Nat64Packet),
+            // An IPv6 host calls the gateway itself: no IPv4 host has its address.
+            Xlat::Clat => Step::Next,
+        };
+    };
+    opening.source = peer;
+    opening.seen.family = peer.family();
+    (opening.seen.source, opening.seen.destination) = (peer.bits, inside.address);
     (opening.seen.dport, opening.dport) = (inside.port, inside.port);
     opening.snat = source + 1;
     opening.inward = cx.shard.mappings.retain(mapping, cx.tally).map(|mapped| mapped.id);
@@ -112,7 +123,7 @@ pub(super) fn open_to_v6<T: Tally>(
 /// True if a packet leaves as one of the other IP version: by the decisions on the flow that it opens, or by its flow.
 #[inline(always)]
 pub(super) fn is_across<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> bool {
-    cx.tables.nat.has_nat64 && is_of_flow_across(frame, cx)
+    cx.tables.nat.has_translator && is_of_flow_across(frame, cx)
 }
 
 #[inline(never)]
@@ -130,15 +141,15 @@ fn is_of_flow_across<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> bool {
     cx.shard.flows.flow(FlowId(frame.meta.flow)).is_some_and(Flow::is_across)
 }
 
-/// The translation by which a first packet's destination was chosen, if it is NAT64.
-pub(super) fn of_opening<T: Tally>(opening: &Opening, cx: &Cx<'_, T>) -> Option<Nat64> {
+/// The translation by which a first packet's destination was chosen, if it is one between IP versions.
+pub(super) fn of_opening<T: Tally>(opening: &Opening, cx: &Cx<'_, T>) -> Option<Translator> {
     let place = usize::from(opening.dnat).checked_sub(1)?;
-    cx.tables.nat.destinations.get(place)?.action.nat64()
+    cx.tables.nat.destinations.get(place)?.action.translator()
 }
 
-/// Addresses that an IPv6 host may reach under a prefix: unicast addresses that are routed; under the well-known prefix public ones
+/// Addresses of IPv4 that a host may reach under a prefix: unicast addresses that are routed; under the well-known prefix public ones
 /// only (RFC 6052, section 3.1).
-fn may_be_reached(prefix: Prefix, address: Ipv4Addr) -> bool {
+pub(super) fn may_be_reached(prefix: Prefix, address: Ipv4Addr) -> bool {
     let [first, second, ..] = address.octets();
     let is_routed = !matches!(first, 0 | 127 | 224..) && !address.is_link_local();
     // 100.64.0.0/10 is shared address space (RFC 6598), 198.18.0.0/15 is for benchmarks (RFC 2544).
@@ -147,7 +158,7 @@ fn may_be_reached(prefix: Prefix, address: Ipv4Addr) -> bool {
 }
 
 /// True if packets of this kind open flows between IP versions: TCP, UDP and ICMP echo requests.
-fn is_translatable(frame: &Frame) -> bool {
+pub(super) fn is_translatable(frame: &Frame) -> bool {
     let kind = (frame.meta.dport >> 8) as u8;
     match (frame.meta.family, Protocol(frame.meta.protocol)) {
         (_, Protocol::TCP | Protocol::UDP) => true,
@@ -298,17 +309,17 @@ fn translate<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Reas
     let is_related = frame.meta.flags & flag::RELATED != 0;
     let mtus = mtus(frame, cx);
     let outcome = if other.is_v4() {
-        let ends = siit::EndsV4 {
-            source: Ipv4Addr::from_bits(other.destination_v4()),
-            destination: Ipv4Addr::from_bits(other.source_v4()),
-        };
-        let quote = siit::EndsV4 { source: ends.destination, destination: ends.source };
+        let reached = Ipv4Addr::from_bits(other.destination_v4());
+        let destination = Ipv4Addr::from_bits(other.source_v4());
+        let source = if is_related { sender_v4(frame, &flow, arrives, reached, cx) } else { reached };
+        let ends = siit::EndsV4 { source, destination };
+        let quote = siit::EndsV4 { source: destination, destination: reached };
         let id = identification(frame);
         siit::to_v4(frame, &ends, is_related.then_some(&quote), id, mtus)
     } else {
         let reached = Ipv6Addr::from_bits(other.destination_v6());
         let destination = Ipv6Addr::from_bits(other.source_v6());
-        let source = if is_related { sender(frame, &flow, arrives, reached, cx) } else { reached };
+        let source = if is_related { sender_v6(frame, &flow, arrives, reached, cx) } else { reached };
         let ends = siit::EndsV6 { source, destination };
         let quote = siit::EndsV6 { source: destination, destination: reached };
         siit::to_v6(frame, &ends, is_related.then_some(&quote), mtus)
@@ -341,8 +352,28 @@ fn translate<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Reas
     Ok(())
 }
 
-/// Source that an error of IPv4 has in IPv6: its sender's address under the prefix, so that `traceroute` shows routers (RFC 6146, section 3.6.1).
-fn sender<T: Tally>(
+/// Source that an error of IPv6 has in IPv4. Routers outside a CLAT are shown: by the IPv4 address in theirs, else by the one that stands for
+/// routers of IPv6 alone. Routers behind a NAT64 hide behind its endpoint.
+fn sender_v4<T: Tally>(
+    frame: &Frame,
+    flow: &Flow,
+    arrives: &Key,
+    reached: Ipv4Addr,
+    cx: &Cx<'_, T>,
+) -> Ipv4Addr {
+    let (from, _) = header::addresses(frame);
+    let is_peer = !arrives.is_v4() && from.bits == arrives.source_v6();
+    match translator_of(flow, cx) {
+        Some((Xlat::Clat, prefix)) if !is_peer => {
+            prefix.extract(Ipv6Addr::from_bits(from.bits)).unwrap_or(clat::ROUTER_OF_V6)
+        }
+        _ => reached,
+    }
+}
+
+/// Source that an error of IPv4 has in IPv6: behind a NAT64 its sender's address under the prefix, so that `traceroute` shows routers (RFC 6146,
+/// section 3.6.1). Routers of a CLAT's hosts hide behind its endpoint.
+fn sender_v6<T: Tally>(
     frame: &Frame,
     flow: &Flow,
     arrives: &Key,
@@ -353,11 +384,19 @@ fn sender<T: Tally>(
     if arrives.is_v4() && from.bits == u128::from(arrives.source_v4()) {
         return reached;
     }
+    match translator_of(flow, cx) {
+        Some((Xlat::Plat, prefix)) => prefix.embed(Ipv4Addr::from_bits(from.bits as u32)),
+        _ => reached,
+    }
+}
+
+/// Side and prefix of the translation of a flow between IP versions.
+fn translator_of<T: Tally>(flow: &Flow, cx: &Cx<'_, T>) -> Option<(Xlat, Prefix)> {
     let nat = &cx.tables.nat;
     let (_, source) = nat.places(flow.nat);
-    match source.and_then(|place| nat.sources.get(place)).map(|rule| &rule.action) {
-        Some(SourceAction::Nat64 { prefix, .. }) => prefix.embed(Ipv4Addr::from_bits(from.bits as u32)),
-        _ => reached,
+    match &nat.sources.get(source?)?.action {
+        SourceAction::Across { xlat, prefix, .. } => Some((*xlat, *prefix)),
+        _ => None,
     }
 }
 

@@ -14,8 +14,6 @@
 //! Before revalidation, the conntrack zone in which the flow's packets now arrive is unknown, so the lookup covers all zones;
 //! only packets of the right zone match the flow.
 
-use std::net::{IpAddr, Ipv6Addr};
-
 use arrayvec::ArrayVec;
 use lookup::classify::Header;
 use policy::model::{Action, OnFailure, RejectWith, ServerState};
@@ -28,7 +26,7 @@ use wire::{Dscp, Family, Frame, Meta, Nanos, PortId};
 use super::header::{ask_sets, class_of, sender as sender_of};
 use super::log::note_hit;
 use super::route::{check_source, ct_zone, is_link_local};
-use super::{Cx, Step, dnat, filter, protect, selector, track, wan};
+use super::{Cx, Step, clat, dnat, filter, protect, selector, track, wan};
 use crate::fast_path::Progress;
 use crate::flag;
 use crate::flow::{Classified, Cold, Direction, Flow, FlowId, Hit, Key, State};
@@ -37,8 +35,8 @@ use crate::log::Cause;
 use crate::nat::{MappingId, PoolConfig, PoolId};
 use crate::shard::NOTHING;
 use crate::tables::{
-    Address, Asked, Asker, Destination, LOCAL, NO_MAC, NO_NUMBER, NewDestination, OWN_ACCORD, PatternRule,
-    SELF, SourceAction, Tables, Target, is_linux, is_within,
+    Address, Asked, Asker, Destination, DestinationAction, LOCAL, NO_MAC, NO_NUMBER, NatRule, NewDestination,
+    OWN_ACCORD, PatternRule, SELF, SourceAction, Tables, Target, is_linux, is_within,
 };
 use crate::verdict::Reason;
 
@@ -148,12 +146,16 @@ fn revalidate<T: Tally>(
     if hit.direction == Direction::Original && came != ct_zone(ingress, cx) {
         return Outcome::Stranger;
     }
+    let is_first = hit.direction == Direction::Original && frame.meta.flags & flag::ERROR == 0;
     let way = match way(hit.id, flow, cold, ingress, cx) {
         Ok(way) => way,
         Err(Step::Drop(Reason::WanDown)) => return lose(hit, Reason::WanDown, frame, cx),
         // Whoever answers is not told of the way there.
         Err(Step::Answer(reason)) if hit.direction == Direction::Reply => {
             return Outcome::Refused(Step::Drop(reason));
+        }
+        Err(Step::Answer(Reason::RouteMissing)) if is_first && begins_otherwise(flow, cold, ingress, cx) => {
+            return over(hit.id, Reason::FlowTranslation, frame, cx);
         }
         Err(step) => return Outcome::Refused(step),
     };
@@ -174,7 +176,6 @@ fn revalidate<T: Tally>(
             outcome => outcome,
         };
     };
-    let is_first = hit.direction == Direction::Original && frame.meta.flags & flag::ERROR == 0;
     if is_first && is_unanswered(flow) && is_translated_otherwise(flow, cold, ingress, way, cx) {
         return over(hit.id, Reason::FlowTranslation, frame, cx);
     }
@@ -363,18 +364,16 @@ fn translations<T: Tally>(
         let is_there = match action {
             SourceAction::Exempt => false,
             SourceAction::Network(pair) => pair.shows(shown),
-            SourceAction::Nat64 { prefix, .. } if !shown.v6 || flow.is_across() => {
+            // From a peer outside.
+            SourceAction::Across { xlat, prefix, .. } if flow.is_across() && cold.dnat == NO_NUMBER => {
+                xlat.peer(*prefix, flow.original().source().into()) == Some(shown)
+            }
+            SourceAction::Across { .. } if flow.is_across() => {
                 let pool = cx.shard.mappings.pool_of(MappingId(cold.mapping));
-                match flow.original().source() {
-                    // From an IPv4 host.
-                    IpAddr::V4(host) => shown.to_ip() == prefix.embed(host),
-                    IpAddr::V6(_) => {
-                        pool.is_some_and(|PoolId(pool)| action.has_pool(way.egress, false, pool))
-                    }
-                }
+                pool.is_some_and(|PoolId(pool)| action.has_pool(way.egress, shown.v6, pool))
             }
             // Turned back from one IPv6 host to another.
-            SourceAction::Nat64 { .. } => {
+            SourceAction::Across { .. } => {
                 let PoolId(pool) = cx.shard.mappings.pool_of(MappingId(cold.mapping))?;
                 nat.owners.get(usize::from(pool)).is_some_and(|owner| owner.source == place)
             }
@@ -415,6 +414,17 @@ fn is_unanswered(flow: &Flow) -> bool {
     }
 }
 
+/// True if a flow without an answer and without a route would be given another destination, were it to begin now: a CLAT has what no route of
+/// IPv4 leads to any more.
+fn begins_otherwise<T: Tally>(flow: &Flow, cold: &Cold, ingress: PortId, cx: &mut Cx<'_, T>) -> bool {
+    if is_linux(ingress) || !is_unanswered(flow) || cold.inward != NOTHING {
+        return false;
+    }
+    let seen = header(flow, cold, ingress, Way { hop: NO_HOP, egress: LOCAL }, cx.tables);
+    let translation = destination_translation(flow, &seen, cx);
+    translation.map_or(NO_NUMBER, |(_, rule)| rule.number) != cold.dnat
+}
+
 /// True if a flow would be given other translations than it has, were it to begin now.
 fn is_translated_otherwise<T: Tally>(
     flow: &Flow,
@@ -428,27 +438,21 @@ fn is_translated_otherwise<T: Tally>(
     }
     let nat = &cx.tables.nat;
     let outside: Address = flow.original().destination().into();
-    // Of a packet that came as IPv4, or was turned back, the translation holds as long as it is there.
-    if flow.is_across() && flow.original().is_v4() || cold.inward != NOTHING && cold.dnat != NO_NUMBER {
+    // From a peer outside, or turned back, the translation holds as long as it is there.
+    let is_inward = flow.is_across() && cold.dnat == NO_NUMBER;
+    if is_inward || cold.inward != NOTHING && cold.dnat != NO_NUMBER {
         return false;
     }
     let seen = header(flow, cold, ingress, way, cx.tables);
-    let is_icmp = matches!(Protocol(seen.protocol), Protocol::ICMP | Protocol::ICMPV6);
-    let arrived = Header {
-        destination: outside.bits,
-        dport: if is_icmp { seen.dport } else { flow.original().dport() },
-        ..seen
-    };
-    let destination = nat.destination(&arrived, cx.tally);
+    let destination = destination_translation(flow, &seen, cx);
     if destination.map_or(NO_NUMBER, |(_, rule)| rule.number) != cold.dnat {
         return true;
     }
     let mut turned = None;
     if let Some((_, rule)) = destination {
-        if let Some(nat64) = rule.action.nat64() {
-            let source = nat.sources.get(usize::from(nat64.source));
-            let address = nat64.prefix.extract(Ipv6Addr::from_bits(outside.bits)).map(IpAddr::V4);
-            return address != Some(flow.reply().source())
+        if let Some(translator) = rule.action.translator() {
+            let source = nat.sources.get(usize::from(translator.source));
+            return translator.destination(outside) != Some(flow.reply().source().into())
                 || source.is_none_or(|source| source.number != cold.snat);
         }
         let [arrived, kept] = ends(flow);
@@ -473,13 +477,31 @@ fn is_translated_otherwise<T: Tally>(
     let leaves = Header { to: cx.tables.zone(out), egress: out.0, ..seen };
     let Some((_, rule)) = nat.source(&leaves, cx.tally) else { return cold.snat != NO_NUMBER };
     match rule.action {
-        SourceAction::Exempt | SourceAction::Nat64 { .. } => cold.snat != NO_NUMBER,
+        SourceAction::Exempt | SourceAction::Across { .. } => cold.snat != NO_NUMBER,
         SourceAction::Network(pair) => {
             let shown = pair.outward(flow.original().source().into());
             rule.number != cold.snat || shown != Some(flow.reply().destination().into())
         }
         _ => rule.number != cold.snat,
     }
+}
+
+/// The destination translation that a flow would be given, were it to begin now; `seen` is its header as the rules see it.
+fn destination_translation<'a, T: Tally>(
+    flow: &Flow,
+    seen: &Header,
+    cx: &mut Cx<'a, T>,
+) -> Option<(u16, &'a NatRule<DestinationAction>)> {
+    let outside: Address = flow.original().destination().into();
+    let is_icmp = matches!(Protocol(seen.protocol), Protocol::ICMP | Protocol::ICMPV6);
+    let arrived = Header {
+        destination: outside.bits,
+        dport: if is_icmp { seen.dport } else { flow.original().dport() },
+        ..*seen
+    };
+    let tables = cx.tables;
+    let found = tables.nat.destination(&arrived, cx.tally);
+    found.filter(|(_, rule)| !clat::leaves_alone(&rule.action, outside, tables, cx.tally))
 }
 
 /// Refusal of a flow.
@@ -569,8 +591,8 @@ fn header(flow: &Flow, cold: &Cold, ingress: PortId, way: Way, tables: &Tables) 
     let (mut source, mut destination): (Address, Address) = (there.source().into(), back.source().into());
     let mut protocol = there.protocol();
     if flow.is_across() {
-        // As the IPv6 host sees both.
-        if there.is_v4() {
+        // As the host that is served sees both.
+        if cold.dnat == NO_NUMBER {
             (source, protocol) = (back.destination().into(), back.protocol());
         } else {
             destination = there.destination().into();

@@ -3,8 +3,6 @@
 //! Chooses the source translation of a flow's first packet, which all stages before have let pass. If no port is free, the
 //! packet is dropped and no state remains. Changes no byte: `rewrite` carries out the translation.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
-
 use policy::model::Mode;
 use tally::{Op, Region, Tally};
 use wire::meta::Fields;
@@ -15,7 +13,7 @@ use crate::flag;
 use crate::hop::LOCAL_HOP;
 use crate::nat;
 use crate::opening::Opening;
-use crate::tables::{Address, Nat64, SourceAction, Tables};
+use crate::tables::{Address, SourceAction, Tables, Translator};
 use crate::verdict::Reason;
 
 /// The stage.
@@ -69,7 +67,7 @@ impl Stage for Snat {
 
     fn program(tables: &Tables) -> u32 {
         // This stage, mappings, hosts and ports, and taking the flow in, 448; blocks and quotas, 60; and the search.
-        let nat64 = if tables.nat.has_nat64 { 90 } else { 0 };
+        let nat64 = if tables.nat.has_translator { 90 } else { 0 };
         508 + nat64 + tables.nat.source_search.program()
     }
 }
@@ -90,13 +88,13 @@ fn choose<T: Tally>(frame: &Frame, opening: &mut Opening, cx: &mut Cx<'_, T>) ->
     if opening.is_across() && frame.meta.hop == LOCAL_HOP {
         return Err(Step::Drop(Reason::Nat64Address));
     }
-    // A host of IPv4 keeps its address, under the prefix.
-    let is_to_v6 = opening.is_across() && opening.embedded.is_none();
-    if frame.meta.hop == LOCAL_HOP || is_own || is_to_v6 {
+    // A peer outside has the address that hosts of the other IP version know.
+    let is_inward = opening.is_across() && opening.across.is_none();
+    if frame.meta.hop == LOCAL_HOP || is_own || is_inward {
         return Ok(());
     }
-    if let Some(nat64) = nat64::of_opening(opening, cx) {
-        return choose_v4(frame, opening, nat64, cx);
+    if let Some(translator) = nat64::of_opening(opening, cx) {
+        return choose_across(frame, opening, translator, cx);
     }
     if tables.nat.sources.is_empty() {
         return turn_back(frame, opening, cx);
@@ -118,7 +116,7 @@ fn choose<T: Tally>(frame: &Frame, opening: &mut Opening, cx: &mut Cx<'_, T>) ->
     cx.tally.read(Region::RuleTable, usize::from(place) * 32, 32);
     let source = opening.source;
     let pool = match &rule.action {
-        SourceAction::Exempt | SourceAction::Nat64 { .. } => return turn_back(frame, opening, cx),
+        SourceAction::Exempt | SourceAction::Across { .. } => return turn_back(frame, opening, cx),
         SourceAction::Network(pair) => {
             cx.tally.instructions(pair.instructions());
             let Some(shown) = pair.outward(source) else {
@@ -147,29 +145,28 @@ fn choose<T: Tally>(frame: &Frame, opening: &mut Opening, cx: &mut Cx<'_, T>) ->
     Ok(())
 }
 
-/// Chooses the IPv4 endpoint of an IPv6 host; of a packet that is turned back to another one, under the prefix.
+/// Chooses the endpoint of the other IP version of a host; of a packet that is turned back to another IPv6 host, under the prefix.
 #[cold]
-fn choose_v4<T: Tally>(
+fn choose_across<T: Tally>(
     frame: &Frame,
     opening: &mut Opening,
-    nat64: Nat64,
+    translator: Translator,
     cx: &mut Cx<'_, T>,
 ) -> Result<(), Step> {
     // The translation by place and bound, 8; the pool, by the next hop's address, 30; the endpoint, 36.
     cx.tally.instructions(74);
     cx.tally.execute(Op::Branch, 16);
-    let place = nat64.source + 1;
+    let place = translator.source + 1;
     let tables = cx.tables;
-    let Some(rule) = tables.nat.sources.get(usize::from(nat64.source)) else {
+    let Some(rule) = tables.nat.sources.get(usize::from(translator.source)) else {
         return Err(Step::Drop(Reason::NatNoAddress));
     };
-    let (out, next, destination) = if opening.embedded.is_some() {
+    let (out, next, destination) = if let Some(destination) = opening.across {
         let next = cx.shard.hops.owner(frame.meta.hop).map(|owner| owner.address);
-        let next = next.filter(|next| !next.v6).unwrap_or(opening.destination());
-        (frame.meta.egress, next, opening.destination())
+        let next = next.filter(|next| next.v6 == destination.v6).unwrap_or(destination);
+        (frame.meta.egress, next, destination)
     } else {
-        let shown = nat64.prefix.extract(Ipv6Addr::from_bits(opening.key.destination_v6()));
-        let shown = Address::v4(shown.map_or(0, Ipv4Addr::to_bits));
+        let shown = translator.destination(opening.key.destination().into()).unwrap_or_default();
         (opening.turned.unwrap_or(frame.meta.egress), shown, shown)
     };
     let Some(pool) = rule.action.pool(out, next, destination) else {
@@ -178,15 +175,11 @@ fn choose_v4<T: Tally>(
     };
     map(frame, opening, pool, place, cx)?;
     opening.snat = place;
-    if opening.embedded.is_none() {
-        opening.source = shown_v6(nat64, opening.source);
+    if opening.across.is_none() {
+        let shown = translator.xlat.peer(translator.prefix, opening.source);
+        opening.source = shown.ok_or(Step::Drop(Reason::NatNoAddress))?;
     }
     Ok(())
-}
-
-/// An IPv4 endpoint's address as IPv6 hosts see it.
-pub(super) fn shown_v6(nat64: Nat64, address: Address) -> Address {
-    Address::v6(nat64.prefix.embed(Ipv4Addr::from_bits(address.bits as u32)).to_bits())
 }
 
 /// Returns the addresses of the next hop and of the final destination; for a hairpinned packet, the outside address to which

@@ -392,16 +392,16 @@ pub enum Ended {
     Before,
 }
 
-/// Prefix of a flow's source translation, if it is NAT64.
+/// Prefix of a flow's source translation, if it is one between IP versions.
 fn prefix(tables: &Tables, record: &FlowRecord) -> Option<Prefix> {
     let Through::Nat(place) = record.source else { return None };
     match &tables.nat.sources.get(usize::from(place))?.action {
-        SourceAction::Nat64 { prefix, .. } => Some(*prefix),
+        SourceAction::Across { prefix, .. } => Some(*prefix),
         _ => None,
     }
 }
 
-/// True if keys, state and mappings of a flow fit one another; `prefix` is that of a NAT64.
+/// True if keys, state and mappings of a flow fit one another; `prefix` is that of a translation between IP versions.
 fn fits(record: &FlowRecord, [original, reply]: [&Key; 2], prefix: Option<Prefix>) -> bool {
     let protocol = original.protocol();
     let tcp = |state: State| {
@@ -421,7 +421,7 @@ fn fits(record: &FlowRecord, [original, reply]: [&Key; 2], prefix: Option<Prefix
         (end, ip, _) => end == ip,
     };
     // Mapped are endpoints of the IP version outside.
-    let mapped = if is_across && reply.is_v4() { answers } else { protocol };
+    let mapped = if is_across { answers } else { protocol };
     // The flow shows the source that the mapping says, and the destination that the other one says.
     let mapping = record.mapping.is_none_or(|MappingRecord { nat, inside, outside }| {
         let shown = [

@@ -3,7 +3,7 @@
 //! Source and destination translations are two lists; of each, the first that matches applies. A flow
 //! carries both places in one number, see [`NatTables::pair`].
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use tally::Tally;
 use wire::siit::Prefix;
@@ -42,8 +42,8 @@ pub struct NatTables {
     pub accord: Vec<Outgoing>,
     /// Port forwards by target, ascending.
     pub returning: Vec<Returning>,
-    /// True if one of the translations is NAT64.
-    pub has_nat64: bool,
+    /// True if one of the translations is between IP versions.
+    pub has_translator: bool,
     /// Source translations whose hosts may ask for outside ports, in their order.
     pub port_mappings: Vec<PortMappingSpec>,
     /// Addresses of all pools, merged: the destinations of packets from outside that may have a mapping.
@@ -141,19 +141,66 @@ pub enum NewDestination {
     Network(NetworkPair),
     /// One of several servers.
     Servers(Servers),
-    /// The IPv4 address in the IPv6 destination (NAT64).
-    Embedded(Nat64),
+    /// The address of the other IP version that the destination stands for.
+    Across(Translator),
     /// The gateway itself: the first address of the interface that a packet came in by.
     Gateway(Vec<FirstAddresses>),
 }
 
-/// Stateful NAT64.
+/// Translator between IP versions (RFC 6877).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Nat64 {
-    /// Prefix of destinations.
+pub struct Translator {
+    /// Its side of 464XLAT.
+    pub xlat: Xlat,
+    /// Prefix under which IPv4 hosts have IPv6 addresses (RFC 6052).
     pub prefix: Prefix,
     /// Its source translation, by place.
     pub source: u16,
+}
+
+/// Side of 464XLAT (RFC 6877): which hosts a translator serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Xlat {
+    /// Stateful NAT64 (RFC 6146): IPv6 hosts, whose packets leave as IPv4. The provider's side.
+    Plat,
+    /// IPv4 hosts, whose packets leave as IPv6. The customer's side.
+    Clat,
+}
+
+impl Translator {
+    /// The destination of the other IP version; `None` where no address is embedded in this one.
+    pub fn destination(&self, arrived: Address) -> Option<Address> {
+        self.xlat.leaving(self.prefix, arrived)
+    }
+}
+
+impl Xlat {
+    /// Address by which a packet of a host served leaves, for its peer's address as the host has it.
+    fn leaving(self, prefix: Prefix, peer: Address) -> Option<Address> {
+        match self {
+            Xlat::Plat => extract(prefix, peer),
+            Xlat::Clat => embed(prefix, peer),
+        }
+    }
+
+    /// Address by which a host served knows a peer outside, whose address is of the other IP version; `None` where no address is embedded in it.
+    pub(crate) fn peer(self, prefix: Prefix, outside: Address) -> Option<Address> {
+        match self {
+            Xlat::Plat => embed(prefix, outside),
+            Xlat::Clat => extract(prefix, outside),
+        }
+    }
+}
+
+fn extract(prefix: Prefix, address: Address) -> Option<Address> {
+    let address = Some(address).filter(|address| address.v6)?;
+    prefix.extract(Ipv6Addr::from_bits(address.bits)).map(|embedded| Address::v4(embedded.to_bits()))
+}
+
+fn embed(prefix: Prefix, address: Address) -> Option<Address> {
+    let address = Some(address).filter(|address| !address.v6)?;
+    // IPv4 in the low 32 bits.
+    Some(Address::v6(prefix.embed(Ipv4Addr::from_bits(address.bits as u32)).to_bits()))
 }
 
 /// First addresses of an interface.
@@ -217,7 +264,7 @@ impl DestinationAction {
     ///
     /// # Errors
     /// [`Reason::NatNoAddress`] where the gateway has no address to redirect to, or the other network no address for this one;
-    /// [`Reason::NoServer`] where no server is up; [`Reason::Nat64Address`] where no IPv4 address is in the destination.
+    /// [`Reason::NoServer`] where no server is up; [`Reason::Nat64Address`] where no IPv4 address is in an IPv6 destination.
     pub fn translate<T: Tally>(
         &self,
         arrived: Destination,
@@ -238,9 +285,8 @@ impl DestinationAction {
                 let own = first.and_then(|first| if outside.v6 { first.v6 } else { first.v4 });
                 own.ok_or(Reason::NatNoAddress)?
             }
-            NewDestination::Embedded(nat64) => {
-                let address = nat64.prefix.extract(Ipv6Addr::from_bits(outside.bits));
-                Address::v4(address.ok_or(Reason::Nat64Address)?.to_bits())
+            NewDestination::Across(translator) => {
+                translator.destination(outside).ok_or(Reason::Nat64Address)?
             }
             NewDestination::Servers(servers) => {
                 let server = servers.choose(asker.source, asker.hash, tally);
@@ -250,10 +296,10 @@ impl DestinationAction {
         Ok(Destination { address, port: self.shifted(port).unwrap_or(port) })
     }
 
-    /// The translation, if it is NAT64.
+    /// The translation, if it is one between IP versions.
     #[inline]
-    pub fn nat64(&self) -> Option<Nat64> {
-        if let NewDestination::Embedded(nat64) = self.to { Some(nat64) } else { None }
+    pub fn translator(&self) -> Option<Translator> {
+        if let NewDestination::Across(translator) = self.to { Some(translator) } else { None }
     }
 
     /// The server that a packet to `arrived` has been translated to, where it is one of several.
@@ -291,9 +337,11 @@ pub enum SourceAction {
     Pool(u16),
     /// By the pool of the interface that the packet leaves by, by place of the interface.
     Masquerade(Vec<Outgoing>),
-    /// By IPv4 addresses, of packets that leave as IPv4 (NAT64). Packets are found by their destination, never by the search.
-    Nat64 {
-        /// Prefix that IPv4 hosts have for those behind the gateway.
+    /// By addresses of the other IP version. Packets are found by their destination, never by the search.
+    Across {
+        /// Side of 464XLAT.
+        xlat: Xlat,
+        /// Prefix under which IPv4 hosts have IPv6 addresses.
         prefix: Prefix,
         /// By a pool, or by those of the interface that packets leave by.
         by: Box<SourceAction>,
@@ -340,9 +388,9 @@ impl NatTables {
     pub fn names(&self, pair: u16) -> impl Iterator<Item = &str> {
         let (destination, source) = self.places(pair);
         let destination = destination.and_then(|place| self.destinations.get(place));
-        // NAT64 translates both ends, by one translation.
-        let is_nat64 = destination.is_some_and(|rule| rule.action.nat64().is_some());
-        let source = source.filter(|_| !is_nat64).and_then(|place| self.sources.get(place));
+        // Between IP versions one translation translates both ends.
+        let is_across = destination.is_some_and(|rule| rule.action.translator().is_some());
+        let source = source.filter(|_| !is_across).and_then(|place| self.sources.get(place));
         let [destination, source] = [destination.map(|rule| &rule.name), source.map(|rule| &rule.name)];
         destination.into_iter().chain(source).map(String::as_str)
     }

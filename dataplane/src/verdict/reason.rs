@@ -97,9 +97,9 @@ pub enum Reason {
     NatClash,
     /// The interface that the packet would leave by has no address to masquerade it with, or that which it came in by none to redirect it to.
     NatNoAddress,
-    /// NAT64 does not lead to the IPv4 address in the destination: it is no address of another host, or is not public.
+    /// NAT64 or a CLAT does not lead to the IPv4 destination: it is no address of another host, or is not public.
     Nat64Address,
-    /// NAT64 has no counterpart for the packet in the other IP version.
+    /// NAT64 or a CLAT has no counterpart for the packet in the other IP version.
     Nat64Packet,
     /// The policy that now holds, or a dynamic set as it is now, does not let in the flow that an earlier one did, and has ended it.
     FlowRevoked,
@@ -535,13 +535,13 @@ impl Reason {
         Entry {
             reason: Reason::Nat64Address,
             name: "nat64-address",
-            cause: "NAT64 does not lead to the IPv4 address in the destination: loopback, multicast and the like, an address of the gateway itself, or, under the well-known prefix 64:ff9b::/96, a private address.",
-            remedy: "For private addresses use a prefix of your own (`prefix` of the translation and of DNS64); the gateway itself has an IPv6 address.",
+            cause: "NAT64, or a CLAT, does not lead to the IPv4 destination: loopback, multicast and the like, an address of the gateway itself, or, under the well-known prefix 64:ff9b::/96, a private address.",
+            remedy: "For private addresses use a prefix of your own (`prefix` of the translation and of DNS64), or with a CLAT a route of IPv4; the gateway itself has an IPv6 address.",
         },
         Entry {
             reason: Reason::Nat64Packet,
             name: "nat64-packet",
-            cause: "NAT64 has no counterpart for the packet in the other IP version: it is no TCP, UDP or ICMP echo, a fragment of ICMP, or has a source route.",
+            cause: "NAT64, or a CLAT, has no counterpart for the packet in the other IP version: it is no TCP, UDP or ICMP echo, a fragment of ICMP, or has a source route.",
             remedy: "None; such traffic needs one IP version all the way.",
         },
         Entry {

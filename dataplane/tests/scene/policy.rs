@@ -95,8 +95,10 @@ pub fn of(bytes: &[u8; BYTES]) -> Scene {
     };
     let _ = write!(
         text,
-        "[[route]]\nto = \"0.0.0.0/0\"\nvia = {via}\n{}\
+        "[[route]]\nto = \"{}\"\nvia = {via}\n{}\
          [[route]]\nto = \"10.9.0.0/16\"\nkind = \"blackhole\"\n[[route]]\nto = \"10.8.0.0/16\"\nkind = \"unreachable\"\n",
+        // The rest of IPv4 goes by a CLAT.
+        if has_clat(translation, nat) { "128.0.0.0/1" } else { "0.0.0.0/0" },
         if ecmp & 6 == 6 { "" } else { "[[route]]\nto = \"::/0\"\nvia = \"2001:db8:ffff::1\"\n" },
     );
     nats(&mut text, translation, nat);
@@ -272,6 +274,11 @@ fn tunnel(
     );
 }
 
+/// True if there is a CLAT.
+fn has_clat(translation: Translation, nat: u8) -> bool {
+    nat & 64 != 0 && matches!(translation, Translation::Masquerade | Translation::Pool)
+}
+
 fn nats(text: &mut String, translation: Translation, nat: u8) {
     let ports = ["", "ports = \"4000-4001\"\n", "ports = \"4000-4007\"\nquota = 2\n", "quota = 3\n"]
         [usize::from(nat >> 2 & 3)];
@@ -281,6 +288,12 @@ fn nats(text: &mut String, translation: Translation, nat: u8) {
         let _ = write!(
             text,
             "[[nat]]\nname = \"six-to-four\"\nkind = \"nat64\"\nfrom = \"lan\"\nprefix = \"2001:db8::/32\"\n{ports}"
+        );
+    }
+    if has_clat(translation, nat) {
+        let _ = write!(
+            text,
+            "[[nat]]\nname = \"four-to-six\"\nkind = \"clat\"\nfrom = [\"lan\", \"guest\"]\n{ports}"
         );
     }
     match translation {

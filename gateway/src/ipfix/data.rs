@@ -200,14 +200,15 @@ fn reversed(back: &Ends) -> Ends {
 }
 
 /// ICMP type << 8 | code of packets of a direction; `kind` is that of the first packet.
-fn icmp(ends: &Ends, kind: u16, direction: Direction) -> Option<u16> {
+pub(super) fn icmp(ends: &Ends, kind: u16, direction: Direction) -> Option<u16> {
     let own = if ends.source.is_ipv4() { Protocol::ICMP } else { Protocol::ICMPV6 };
     let answer = match (direction, kind >> 8) {
         (Direction::Original, _) => kind,
         // Echo of IPv4, whose reply has a lower number; timestamps, information, masks, and queries of IPv6, with the next one.
         (Direction::Reply, 8) if own == Protocol::ICMP => 0,
-        // Of NAT64, which translates echo alone, the question is of the other IP version.
+        // Between IP versions, where echo alone is translated, the question is of the other one.
         (Direction::Reply, 128) if own == Protocol::ICMP => 0,
+        (Direction::Reply, 8) if own == Protocol::ICMPV6 => 129 << 8,
         (Direction::Reply, query) => (query + 1) << 8,
     };
     (Protocol(ends.protocol) == own).then_some(answer)

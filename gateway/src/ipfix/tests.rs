@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use dataplane::accounting::Session;
-use dataplane::flow::Ends;
+use dataplane::flow::{Direction, Ends};
 use dataplane::nat::{BlockChange, BlockEvent, PortBlock, PortRange};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use wire::Nanos;
 
-use super::data::{Block, Data, Epoch, Event, Exhausted, Flow, Interface, Pool, Statistics};
+use super::data::{Block, Data, Epoch, Event, Exhausted, Flow, Interface, Pool, Statistics, icmp};
 use super::message::{Message, Messages};
 use super::template;
 
@@ -364,6 +364,18 @@ proptest! {
             let full: Vec<_> = sent.iter().rev().skip(1).map(|message| message.bytes.len()).collect();
             prop_assert!(full.iter().all(|len| *len > most - 200), "{:?}", full);
         }
+    }
+}
+
+/// An echo request and its reply have types of their own IP version, whichever the question had (RFC 792, RFC 4443).
+#[test]
+fn an_answer_has_the_type_of_its_own_ip_version() {
+    let (v4, v6) = (IpAddr::V4(Ipv4Addr::new(198, 51, 100, 7)), IpAddr::V6(Ipv6Addr::LOCALHOST));
+    for (question, source, protocol, answer) in
+        [(8, v4, 1, 0), (8, v6, 58, 129), (128, v4, 1, 0), (128, v6, 58, 129)]
+    {
+        let ends = Ends { source, destination: source, sport: 7, dport: 0, protocol };
+        assert_eq!(icmp(&ends, question << 8, Direction::Reply), Some(answer << 8));
     }
 }
 

@@ -10,7 +10,7 @@ use wire::siit::Prefix;
 
 use super::rule::addresses;
 use super::{Keys, Table, check, names, port_mapping};
-use crate::model::{Addresses, Balance, Hairpin, Nat, Nat64, NatAction, PortChoice, PortUse};
+use crate::model::{Addresses, Balance, Clat, Hairpin, Nat, Nat64, NatAction, PortChoice, PortUse};
 use crate::value::address::{ADDRESS, PREFIX, PREFIX6, RANGE, SERVER, TARGET};
 use crate::value::packet::{PORT, PORTS, PROTOCOL};
 use crate::value::{Flag, Form, NUMBER16, NUMBER32, Read, STRING, quoted};
@@ -103,17 +103,28 @@ fn action(keys: &mut Keys<'_, '_>, action: &mut NatAction) -> bool {
             port_use(keys, &mut nat64.ports);
             true
         }
+        NatAction::Clat(clat) => {
+            keys.key_or("prefix", PREFIX6, &mut clat.prefix, Prefix::WELL_KNOWN);
+            keys.list("pool", RANGE, &mut clat.pool);
+            single_ports(keys, &mut clat.ports);
+            true
+        }
     }
 }
 
 const HAIRPIN: Flag<Hairpin> = Flag(Hairpin::On, Hairpin::Off);
 
 fn port_use(keys: &mut Keys<'_, '_>, ports: &mut PortUse) {
+    single_ports(keys, ports);
+    keys.optional("block", NUMBER16, &mut ports.block);
+    keys.optional("blocks-per-host", NUMBER16, &mut ports.blocks_per_host);
+}
+
+/// Keys of ports that are allocated one by one.
+fn single_ports(keys: &mut Keys<'_, '_>, ports: &mut PortUse) {
     keys.list_or("ports", PORTS, &mut ports.ranges, PortUse::default().ranges);
     keys.key("random", Flag(PortChoice::Random, PortChoice::Preserve), &mut ports.choice);
     keys.optional("quota", NUMBER32, &mut ports.quota);
-    keys.optional("block", NUMBER16, &mut ports.block);
-    keys.optional("blocks-per-host", NUMBER16, &mut ports.blocks_per_host);
 }
 
 /// A translation before it is read. Until its kind is known, it has the conditions that all kinds have.
@@ -133,7 +144,7 @@ pub(super) fn new_nat() -> Nat {
 }
 
 /// Kinds of translations: the words for them, and their actions before their keys are read.
-pub(super) fn kinds() -> [(&'static str, NatAction); 9] {
+pub(super) fn kinds() -> [(&'static str, NatAction); 10] {
     let (ports, hairpin) = (PortUse::default(), Hairpin::default());
     let (target, prefix) = (IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpNet::default());
     [
@@ -146,6 +157,7 @@ pub(super) fn kinds() -> [(&'static str, NatAction); 9] {
         ),
         ("balance", NatAction::Balance(Balance::default())),
         ("nat64", NatAction::Nat64(Nat64::default())),
+        ("clat", NatAction::Clat(Clat::default())),
         ("redirect", NatAction::Redirect { ports: Vec::new(), to_port: None }),
         ("npt", NatAction::Npt { outside: prefix, inside: prefix, hairpin }),
         ("one-to-one", NatAction::OneToOne { outside: prefix, inside: prefix, hairpin }),

@@ -16,7 +16,7 @@ use wire::{BitRate, Bytes, Dscp, Nanos, Pcp};
 
 use super::{
     Action, AddressItem, AddressRange, Addresses, Atm, Authentication, Balance, Channel, Checksum, Class,
-    Collector, ColourAction, ColourMode, Conditions, Connection, ConnectionEnd, ConnectionLimit,
+    Clat, Collector, ColourAction, ColourMode, Conditions, Connection, ConnectionEnd, ConnectionLimit,
     CrossConnect, Driver, DynamicSet, Encapsulation, FamilyMatch, FastPath, FragmentLimits, Gateway, Hairpin,
     Helper, IcmpMatch, Interface, Ipfix, IpfixRecord, Limits, LinkKind, Log, LogEvent, LogOutput, Logging,
     Mac, MacRange, Macs, Meter, MeterKind, MeterRate, MeterScope, MetricsAccess, Mode, MssClamp, Nat, Nat64,
@@ -508,6 +508,7 @@ pub(crate) fn nat() -> impl Strategy<Value = Nat> {
         (vec(ports(), 0..3), option::of(1..=u16::MAX))
             .prop_map(|(ports, to_port)| NatAction::Redirect { ports, to_port }),
         nat64(),
+        clat(),
         one_to_one.prop_map(|(outside, inside, hairpin)| NatAction::OneToOne { outside, inside, hairpin }),
         npt.prop_map(|(outside, inside, hairpin)| NatAction::Npt { outside, inside, hairpin }),
     ];
@@ -522,13 +523,24 @@ pub(crate) fn nat() -> impl Strategy<Value = Nat> {
 }
 
 fn nat64() -> impl Strategy<Value = NatAction> {
+    (prefix_of_addresses(), vec(range(), 0..3), port_use()).prop_map(|(prefix, pool, ports)| {
+        NatAction::Nat64(Nat64 { prefix, pool, ports: PortUse { mapping: None, ..ports } })
+    })
+}
+
+fn clat() -> impl Strategy<Value = NatAction> {
+    (prefix_of_addresses(), vec(range(), 0..3), port_use()).prop_map(|(prefix, pool, ports)| {
+        let ports = PortUse { mapping: None, block: None, blocks_per_host: None, ..ports };
+        NatAction::Clat(Clat { prefix, pool, ports })
+    })
+}
+
+/// A prefix that IPv4 addresses are embedded in.
+fn prefix_of_addresses() -> impl Strategy<Value = Prefix> {
     let lengths = [32_u8, 40, 48, 56, 64, 96];
-    let prefix = (any::<u128>(), select(lengths.to_vec())).prop_map(|(bits, length)| {
+    (any::<u128>(), select(lengths.to_vec())).prop_map(|(bits, length)| {
         let net = Ipv6Net::new_assert(Ipv6Addr::from(bits & !(0xff << 56)), length);
         Prefix::new(net.network(), length).expect("bits 64 to 71 and those past the prefix are zero")
-    });
-    (prefix, vec(range(), 0..3), port_use()).prop_map(|(prefix, pool, ports)| {
-        NatAction::Nat64(Nat64 { prefix, pool, ports: PortUse { mapping: None, ..ports } })
     })
 }
 

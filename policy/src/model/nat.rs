@@ -92,6 +92,8 @@ pub enum NatAction {
     },
     /// Stateful NAT64 (RFC 6146): IPv6 hosts reach IPv4 hosts.
     Nat64(Nat64),
+    /// CLAT, the customer side of 464XLAT (RFC 6877): IPv4 hosts reach IPv4 hosts by way of an IPv6 network.
+    Clat(Clat),
 }
 
 impl NatAction {
@@ -116,8 +118,7 @@ pub struct Nat64 {
 impl Nat64 {
     /// The prefix as a network.
     pub fn net(&self) -> Ipv6Net {
-        // A length of at most 96.
-        Ipv6Net::new_assert(self.prefix.address(), self.prefix.length())
+        net_of(self.prefix)
     }
 }
 
@@ -125,6 +126,36 @@ impl Default for Nat64 {
     fn default() -> Nat64 {
         Nat64 { prefix: Prefix::WELL_KNOWN, pool: Vec::new(), ports: PortUse::default() }
     }
+}
+
+/// CLAT (RFC 6877): an IPv4 packet without a route of IPv4 leaves as IPv6, from an IPv6 address of the gateway, to its destination under the
+/// prefix of a PLAT, which is the provider's NAT64.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Clat {
+    /// Prefix of the PLAT, which IPv4 destinations are embedded in.
+    pub prefix: Prefix,
+    /// IPv6 addresses that packets leave with; where empty, those of the interface that they leave by.
+    pub pool: Vec<AddressRange>,
+    /// Ports allocated on each IPv6 address, without blocks.
+    pub ports: PortUse,
+}
+
+impl Clat {
+    /// The prefix as a network.
+    pub fn net(&self) -> Ipv6Net {
+        net_of(self.prefix)
+    }
+}
+
+impl Default for Clat {
+    fn default() -> Clat {
+        Clat { prefix: Prefix::WELL_KNOWN, pool: Vec::new(), ports: PortUse::default() }
+    }
+}
+
+fn net_of(prefix: Prefix) -> Ipv6Net {
+    // A length of at most 96.
+    Ipv6Net::new_assert(prefix.address(), prefix.length())
 }
 
 /// Port forward to several servers.
@@ -218,7 +249,7 @@ pub struct PortUse {
     pub blocks_per_host: Option<u16>,
     /// Selection of an outside port for an inside endpoint.
     pub choice: PortChoice,
-    /// Outside ports that hosts may ask for; none by default. Not of a NAT64.
+    /// Outside ports that hosts may ask for; none by default. Not of a NAT64 or CLAT.
     pub mapping: Option<PortMapping>,
 }
 

@@ -19,6 +19,8 @@ use crate::value::address::{address_item_text, server_text};
 enum Side {
     Source,
     Destination,
+    /// Destinations that nothing else translates and no route of IPv4 leads to, wherever in the list a CLAT stands.
+    Unrouted,
 }
 
 impl<'a> Validator<'a> {
@@ -64,6 +66,7 @@ impl<'a> Validator<'a> {
                     self.redirect(item, nat);
                 }
                 NatAction::Nat64(nat64) => self.nat64(item, nat, nat64),
+                NatAction::Clat(clat) => self.clat(item, nat, clat),
                 NatAction::OneToOne { outside, inside, .. } => {
                     if outside.addr().is_ipv4() != inside.addr().is_ipv4() {
                         let message = "inside and outside are of different IP versions".to_owned();
@@ -383,7 +386,7 @@ impl<'a> Validator<'a> {
 
     pub(super) fn shadowed_nats(&mut self) {
         let policy = self.policy;
-        for side in [Side::Source, Side::Destination] {
+        for side in [Side::Source, Side::Destination, Side::Unrouted] {
             let shapes: Vec<Option<Shape<'a>>> = policy
                 .nats
                 .iter()
@@ -432,6 +435,7 @@ impl<'a> Validator<'a> {
             NatAction::Nat64(nat64) if side == Side::Destination => {
                 (Arc::new(Space::of_net(nat64.net().into())), &[])
             }
+            NatAction::Clat(_) if side == Side::Unrouted => (destination, &[]),
             NatAction::OneToOne { outside, .. } | NatAction::Npt { outside, .. }
                 if side == Side::Destination =>
             {

@@ -5,7 +5,7 @@ use super::shape::merged;
 use super::space::{Family, Space};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::lines::Item;
-use crate::model::{AddressRange, Balance, Nat, Nat64, NatAction, OnDemand, PortRange, PortUse};
+use crate::model::{AddressRange, Balance, Clat, Nat, Nat64, NatAction, OnDemand, PortRange, PortUse};
 
 impl Validator<'_> {
     pub(super) fn pools(&mut self) {
@@ -44,6 +44,10 @@ impl Validator<'_> {
                     }
                     self.blocks_on_demand(item, &nat64.ports);
                     self.overlaps(index, &nat64.pool, &nat64.ports);
+                }
+                NatAction::Clat(clat) => {
+                    self.port_use(item, &clat.ports);
+                    self.overlaps(index, &clat.pool, &clat.ports);
                 }
                 NatAction::Exempt
                 | NatAction::Forward { .. }
@@ -159,7 +163,9 @@ impl Validator<'_> {
         for (at, other) in policy.nats.iter().enumerate().filter(|(at, _)| *at != index) {
             let (theirs, their_ports) = match &other.action {
                 // Of two pools, the later one is reported.
-                NatAction::Source { pool, ports } | NatAction::Nat64(Nat64 { pool, ports, .. })
+                NatAction::Source { pool, ports }
+                | NatAction::Nat64(Nat64 { pool, ports, .. })
+                | NatAction::Clat(Clat { pool, ports, .. })
                     if at < index =>
                 {
                     (Space::of_ranges(pool.iter().copied()), ports.ranges.clone())

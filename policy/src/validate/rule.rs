@@ -413,8 +413,13 @@ impl Validator<'_> {
         for (index, address) in addresses.items.iter().enumerate() {
             let space = self.spaces.of_item(address);
             // An IPv4 host under a prefix is wherever routes of IPv4 lead.
+            // By a CLAT any IPv4 host is where no route of IPv4 leads.
             let is_ipv4_host = self.policy.nats.iter().any(|nat| match &nat.action {
                 NatAction::Nat64(nat64) => space.overlaps(&Space::of_net(nat64.net().into())),
+                NatAction::Clat(_) => {
+                    space.has(Family::V4)
+                        && self.reach.as_ref().is_none_or(|reach| reach.zones_of(&space).is_empty())
+                }
                 _ => false,
             });
             if space.is_empty() || is_ipv4_host || behind.iter().any(|zone| zone.overlaps(&space)) {

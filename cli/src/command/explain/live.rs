@@ -134,6 +134,13 @@ impl Live {
                     });
                     embedded.for_each(|address| near.add(address.into()));
                 }
+                NatAction::Clat(clat) => {
+                    let under_prefix = ends.iter().filter_map(|end| match end {
+                        IpAddr::V4(address) => Some(clat.prefix.embed(*address)),
+                        IpAddr::V6(_) => None,
+                    });
+                    under_prefix.for_each(|address| near.add(address.into()));
+                }
                 NatAction::Masquerade { .. }
                 | NatAction::Source { .. }
                 | NatAction::Exempt

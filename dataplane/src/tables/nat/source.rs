@@ -66,7 +66,7 @@ impl SourceAction {
             SourceAction::Masquerade(_) => {
                 select(self.own(out, destination.v6), next, destination).map(|own| own.pool)
             }
-            SourceAction::Nat64 { by, .. } => by.pool(out, next, destination),
+            SourceAction::Across { by, .. } => by.pool(out, next, destination),
             SourceAction::Exempt | SourceAction::Network(_) => None,
         }
     }
@@ -77,7 +77,7 @@ impl SourceAction {
             SourceAction::Masquerade(outgoing) => {
                 outgoing.get(usize::from(out.0)).map_or(&[], |outgoing| outgoing.of(v6))
             }
-            SourceAction::Nat64 { by, .. } => by.own(out, v6),
+            SourceAction::Across { by, .. } => by.own(out, v6),
             _ => &[],
         }
     }
@@ -86,7 +86,7 @@ impl SourceAction {
     pub fn has_pool(&self, out: PortId, v6: bool, pool: u16) -> bool {
         match self {
             SourceAction::Pool(own) => *own == pool,
-            SourceAction::Nat64 { by, .. } => by.has_pool(out, v6, pool),
+            SourceAction::Across { by, .. } => by.has_pool(out, v6, pool),
             action => action.own(out, v6).iter().any(|own| own.pool == pool),
         }
     }
