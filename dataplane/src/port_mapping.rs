@@ -75,6 +75,8 @@ pub enum MappedBy {
     NatPmp,
     /// An operator.
     Operator,
+    /// UPnP-IGD (WANIPConnection:1 and 2).
+    Upnp,
 }
 
 impl Holder {
@@ -153,14 +155,38 @@ pub enum PortMappingEvent {
 /// Counts of port mappings in one shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortMappingReport {
-    /// Mappings that exist; some of them may be over.
-    pub live: u32,
+    /// Mappings that exist, by origin; some of them may be over.
+    pub live: MappingsByOrigin,
     /// Mappings made.
     pub made: u64,
     /// Requests refused.
     pub refused: u64,
     /// Mappings that have expired.
     pub expired: u64,
+}
+
+/// Numbers of port mappings by the origin of their requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MappingsByOrigin {
+    /// By PCP.
+    pub pcp: u32,
+    /// By NAT-PMP.
+    pub nat_pmp: u32,
+    /// By UPnP.
+    pub upnp: u32,
+    /// By an operator.
+    pub operator: u32,
+}
+
+impl MappingsByOrigin {
+    fn count(&mut self, by: MappedBy) {
+        *match by {
+            MappedBy::Pcp => &mut self.pcp,
+            MappedBy::NatPmp => &mut self.nat_pmp,
+            MappedBy::Upnp => &mut self.upnp,
+            MappedBy::Operator => &mut self.operator,
+        } += 1;
+    }
 }
 
 /// Port mappings of a shard.
@@ -215,7 +241,9 @@ impl PortMappings {
 
     /// Returns the counts.
     pub fn report(&self) -> PortMappingReport {
-        PortMappingReport { live: self.records.len() as u32, ..self.report }
+        let mut live = MappingsByOrigin::default();
+        self.records.iter().for_each(|record| live.count(record.holder.by));
+        PortMappingReport { live, ..self.report }
     }
 
     /// Number of mappings.
@@ -288,7 +316,7 @@ impl PortMappings {
             let spec = outside.and_then(|(pool, port)| Some((spec_of_pool(tables, pool)?, port)));
             let Some(((place, spec), port)) = spec else { return true };
             counts[place] += 1;
-            counts[place] > spec.size || !spec.ports.iter().any(|range| range.has(port))
+            counts[place] > spec.size || !spec.allows(record.holder.by, port)
         });
         self.records.append(&mut before.records);
         self.ends.extend(before.ends.drain());
@@ -335,7 +363,11 @@ impl Shard {
         let (number, spec) = spec_of_host(tables, &inside).ok_or(PortRefusal::NotAllowed)?;
         let lasts = match holder.by {
             MappedBy::Operator => lasts,
-            _ => Some(lasts.unwrap_or(spec.lifetime).min(spec.lifetime)),
+            MappedBy::Upnp => {
+                let most = spec.upnp.ok_or(PortRefusal::NotAllowed)?;
+                Some(lasts.unwrap_or(most).min(most))
+            }
+            MappedBy::Pcp | MappedBy::NatPmp => Some(lasts.unwrap_or(spec.lifetime).min(spec.lifetime)),
         };
         let until = lasts.map_or(NEVER, |lasts| now.0.saturating_add(lasts.0));
         let Shard { port_mappings, mappings, log, .. } = self;
@@ -418,9 +450,14 @@ impl Shard {
         shown.next().map(|outside| outside.ip()).ok_or(PortRefusal::NoAddress)
     }
 
-    /// All port mappings that are not over.
-    pub fn port_mappings(&self, now: Nanos) -> impl Iterator<Item = PortMapping> + '_ {
-        let live = self.port_mappings.records.iter().filter(move |record| now.0 < record.until);
+    /// All port mappings that are not over, the oldest first; of a host alone, where one is given.
+    pub fn port_mappings(&self, host: Option<IpAddr>, now: Nanos) -> impl Iterator<Item = PortMapping> + '_ {
+        let host = host.map(|host| Endpoint::new(host, 0, 0));
+        let is_of = move |own: &Endpoint| {
+            host.is_none_or(|host| (host.family, host.address) == (own.family, own.address))
+        };
+        let records = self.port_mappings.records.iter();
+        let live = records.filter(move |record| now.0 < record.until && is_of(&record.inside));
         live.filter_map(|record| view(record, &self.mappings))
     }
 

@@ -39,8 +39,8 @@ pub use mac::{NO_MAC, SourceMacs};
 pub(crate) use nat::is_within;
 pub use nat::{
     Asker, Destination, DestinationAction, FirstAddresses, Home, NatRule, NatTables, NewDestination,
-    OWN_ACCORD, OtherPorts, Outgoing, OwnAddress, PoolOwner, PortMappingSpec, PortShift, Returning, Server,
-    Servers, SourceAction, Translator, Xlat,
+    OWN_ACCORD, OtherPorts, Outgoing, OwnAddress, PoolOwner, PortMappingSpec, PortShift, Returning, SSDP,
+    Server, Servers, SourceAction, Translator, Xlat,
 };
 pub(crate) use number::OTHER_NUMBER;
 pub use number::{NO_NUMBER, Numbers};

@@ -1,10 +1,12 @@
 //! Port mappings: connections from outside are accepted by them and by nothing else, no port has two owners, and what is there stays.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use dataplane::nat::{Endpoint, Share};
 use dataplane::port_mapping::{
-    Holder, Label, MappedBy, PortMapping, PortMappingEvent, PortRefusal, PortRequest, PortWish,
+    Holder, Label, MappedBy, MappingsByOrigin, PortMapping, PortMappingEvent, PortRefusal, PortRequest,
+    PortWish,
 };
 use dataplane::replay::Way;
 use dataplane::state::{Cursor, Item, Names};
@@ -119,7 +121,7 @@ impl Gateway {
     }
 
     fn mapped(&self, at: Nanos) -> Vec<PortMapping> {
-        self.shard.port_mappings(at).collect()
+        self.shard.port_mappings(None, at).collect()
     }
 
     fn events(&mut self) -> Vec<PortMappingEvent> {
@@ -241,9 +243,45 @@ fn a_reload_keeps_what_the_policy_still_allows() {
     gateway.reload(OFFICE, START);
     assert_eq!(ports(&gateway), BTreeSet::new());
     assert_eq!(gateway.events(), [PortMappingEvent::Gone; 6]);
-    assert_eq!(gateway.shard.port_mappings.report().live, 0);
+    assert_eq!(gateway.shard.port_mappings.report().live, MappingsByOrigin::default());
     gateway.reload(&policy("", ""), START);
     assert_eq!(gateway.inward(10, 5003, START), REFUSED);
+}
+
+/// WANIPConnection:2, PortMappingLeaseDuration: a mapping that is asked for without an end lasts as long as one may.
+#[test]
+fn upnp_has_a_time_of_its_own_and_ends_where_the_policy_no_longer_has_it() {
+    let asked = |port, seconds: Option<u64>| PortRequest {
+        lasts: seconds.map(Nanos::from_secs),
+        holder: Holder { by: MappedBy::Upnp, nonce: [0; 12], label: Label::default() },
+        ..request(10, port, PortWish::Only(5000 + port), 0)
+    };
+    let left = |mapping: PortMapping| mapping.until.map(|until| until.since(START));
+    let mut gateway = gateway("lifetime = \"1h\"");
+    assert_eq!(gateway.map(&asked(1, Some(60)), START), Err(PortRefusal::NotAllowed));
+    gateway.reload(&policy("lifetime = \"1h\"\nupnp = true\nupnp-lifetime = \"2d\"", ""), START);
+    assert_eq!(gateway.map(&asked(1, Some(60)), START).map(left), Ok(Some(Nanos::from_secs(60))));
+    for seconds in [None, Some(u64::from(u32::MAX))] {
+        assert_eq!(gateway.map(&asked(1, seconds), START).map(left), Ok(Some(Nanos::from_secs(172_800))));
+    }
+    // Of PCP the other bound holds, and neither changes what the other has.
+    let pcp = request(10, 2, PortWish::Only(5002), 90_000);
+    assert_eq!(gateway.map(&pcp, START).map(left), Ok(Some(Nanos::from_secs(3600))));
+    assert_eq!(gateway.map(&asked(2, None), START), Err(PortRefusal::NotHolder));
+    assert_eq!(gateway.map(&request(10, 1, PortWish::Only(5001), 60), START), Err(PortRefusal::NotHolder));
+    gateway.map(&PortRequest { inside: inside(11, 3), ..asked(3, None) }, START).unwrap();
+    let ports = |number| {
+        let own = gateway.shard.port_mappings(Some(IpAddr::from(host(number))), START);
+        own.map(|own| own.inside.port).collect::<Vec<_>>()
+    };
+    assert_eq!([ports(10), ports(11), ports(12)], [vec![1, 2], vec![3], vec![]]);
+    let live = MappingsByOrigin { pcp: 1, upnp: 2, ..MappingsByOrigin::default() };
+    assert_eq!(gateway.shard.port_mappings.report().live, live);
+    gateway.reload(&policy("lifetime = \"1h\"", ""), START);
+    let live = MappingsByOrigin { pcp: 1, ..MappingsByOrigin::default() };
+    assert_eq!(gateway.shard.port_mappings.report().live, live);
+    assert_eq!(gateway.inward(9, 5001, START), REFUSED);
+    assert_eq!(gateway.inward(9, 5002, START), Ok((host(10), 2)));
 }
 
 #[test]

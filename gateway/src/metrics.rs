@@ -200,7 +200,8 @@ fn sets(encoder: &mut DescriptorEncoder<'_>, sets: &[SetView]) -> fmt::Result {
 /// Metrics of port mappings.
 fn port_mappings(encoder: &mut DescriptorEncoder<'_>, counts: &PortMappingCounts) -> fmt::Result {
     let help = "Outside ports that hosts, or an operator for them, have asked for.";
-    gauge(encoder, "port_mappings", help, None, counts.live as f64)?;
+    let by = counts.by.named().into_iter().map(|(origin, count)| (origin, count as f64));
+    Family { name: "port_mappings", help, unit: None, label: "by" }.gauges(encoder, by)?;
     counter(encoder, "port_mappings_made", "Port mappings made.", counts.made)?;
     counter(encoder, "port_mappings_refused", "Requests for port mappings refused.", counts.refused)?;
     counter(encoder, "port_mappings_expired", "Port mappings that have expired.", counts.expired)

@@ -1,8 +1,9 @@
-//! Port mappings of a live gateway: outside ports that hosts ask for by PCP and NAT-PMP, and an operator for them.
+//! Port mappings of a live gateway: outside ports that hosts ask for by PCP, NAT-PMP and UPnP, and an operator for them.
 //!
 //! A worker has the mappings of the hosts that it owns; [`Mapper`] asks that one. The supervisor has the server of the protocols
 //! (`server.rs`) listen where the policy in force lets hosts ask.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -11,11 +12,13 @@ use std::time::Duration;
 use dataplane::flow::SteeringTable;
 use dataplane::nat::Endpoint;
 use dataplane::port_mapping::{
-    Holder, MappedBy, PortMapping, PortMappingEvent, PortMappingNews, PortRefusal, PortRequest,
+    Holder, MappedBy, MappingsByOrigin, PortMapping, PortMappingEvent, PortMappingNews, PortRefusal,
+    PortRequest,
 };
 use dataplane::tables::Address;
+use ipnet::IpNet;
 use policy::Policy;
-use policy::model::NatAction;
+use policy::model::{NatAction, Upnp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
@@ -31,8 +34,9 @@ use crate::worker::{Command, CommandSender, Reply, Report};
 mod answer;
 mod limit;
 pub(crate) mod server;
+mod upnp;
 
-pub(crate) use server::{End, Server};
+pub(crate) use server::{End, Server, Service};
 
 /// Port mapping, for operators.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -47,7 +51,7 @@ pub struct PortMappingView {
     pub inside: String,
     /// Port of the host.
     pub inside_port: u16,
-    /// Origin of the request: pcp, nat-pmp or operator.
+    /// Origin of the request: pcp, nat-pmp, upnp or operator.
     pub by: String,
     /// Seconds until the mapping is over; none where it stays.
     pub expires_seconds: Option<f64>,
@@ -85,6 +89,8 @@ pub struct PortMappings {
 pub struct PortMappingCounts {
     /// Mappings now.
     pub live: u64,
+    /// Mappings now, by the origin of their requests.
+    pub by: OriginCounts,
     /// Mappings made.
     pub made: u64,
     /// Requests refused.
@@ -93,12 +99,49 @@ pub struct PortMappingCounts {
     pub expired: u64,
 }
 
+/// Numbers of port mappings by the origin of their requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub struct OriginCounts {
+    /// By PCP.
+    pub pcp: u64,
+    /// By NAT-PMP.
+    pub nat_pmp: u64,
+    /// By UPnP.
+    pub upnp: u64,
+    /// By an operator.
+    pub operator: u64,
+}
+
+impl OriginCounts {
+    fn with(self, own: MappingsByOrigin) -> OriginCounts {
+        OriginCounts {
+            pcp: self.pcp + u64::from(own.pcp),
+            nat_pmp: self.nat_pmp + u64::from(own.nat_pmp),
+            upnp: self.upnp + u64::from(own.upnp),
+            operator: self.operator + u64::from(own.operator),
+        }
+    }
+
+    /// Counts with the names of their origins.
+    pub(crate) fn named(&self) -> [(&'static str, u64); 4] {
+        [
+            (word(MappedBy::Pcp), self.pcp),
+            (word(MappedBy::NatPmp), self.nat_pmp),
+            (word(MappedBy::Upnp), self.upnp),
+            (word(MappedBy::Operator), self.operator),
+        ]
+    }
+}
+
 impl PortMappingCounts {
     /// Sums those of all workers.
     pub(crate) fn of(reports: &[Report]) -> PortMappingCounts {
         reports.iter().map(|report| report.port_mappings).fold(PortMappingCounts::default(), |sum, one| {
+            let by = sum.by.with(one.live);
             PortMappingCounts {
-                live: sum.live + u64::from(one.live),
+                live: by.named().iter().map(|(_, count)| count).sum(),
+                by,
                 made: sum.made + one.made,
                 refused: sum.refused + one.refused,
                 expired: sum.expired + one.expired,
@@ -134,7 +177,7 @@ pub struct PortMappingsRemoved {
     pub removed: u32,
 }
 
-/// Mapping as granted.
+/// Mapping as it is at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Granted {
     /// Mapping.
@@ -186,11 +229,17 @@ impl Mapper {
         self.ask_owner(host, |reply| Command::MappedAddress { host, reply }).await
     }
 
+    /// Mappings of a host, the oldest first.
+    pub(crate) async fn of_host(&self, host: IpAddr) -> Result<Vec<Granted>, Ending> {
+        self.ask_owner(host, |reply| Command::PortMappings { host: Some(host), reply }).await
+    }
+
     /// All mappings.
     pub(crate) async fn list(&self) -> Result<Vec<PortMappingView>, Ending> {
         let mut all = Vec::new();
         for worker in &self.workers {
-            all.extend(ask_worker(worker, Command::PortMappings).await?);
+            let own = ask_worker(worker, |reply| Command::PortMappings { host: None, reply }).await?;
+            all.extend(own.iter().map(|granted| PortMappingView::of(&granted.mapping, granted.now)));
         }
         all.sort_by_key(|view: &PortMappingView| {
             (view.inside.parse::<IpAddr>().ok(), view.inside_port, view.protocol.clone())
@@ -220,24 +269,33 @@ async fn ask_worker<T>(
     answer.await.map_err(|_| Ending)
 }
 
-/// Addresses at which hosts may ask by PCP and NAT-PMP: those of the interfaces in the zones of translations with a `port-mapping`.
+/// Addresses at which hosts may ask: those of the interfaces in the zones of translations with a `port-mapping`.
 pub(crate) fn ends(policy: &Policy, linux: &State) -> Vec<End> {
-    let mut zones: Vec<&str> = Vec::new();
+    let (mut zones, mut upnp_zones) = (BTreeSet::new(), BTreeSet::new());
     for nat in &policy.nats {
         if let NatAction::Masquerade { ports } | NatAction::Source { ports, .. } = &nat.action {
-            if ports.mapping.is_some() {
-                zones.extend(nat.from.iter().map(String::as_str));
+            let Some(mapping) = &ports.mapping else { continue };
+            zones.extend(&nat.from);
+            if mapping.upnp == Upnp::On {
+                upnp_zones.extend(&nat.from);
             }
         }
     }
     let mut ends = Vec::new();
-    for interface in policy.interfaces.iter().filter(|own| zones.contains(&own.zone.as_str())) {
-        let Some((index, _)) = linux.links.iter().find(|(_, link)| link.name == interface.name) else {
-            continue;
-        };
+    for interface in policy.interfaces.iter().filter(|own| zones.contains(&own.zone)) {
+        let Some((index, link)) = linux.link_named(&interface.name) else { continue };
         for net in &interface.addresses {
-            if let IpAddr::V4(address) = net.addr() {
-                ends.push(End { interface: interface.name.clone(), link: index.0, address });
+            let IpNet::V4(network) = *net else { continue };
+            let end = |service| End {
+                interface: interface.name.clone(),
+                link: index.0,
+                network,
+                mac: link.mac,
+                service,
+            };
+            ends.push(end(Service::Pcp));
+            if upnp_zones.contains(&interface.zone) {
+                ends.push(end(Service::Upnp));
             }
         }
     }
@@ -268,6 +326,7 @@ pub(crate) fn word(by: MappedBy) -> &'static str {
     match by {
         MappedBy::Pcp => "pcp",
         MappedBy::NatPmp => "nat-pmp",
+        MappedBy::Upnp => "upnp",
         MappedBy::Operator => "operator",
     }
 }

@@ -49,7 +49,7 @@ pub use nat::{
     Balance, Clat, Hairpin, Nat, Nat64, NatAction, OnDemand, PortChoice, PortUse, Server, ServerState, Sticky,
 };
 pub use page::PageAccess;
-pub use port_mapping::PortMapping;
+pub use port_mapping::{PortMapping, Upnp};
 pub use ppp::{Authentication, Ppp, PppRole};
 pub use queue::{
     Dropper, Fairness, Isolation, Phb, Queue, RedThreshold, Scheduler, Shape, Template, TreeWorkers,

@@ -13,7 +13,7 @@ use crate::with_exit_codes;
 
 /// Show the port mappings of a running gateway, or add and remove some: no reload, no packet lost
 ///
-/// Hosts ask for outside ports by PCP and NAT-PMP, where a translation of the policy has a [nat.port-mapping]. These
+/// Hosts ask for outside ports by PCP, NAT-PMP and UPnP, where a translation of the policy has a [nat.port-mapping]. These
 /// commands map ports for hosts that do not ask.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -23,8 +23,8 @@ Examples:
   wirerate map add tcp 192.168.1.20:8080 --port 80
   wirerate map remove tcp 192.168.1.20:8080
 
---json prints mappings: protocol, outside, outside_port, inside, inside_port, by (pcp, nat-pmp, operator), expires_seconds and \
-description; and counts: live, made, refused, expired."))]
+--json prints mappings: protocol, outside, outside_port, inside, inside_port, by (pcp, nat-pmp, upnp, operator), \
+expires_seconds and description; and counts: live, by (of each origin), made, refused, expired."))]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,

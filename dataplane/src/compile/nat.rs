@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use lookup::classify::{AddressSpan, Admit, Linear, Pattern};
 use policy::Policy;
 use policy::model::{
-    Action, FamilyMatch, Hairpin, Interface, Nat, NatAction, PortUse, Protocol, Rule, SELF_ZONE, Server,
+    Action, FamilyMatch, Hairpin, Interface, Nat, NatAction, PortUse, Protocol, Rule, SELF_ZONE, Server, Upnp,
 };
 use tally::NoTally;
 use wire::PortId;
@@ -433,6 +433,7 @@ impl Builder<'_> {
             lifetime: mapping.lifetime,
             per_host: mapping.per_host,
             size: mapping.size,
+            upnp: (mapping.upnp == Upnp::On).then_some(mapping.upnp_lifetime),
         });
     }
 
@@ -676,6 +677,8 @@ impl Builder<'_> {
             self.destination_patterns.push(pattern);
             self.destination_of.push(place);
         }
+        let asks = self.port_mappings.iter().filter(|spec| spec.upnp.is_some());
+        let upnp_zones = asks.fold(0, |zones, spec| zones | spec.zones);
         Ok(NatTables {
             has_translator,
             destination_search: Box::new(Linear::new(&self.destination_patterns)),
@@ -687,6 +690,7 @@ impl Builder<'_> {
             owners: self.owners,
             accord,
             returning: self.returning,
+            upnp_zones,
             port_mappings: self.port_mappings,
             outside: pattern::merge(self.outside),
         })

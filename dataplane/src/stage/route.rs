@@ -13,7 +13,7 @@ use super::{About, Cx, Stage, Step, header, nat64, protect, take, underlay, wan}
 use crate::flag;
 use crate::flow::FlowId;
 use crate::hop::{Hop, LINK_HOP, LOCAL_HOP, NO_HOP, WAITING, Wanted, leaves, waits};
-use crate::tables::{Address, LOCAL, Tables, Target, WanChoice, WanId, is_linux};
+use crate::tables::{Address, LOCAL, SSDP, Tables, Target, WanChoice, WanId, is_linux};
 use crate::tunnel;
 use crate::verdict::Reason;
 
@@ -306,7 +306,7 @@ fn find<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
     let hash = cx.shard.openings.of(&frame.meta).map_or(0, |opening| (opening.hash >> 32) as u32);
     tell_find(cx);
     if frame.meta.flags & flag::TO_GROUP != 0 {
-        if !is_ours(destination) {
+        if !is_ours(destination) && !is_search(frame.meta.ingress, destination, cx.tables) {
             return Err(Step::Drop(Reason::MulticastUnrouted));
         }
         to_self(frame);
@@ -567,6 +567,12 @@ fn is_ours(group: Address) -> bool {
         // RFC 5771, section 4: 224.0.0.0/24 is never routed.
         bits == u32::MAX || bits >> 8 == 0x00e0_0000
     }
+}
+
+/// Group of searches for UPnP devices, where hosts of the zone may ask for outside ports by UPnP.
+#[cold]
+fn is_search(ingress: PortId, group: Address, tables: &Tables) -> bool {
+    group == SSDP && tables.nat.upnp_zones & (1 << tables.zone(ingress)) != 0
 }
 
 /// 169.254.0.0/16 (RFC 3927) or fe80::/10 (RFC 4291).

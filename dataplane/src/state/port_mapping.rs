@@ -72,8 +72,7 @@ fn take_in(
     }
     let nat = record.mapping.nat.ok_or(Refused::NameGone)?;
     let spec = tables.nat.port_mappings.iter().find(|spec| spec.source == nat).ok_or(Refused::NameGone)?;
-    let port = record.mapping.outside.port;
-    if !spec.ports.iter().any(|range| range.has(port)) {
+    if !spec.allows(record.holder.by, record.mapping.outside.port) {
         return Err(Refused::NameGone);
     }
     if !shard.has_room_for_port_mapping(&record.mapping.inside) {

@@ -11,6 +11,7 @@ use wire::{Nanos, PortId};
 
 use super::Address;
 use crate::nat::{NetworkPair, PoolConfig, PortRange, Share};
+use crate::port_mapping::MappedBy;
 
 mod server;
 mod source;
@@ -46,9 +47,14 @@ pub struct NatTables {
     pub has_translator: bool,
     /// Source translations whose hosts may ask for outside ports, in their order.
     pub port_mappings: Vec<PortMappingSpec>,
+    /// Zones whose hosts may ask by UPnP, a bit each: their searches to [`SSDP`] are for the gateway.
+    pub upnp_zones: u64,
     /// Addresses of all pools, merged: the destinations of packets from outside that may have a mapping.
     pub outside: Vec<AddressSpan>,
 }
+
+/// Group of searches for UPnP devices (UPnP Device Architecture 1.1, section 1.3.2): 239.255.255.250.
+pub const SSDP: Address = Address { bits: 0xefff_fffa, v6: false };
 
 /// Outside ports of a source translation that its hosts may ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +73,15 @@ pub struct PortMappingSpec {
     pub per_host: u32,
     /// Most mappings of the translation, on each worker.
     pub size: u32,
+    /// Longest lifetime of requests by UPnP; none where they are not answered.
+    pub upnp: Option<Nanos>,
+}
+
+impl PortMappingSpec {
+    /// True if a mapping of an outside port may be there, by the origin of its request.
+    pub(crate) fn allows(&self, by: MappedBy, port: u16) -> bool {
+        (by != MappedBy::Upnp || self.upnp.is_some()) && self.ports.iter().any(|range| range.has(port))
+    }
 }
 
 /// The translation that a pool is of.

@@ -13,7 +13,7 @@ const IN_ALL: u32 = 500;
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Requests of the present second, by host: no more entries than requests are answered.
-pub(super) struct Limit {
+pub(crate) struct Limit {
     since: Instant,
     all: u32,
     hosts: HashMap<Ipv4Addr, u32>,
@@ -21,7 +21,7 @@ pub(super) struct Limit {
 
 /// Decision on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Admitted {
+pub(crate) enum Admitted {
     /// The request is answered.
     Yes,
     /// The request is dropped.
@@ -29,12 +29,12 @@ pub(super) enum Admitted {
 }
 
 impl Limit {
-    pub(super) fn new(now: Instant) -> Limit {
+    pub(crate) fn new(now: Instant) -> Limit {
         Limit { since: now, all: 0, hosts: HashMap::new() }
     }
 
     /// Counts a request.
-    pub(super) fn admit(&mut self, host: Ipv4Addr, now: Instant) -> Admitted {
+    pub(crate) fn admit(&mut self, host: Ipv4Addr, now: Instant) -> Admitted {
         if now.saturating_duration_since(self.since) >= SECOND {
             *self = Limit::new(now);
         }

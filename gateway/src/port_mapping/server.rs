@@ -1,13 +1,15 @@
-//! Server of PCP and NAT-PMP: a socket for each address of an interface whose hosts may ask, bound to that interface, so that it hears
-//! nobody else.
+//! Server of the protocols by which hosts ask: for each address of an interface whose hosts may, sockets that are bound to that interface,
+//! so that they hear nobody else.
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr, SocketAddrV4};
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ipnet::Ipv4Net;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::UdpSocket;
 use tokio::runtime::Builder;
@@ -15,10 +17,12 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
+use wire::ethernet::Mac;
 use wire::pcp;
 
 use super::answer::answer;
 use super::limit::{Admitted, Limit};
+use super::upnp::{self, Announcer, Gateway};
 use super::{Ending, Mapper};
 use crate::event::Event;
 
@@ -29,8 +33,37 @@ pub(crate) struct End {
     pub(crate) interface: String,
     /// Number of the interface in Linux: another one of the same name takes another socket.
     pub(crate) link: u32,
-    /// Address.
-    pub(crate) address: Ipv4Addr,
+    /// Address, with the network of its hosts.
+    pub(crate) network: Ipv4Net,
+    /// Link-layer address of the interface.
+    pub(crate) mac: Option<Mac>,
+    /// Protocols.
+    pub(crate) service: Service,
+}
+
+/// Protocols of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Service {
+    /// PCP and NAT-PMP.
+    Pcp,
+    /// UPnP-IGD.
+    Upnp,
+}
+
+impl Service {
+    fn name(self) -> &'static str {
+        match self {
+            Service::Pcp => "PCP and NAT-PMP",
+            Service::Upnp => "UPnP",
+        }
+    }
+
+    fn port(self) -> u16 {
+        match self {
+            Service::Pcp => pcp::PORT,
+            Service::Upnp => upnp::PORT,
+        }
+    }
 }
 
 /// Time after which a socket that could not be opened is tried again.
@@ -76,37 +109,39 @@ impl Server {
     }
 }
 
+/// Sockets of an address, and who takes leave when they are closed.
+struct Open {
+    task: JoinHandle<()>,
+    announcer: Option<Arc<Announcer>>,
+}
+
 /// Opens and closes sockets as the addresses change, until the supervisor has gone.
 async fn serve(mut ends: watch::Receiver<Vec<End>>, events: Sender<Event>) {
-    let mut open: HashMap<End, JoinHandle<()>> = HashMap::new();
+    let mut open: HashMap<End, Open> = HashMap::new();
     let mut told: Option<String> = None;
     loop {
         let wanted = ends.borrow_and_update().clone();
-        open.retain(|end, task| {
-            let stays = wanted.contains(end) && !task.is_finished();
-            if !stays {
-                task.abort();
-            }
-            stays
-        });
+        let stays = |end: &End, open: &Open| wanted.contains(end) && !open.task.is_finished();
+        let (staying, leaving) = open.drain().partition(|(end, open)| stays(end, open));
+        open = staying;
+        close(leaving).await;
         let mut trouble = None;
         for end in wanted {
             if open.contains_key(&end) {
                 continue;
             }
-            match bind(&end) {
-                Ok(socket) => {
+            let (service, address) = (end.service.name(), end.network.addr());
+            let port = end.service.port();
+            match begin(&end, &events) {
+                Ok(begun) => {
                     info!(
                         interface = end.interface,
-                        "port mapping: hosts may ask at {}:{}",
-                        end.address,
-                        pcp::PORT
+                        "port mapping: hosts may ask by {service} at {address}:{port}"
                     );
-                    let task = tokio::spawn(listen(socket, events.clone()));
-                    open.insert(end, task);
+                    open.insert(end, begun);
                 }
                 Err(error) => {
-                    trouble = Some(format!("{}:{} on {}: {error}", end.address, pcp::PORT, end.interface));
+                    trouble = Some(format!("{address}:{port} on {}, by {service}: {error}", end.interface));
                 }
             }
         }
@@ -124,13 +159,37 @@ async fn serve(mut ends: watch::Receiver<Vec<End>>, events: Sender<Event>) {
     }
 }
 
+/// Closes sockets.
+async fn close(leaving: HashMap<End, Open>) {
+    for Open { task, announcer } in leaving.into_values() {
+        task.abort();
+        // Its sockets are closed when it has ended.
+        let _ = task.await;
+        if let Some(announcer) = announcer {
+            announcer.take_leave().await;
+        }
+    }
+}
+
+fn begin(end: &End, events: &Sender<Event>) -> io::Result<Open> {
+    let events = events.clone();
+    match end.service {
+        Service::Pcp => Ok(Open { task: tokio::spawn(listen(bind(end)?, events)), announcer: None }),
+        Service::Upnp => {
+            let gateway = Gateway::open(end)?;
+            let announcer = Some(gateway.announcer());
+            Ok(Open { task: tokio::spawn(gateway.serve(events)), announcer })
+        }
+    }
+}
+
 fn bind(end: &End) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_nonblocking(true)?;
     socket.bind_device(Some(end.interface.as_bytes()))?;
     // The address may come to Linux a moment later.
     socket.set_freebind_v4(true)?;
-    socket.bind(&SocketAddr::V4(SocketAddrV4::new(end.address, pcp::PORT)).into())?;
+    socket.bind(&SocketAddr::V4(SocketAddrV4::new(end.network.addr(), pcp::PORT)).into())?;
     UdpSocket::from_std(socket.into())
 }
 

@@ -117,8 +117,8 @@ impl Worker {
                     let Processing { shard, tables, .. } = &mut self.processing;
                     let _ = reply.send(shard.mapped_address(tables, host));
                 }
-                Command::PortMappings(reply) => {
-                    let _ = reply.send(self.list_port_mappings());
+                Command::PortMappings { host, reply } => {
+                    let _ = reply.send(self.list_port_mappings(host));
                 }
                 Command::EndCapture(id) => {
                     self.processing.captures.end(id);

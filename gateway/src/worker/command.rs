@@ -30,7 +30,7 @@ use crate::about::About;
 use crate::capture::Tap;
 use crate::drops::FoundDrops;
 use crate::flows::{FlowQuery, FlowView, NotKnown};
-use crate::port_mapping::{Granted, PortMappingView};
+use crate::port_mapping::Granted;
 use crate::request::SetTrouble;
 use crate::set::{Elements, SetChanged};
 
@@ -239,7 +239,12 @@ pub enum Command {
         reply: Reply<Result<IpAddr, PortRefusal>>,
     },
     /// List the port mappings.
-    PortMappings(Reply<Vec<PortMappingView>>),
+    PortMappings {
+        /// Host whose mappings are meant; all where there is none.
+        host: Option<IpAddr>,
+        /// Reply.
+        reply: Reply<Vec<Granted>>,
+    },
     /// Ends the capture with this identifier.
     EndCapture(u64),
     /// Drains the ports: everything that had arrived by them is processed, or handed off to its owner. A flood defers completion by the frames of

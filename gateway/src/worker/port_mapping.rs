@@ -1,12 +1,14 @@
 //! Port mappings of a worker: requests, and news of which it tells.
 
+use std::net::IpAddr;
+
 use dataplane::nat::Endpoint;
 use dataplane::port_mapping::{Holder, PortRefusal, PortRequest};
 
 use super::Worker;
 use super::command::WorkerEvent;
 use super::processing::Processing;
-use crate::port_mapping::{Granted, PortMappingView};
+use crate::port_mapping::Granted;
 
 impl Worker {
     /// Makes a mapping, or changes its end.
@@ -26,11 +28,11 @@ impl Worker {
         removed
     }
 
-    /// Lists the mappings.
-    pub(super) fn list_port_mappings(&self) -> Vec<PortMappingView> {
+    /// Lists the mappings, of a host alone where one is given.
+    pub(super) fn list_port_mappings(&self, host: Option<IpAddr>) -> Vec<Granted> {
         let now = self.clock.now();
-        let mappings = self.processing.shard.port_mappings(now);
-        mappings.map(|mapping| PortMappingView::of(&mapping, now)).collect()
+        let mappings = self.processing.shard.port_mappings(host, now);
+        mappings.map(|mapping| Granted { mapping, now }).collect()
     }
 
     /// Reports mappings made and ended.

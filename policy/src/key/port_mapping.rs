@@ -1,10 +1,10 @@
 //! Outside ports that hosts may ask for.
 
 use super::Keys;
-use crate::model::{PortMapping, PortUse};
-use crate::value::NUMBER32;
+use crate::model::{PortMapping, PortUse, Upnp};
 use crate::value::packet::PORTS;
 use crate::value::time::DURATION;
+use crate::value::{Flag, NUMBER32};
 
 /// `port-mapping` of a source translation: a table, which may be empty.
 pub(super) fn of_ports(keys: &mut Keys<'_, '_>, ports: &mut PortUse) {
@@ -32,4 +32,6 @@ pub(super) fn port_mapping(keys: &mut Keys<'_, '_>, mapping: &mut PortMapping) {
     keys.key_or("lifetime", DURATION, &mut mapping.lifetime, usual.lifetime);
     keys.key_or("per-host", NUMBER32, &mut mapping.per_host, usual.per_host);
     keys.key_or("size", NUMBER32, &mut mapping.size, usual.size);
+    keys.key("upnp", Flag(Upnp::On, Upnp::Off), &mut mapping.upnp);
+    keys.key_or("upnp-lifetime", DURATION, &mut mapping.upnp_lifetime, usual.upnp_lifetime);
 }

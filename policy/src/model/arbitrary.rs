@@ -24,7 +24,7 @@ use super::{
     Pickup, Policy, PortChoice, PortDriver, PortMapping, PortRange, PortUse, Ppp, PppRole, PriorityTag,
     Protocol, Rate, RejectWith, Route, RouteTarget, Rule, Scope, Search, SearchAlgorithm, Server,
     ServerState, Set, SetSource, SourceCheck, State, Sticky, SynAnswer, Sync, SyncPeer, SyslogAddress,
-    TcpFlagsMatch, TcpWindow, Timeouts, Vc, WhenFull, Xfrm, ZoneDefault,
+    TcpFlagsMatch, TcpWindow, Timeouts, Upnp, Vc, WhenFull, Xfrm, ZoneDefault,
 };
 
 mod check;
@@ -585,8 +585,18 @@ fn port_use() -> impl Strategy<Value = PortUse> {
 }
 
 fn port_mapping() -> impl Strategy<Value = PortMapping> {
-    (vec(ports(), 1..3), any::<u64>().prop_map(Nanos), any::<u32>(), any::<u32>())
-        .prop_map(|(ports, lifetime, per_host, size)| PortMapping { ports, lifetime, per_host, size })
+    let lifetimes = (any::<u64>().prop_map(Nanos), any::<u64>().prop_map(Nanos));
+    let upnp = select(&[Upnp::On, Upnp::Off][..]);
+    (vec(ports(), 1..3), lifetimes, any::<u32>(), any::<u32>(), upnp).prop_map(
+        |(ports, (lifetime, upnp_lifetime), per_host, size, upnp)| PortMapping {
+            ports,
+            lifetime,
+            per_host,
+            size,
+            upnp,
+            upnp_lifetime,
+        },
+    )
 }
 
 fn limits() -> impl Strategy<Value = Limits> {

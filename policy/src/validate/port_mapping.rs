@@ -5,7 +5,7 @@ use wire::Nanos;
 use super::Validator;
 use crate::diagnostic::Code;
 use crate::lines::Item;
-use crate::model::{Nat, PortMapping, PortUse};
+use crate::model::{Nat, PortMapping, PortUse, Upnp};
 
 impl Validator<'_> {
     /// Checks whose hosts may ask for outside ports, and the bounds of what they get.
@@ -35,6 +35,16 @@ impl Validator<'_> {
             let message = "a mapping's lifetime is a second to a day (RFC 6887, section 15)".to_owned();
             let hint = "hosts ask again before its end: write lifetime = \"2h\"";
             self.wrong(Code::BadPortMapping, item, "lifetime", message, hint);
+        }
+        if let Some(zone) = nat.from.iter().find(|zone| mapping.upnp == Upnp::On && nat.to.contains(zone)) {
+            let message = format!("hosts of zone \"{zone}\" could ask by UPnP, and it is outside, too");
+            let hint = "UPnP has no authentication: leave the zone out of `from`, or out of `to`";
+            self.wrong(Code::BadPortMapping, item, "upnp", message, hint);
+        }
+        if mapping.upnp_lifetime == Nanos(0) || mapping.upnp_lifetime > PortMapping::UPNP_LIFETIME {
+            let message = "a mapping by UPnP lasts a second to a week (WANIPConnection:2)".to_owned();
+            let hint = "programs that ask without an end do not ask again: write upnp-lifetime = \"7d\"";
+            self.wrong(Code::BadPortMapping, item, "upnp-lifetime", message, hint);
         }
         for (key, number) in [("per-host", mapping.per_host), ("size", mapping.size)] {
             if number == 0 || number > PortMapping::MOST_SIZE {
