@@ -236,6 +236,12 @@ impl Summary {
             self.notes
                 .push(format!("{parts} dropped, for want of room in a queue: no packet is counted for them"));
         }
+        if counters.helper_unread > 0 {
+            let messages = count(counters.helper_unread, "message", "messages");
+            self.notes.push(format!(
+                "{messages} of connections with a helper passed as they were: malformed, in fragments, or more than the helper reads"
+            ));
+        }
         if self.flows.evicted > 0 {
             let flows = count(self.flows.evicted, "flow", "flows");
             self.notes.push(format!("the flow table was full: {flows} ended early to make room"));

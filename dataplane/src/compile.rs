@@ -12,6 +12,7 @@ use wire::link_kind::NEAR;
 use wire::vlan::{Tag, Tags};
 use wire::{Bytes, Link, LinkKind, PortId};
 
+use crate::helper;
 use crate::pipeline::Selection;
 use crate::tables::{
     Address, Circuit, CompileError, Filter, FilterRule, Hearing, Interface, LOCAL, NO_NUMBER, Neighbour,
@@ -351,7 +352,7 @@ fn filter(
             action: rule.action,
             rate: rule.rate,
             connections: rule.connections,
-            timeout: rule.timeout,
+            timeout: rule.timeout.or(rule.helper.and_then(helper::timeout)),
             idle: 0,
             syn: rule.syn,
             helper: rule.helper,

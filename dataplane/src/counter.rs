@@ -89,6 +89,9 @@ pub struct Counters {
     pub nat_refused: Vec<u64>,
     /// Flows ended because other tables do not let them in, or do not translate them as they were.
     pub revoked: u64,
+    /// Datagrams of connections with a helper that passed as they were, because they were not understood, in fragments, or would have become
+    /// too long.
+    pub helper_unread: u64,
     /// Sums of the counters of names that the tables no longer have.
     pub gone: Gone,
 }
@@ -147,6 +150,7 @@ impl Counters {
             evicted: 0,
             nat_refused: vec![0; tables.nat.sources.len()],
             revoked: 0,
+            helper_unread: 0,
             gone: Gone::default(),
         }
     }

@@ -1,26 +1,42 @@
 //! Protocol helpers (application layer gateways): what text on a control connection says of another connection.
 //!
 //! A rule names a helper (`helper = "ftp"`, as nftables' `ct helper`), and a control connection that the rule accepts has it. The helper reads
-//! the commands and replies (`helper/ftp.rs`) that announce the address and port of a data connection. Each announcement makes an
-//! *expectation*, as netfilter's `nf_conntrack_expect`: the connection that comes is accepted as related, by the rule of the control
+//! the commands and replies of FTP (`helper/ftp.rs`) that announce the address and port of a data connection, or the messages of SIP
+//! (`helper/sip.rs`) and the descriptions of media in them (`helper/sdp.rs`). Each announcement makes an *expectation*, as netfilter's `nf_conntrack_expect`: the connection that comes is accepted as related, by the rule of the control
 //! connection, and is translated as that is. Where the control connection is translated, so is the announcement; sequence numbers then follow
 //! ([`Stream`]). `stage/helper.rs` does this to packets.
 //!
 //! Promises: an announcement of another address than the announcer's own, or of a port below 1024, expects nothing. A control connection
-//! expects one connection at a time, which may come once and within 300 s; all expectations are in memory taken at the start.
+//! of FTP expects one connection at a time, one of SIP a bounded number; each may come once and within 300 s, but for signalling to a
+//! registered contact, which may come for as long as the registration holds. All expectations are in memory taken at the start.
 
 use bytemuck::{Pod, Zeroable};
+use policy::model::Helper;
+use wire::Nanos;
 
 use crate::flow::{FlowId, FlowTable, HELPED, HELPED_BITS, NoRoom};
-use crate::tables::{NO_NUMBER, Tables};
+use crate::tables::{FilterRule, NO_NUMBER, Tables};
 
 pub(crate) mod expectation;
 pub(crate) mod ftp;
+pub(crate) mod sdp;
+pub(crate) mod sip;
 pub(crate) mod stream;
 
 pub use expectation::ExpectationId;
 pub(crate) use expectation::{Expectation, Expectations};
 pub use stream::Stream;
+
+/// Time for which a SIP endpoint may be silent, as in netfilter: registrations often hold as long.
+const SIGNALLING: Nanos = Nanos::from_secs(3600);
+
+/// Idle timeout of the connections that a helper reads, where the rule says none; `None` for that of their state.
+pub(crate) fn timeout(helper: Helper) -> Option<Nanos> {
+    match helper {
+        Helper::Ftp => None,
+        Helper::Sip => Some(SIGNALLING),
+    }
+}
 
 /// A flow's part in what a helper does: control connection, related connection, or neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
@@ -68,6 +84,14 @@ impl FlowTable {
         if let Some(helped) = self.helped.get_mut(id) {
             helped.rule = rule;
         }
+    }
+}
+
+impl FlowTable {
+    /// Number of the idle timeout that a flow has by its rule; 0 for that of its state. Media of a call have the latter.
+    pub(crate) fn idle_by(&self, id: FlowId, rule: Option<&FilterRule>) -> u8 {
+        rule.filter(|rule| rule.helper != Some(Helper::Sip) || !self.is_related(id))
+            .map_or(0, |rule| rule.idle)
     }
 }
 

@@ -341,7 +341,7 @@ impl Shard {
             self.take_back(id);
         }
         if self.flows.flow(id).is_some_and(Flow::is_helped) {
-            self.end_expectation_of(id);
+            self.end_expectations_of(id);
         }
         if let (Some(flow), Some(cold)) = (self.flows.flow(id), self.flows.cold(id)) {
             self.log.note_closed(flow, cold, cause, self.flows.start());

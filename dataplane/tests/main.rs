@@ -43,6 +43,7 @@ mod sender;
 mod service_curve;
 mod set;
 mod set_sync;
+mod sip;
 mod stages;
 mod syn_proxy;
 mod sync;

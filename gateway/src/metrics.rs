@@ -248,6 +248,9 @@ impl Collector for Collected {
         }
         sets(encoder, &self.0.sets)?;
         port_mappings(encoder, &PortMappingCounts::of(&self.0.reports))?;
+        let help = "Messages of connections with a helper that passed as they were.";
+        let unread = self.0.reports.iter().map(|report| report.counters.helper_unread).sum();
+        counter(encoder, "helper_unread_messages", help, unread)?;
         wans(encoder, &status.wans)?;
         servers(encoder, &status.servers)?;
         counter(encoder, "flows_begun", "Flows begun.", status.flows_begun)?;

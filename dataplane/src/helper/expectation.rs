@@ -1,7 +1,8 @@
 //! Expected connections (netfilter: `nf_conntrack_expect`), found by the two addresses and the destination port of a first packet.
 //!
-//! All memory is taken at the start. The oldest is the first to be due, as all wait equally long. Where several workers share the flows, an
-//! expectation is in their flow steering table, so that its first packet comes to the worker that expects it.
+//! All memory is taken at the start. Expectations are in the order in which they are due: connections and media wait equally long, and
+//! registrations, each as long as it says, are in a list of their own. Where several workers share the flows, an expectation is in their flow
+//! steering table, so that its first packet comes to the worker that expects it.
 
 use std::net::IpAddr;
 
@@ -18,16 +19,38 @@ pub(crate) const PATIENCE: Nanos = Nanos::from_secs(300);
 /// Expectations of a shard, at most.
 const MOST: u32 = 4096;
 
-/// Bytes of a segment that is rewritten.
+/// Bytes of a segment or datagram that is rewritten.
 const SCRATCH: usize = 1 << 16;
 
 /// An expectation by its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExpectationId(u32);
 
+/// Kind of an expected connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Data connection, which comes once.
+    Data,
+    /// Medium of a call, which comes once.
+    Media,
+    /// Signalling to a registered contact: as often as it comes, a control connection like the one that it was registered by.
+    Signalling,
+}
+
+impl Kind {
+    /// List in the order of time.
+    fn list(self) -> usize {
+        usize::from(self == Kind::Signalling)
+    }
+}
+
 /// An expected connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expectation {
+    /// Kind.
+    pub(crate) kind: Kind,
+    /// Hash of the call that a medium is of.
+    pub(crate) call: u32,
     /// Key of its first packet as it arrives, without a source port.
     pub(crate) key: Key,
     /// Hash of `key`.
@@ -55,19 +78,29 @@ struct Place {
     next: u32,
     older: u32,
     younger: u32,
+    /// The next one in its bucket of control connections.
+    sibling: u32,
 }
 
 const NONE: u32 = u32::MAX;
+
+/// A list in the order of time.
+#[derive(Clone, Copy, Debug)]
+struct List {
+    oldest: u32,
+    youngest: u32,
+}
 
 /// Expectations of a shard.
 pub(crate) struct Expectations {
     places: Box<[Place]>,
     buckets: Box<[u32]>,
+    /// The same by control connection.
+    masters: Box<[u32]>,
     free: u32,
-    oldest: u32,
-    youngest: u32,
+    lists: [List; 2],
     due: Nanos,
-    /// Bytes of a segment under way.
+    /// Bytes of a segment or datagram under way.
     pub(crate) scratch: Box<[u8]>,
 }
 
@@ -83,13 +116,14 @@ impl Expectations {
     }
 
     fn of(many: u32) -> Expectations {
-        let place = |next| Place { expectation: None, next, older: NONE, younger: NONE };
+        let place = |next| Place { expectation: None, next, older: NONE, younger: NONE, sibling: NONE };
+        let buckets = vec![NONE; if many == 0 { 0 } else { many.next_power_of_two() as usize }];
         Expectations {
             places: (1..=many).map(|next| place(if next == many { NONE } else { next })).collect(),
-            buckets: vec![NONE; if many == 0 { 0 } else { many.next_power_of_two() as usize }].into(),
+            masters: buckets.clone().into(),
+            buckets: buckets.into(),
             free: if many == 0 { NONE } else { 0 },
-            oldest: NONE,
-            youngest: NONE,
+            lists: [List { oldest: NONE, youngest: NONE }; 2],
             due: Nanos(u64::MAX),
             scratch: vec![0; if many == 0 { 0 } else { SCRATCH }].into(),
         }
@@ -102,13 +136,13 @@ impl Expectations {
 
     /// Bytes of memory.
     pub(crate) fn bytes(&self) -> usize {
-        size_of_val(&*self.places) + size_of_val(&*self.buckets) + self.scratch.len()
+        size_of_val(&*self.places) + 2 * size_of_val(&*self.buckets) + self.scratch.len()
     }
 
     /// True if nothing is expected.
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
-        self.oldest == NONE
+        self.lists[0].oldest == NONE && self.lists[1].oldest == NONE
     }
 
     /// True if an expectation is to be given up.
@@ -117,15 +151,26 @@ impl Expectations {
         now >= self.due
     }
 
-    /// The oldest expectation.
-    pub(crate) fn oldest(&self) -> Option<ExpectationId> {
-        (self.oldest != NONE).then_some(ExpectationId(self.oldest))
+    /// The first expectation of all, list by list.
+    pub(crate) fn first(&self) -> Option<ExpectationId> {
+        self.lists.iter().map(|list| list.oldest).find(|oldest| *oldest != NONE).map(ExpectationId)
     }
 
-    /// The next younger expectation.
-    pub(crate) fn younger(&self, id: ExpectationId) -> Option<ExpectationId> {
-        let younger = self.places.get(id.0 as usize)?.younger;
-        (younger != NONE).then_some(ExpectationId(younger))
+    /// The expectation behind another.
+    pub(crate) fn next(&self, id: ExpectationId) -> Option<ExpectationId> {
+        let place = self.places.get(id.0 as usize)?;
+        let is_of_first = place.expectation.is_some_and(|expectation| expectation.kind.list() == 0);
+        let next = match place.younger {
+            NONE if is_of_first => self.lists[1].oldest,
+            next => next,
+        };
+        (next != NONE).then_some(ExpectationId(next))
+    }
+
+    /// An expectation that is to be given up.
+    pub(crate) fn overdue(&self, now: Nanos) -> Option<ExpectationId> {
+        let is_overdue = |id: &ExpectationId| self.get(*id).is_some_and(|of| of.until <= now);
+        self.lists.iter().map(|list| ExpectationId(list.oldest)).find(is_overdue)
     }
 
     /// An expectation by its place.
@@ -150,49 +195,74 @@ impl Expectations {
         None
     }
 
-    /// The expectation of a control connection.
-    pub(crate) fn of_master(&self, master: FlowId) -> Option<ExpectationId> {
-        let mut at = self.youngest;
-        while let Some(place) = self.places.get(at as usize) {
-            if place.expectation.is_some_and(|expectation| expectation.master == master) {
-                return Some(ExpectationId(at));
-            }
-            at = place.older;
-        }
-        None
+    /// Expectations of a control connection, the last first.
+    pub(crate) fn of_master(&self, master: FlowId) -> impl Iterator<Item = (ExpectationId, &Expectation)> {
+        let mut at = self.masters.get(self.bucket_of(master)).copied().unwrap_or(NONE);
+        std::iter::from_fn(move || {
+            let place = self.places.get(at as usize)?;
+            let id = ExpectationId(at);
+            at = place.sibling;
+            Some((id, place.expectation.as_ref()?))
+        })
+        .filter(move |(_, expectation)| expectation.master == master)
     }
 
-    /// Takes in an expectation with the latest `until` of all; `None` if there is no room.
+    /// Takes in an expectation; `None` if there is no room.
     pub(crate) fn insert(&mut self, expectation: Expectation) -> Option<ExpectationId> {
         let at = self.free;
         let bucket = self.bucket(expectation.hash);
+        self.places.get(at as usize)?;
+        let list = expectation.kind.list();
+        // Most are the last of their list.
+        let mut older = self.lists[list].youngest;
+        while self.get(ExpectationId(older)).is_some_and(|before| before.until > expectation.until) {
+            older = self.places[older as usize].older;
+        }
+        let younger = match self.places.get(older as usize) {
+            Some(before) => before.younger,
+            None => self.lists[list].oldest,
+        };
+        let of_master = self.bucket_of(expectation.master);
         let place = self.places.get_mut(at as usize)?;
         self.free = place.next;
         let next = std::mem::replace(self.buckets.get_mut(bucket)?, at);
-        *place = Place { expectation: Some(expectation), next, older: self.youngest, younger: NONE };
-        match self.places.get_mut(self.youngest as usize) {
+        let sibling = std::mem::replace(self.masters.get_mut(of_master)?, at);
+        *place = Place { expectation: Some(expectation), next, older, younger, sibling };
+        match self.places.get_mut(older as usize) {
             Some(before) => before.younger = at,
-            None => self.oldest = at,
+            None => self.lists[list].oldest = at,
         }
-        self.youngest = at;
+        match self.places.get_mut(younger as usize) {
+            Some(behind) => behind.older = at,
+            None => self.lists[list].youngest = at,
+        }
         self.note_due();
         Some(ExpectationId(at))
+    }
+
+    /// Has an expectation hold until another time.
+    pub(crate) fn hold_until(&mut self, id: ExpectationId, until: Nanos) {
+        // The place that has become free is the next one taken.
+        if let Some(expectation) = self.remove(id) {
+            let _ = self.insert(Expectation { until, ..expectation });
+        }
     }
 
     /// Takes an expectation out.
     pub(crate) fn remove(&mut self, ExpectationId(at): ExpectationId) -> Option<Expectation> {
         let place = self.places.get_mut(at as usize)?;
         let expectation = place.expectation.take()?;
-        let (next, older, younger) = (place.next, place.older, place.younger);
-        (place.next, place.older, place.younger) = (self.free, NONE, NONE);
+        let Place { next, older, younger, sibling, .. } = *place;
+        *place = Place { expectation: None, next: self.free, older: NONE, younger: NONE, sibling: NONE };
         self.free = at;
+        self.leave_master(expectation.master, at, sibling);
         match self.places.get_mut(older as usize) {
             Some(place) => place.younger = younger,
-            None => self.oldest = younger,
+            None => self.lists[expectation.kind.list()].oldest = younger,
         }
         match self.places.get_mut(younger as usize) {
             Some(place) => place.older = older,
-            None => self.youngest = older,
+            None => self.lists[expectation.kind.list()].youngest = older,
         }
         let bucket = self.bucket(expectation.hash);
         let mut link = self.buckets.get(bucket).copied().unwrap_or(NONE);
@@ -210,9 +280,31 @@ impl Expectations {
         Some(expectation)
     }
 
+    /// Takes a place out of its bucket of control connections.
+    fn leave_master(&mut self, master: FlowId, at: u32, sibling: u32) {
+        let bucket = self.bucket_of(master);
+        let Some(first) = self.masters.get_mut(bucket) else { return };
+        let mut link = *first;
+        if link == at {
+            *first = sibling;
+            return;
+        }
+        while let Some(place) = self.places.get_mut(link as usize) {
+            if place.sibling == at {
+                place.sibling = sibling;
+                return;
+            }
+            link = place.sibling;
+        }
+    }
+
+    fn bucket_of(&self, master: FlowId) -> usize {
+        master.0 as usize & self.masters.len().wrapping_sub(1)
+    }
+
     fn note_due(&mut self) {
-        let oldest = self.places.get(self.oldest as usize).and_then(|place| place.expectation);
-        self.due = oldest.map_or(Nanos(u64::MAX), |expectation| expectation.until);
+        let first = |list: &List| self.get(ExpectationId(list.oldest)).map(|expectation| expectation.until);
+        self.due = self.lists.iter().filter_map(first).min().unwrap_or(Nanos(u64::MAX));
     }
 
     fn bucket(&self, hash: u64) -> usize {
@@ -221,11 +313,15 @@ impl Expectations {
 }
 
 /// Key of a first packet from one address to another and a port, whatever its source port is.
-pub(crate) fn key_to(from: IpAddr, to: IpAddr, port: u16, ct_zone: u16) -> Option<Key> {
-    let tcp = Protocol::TCP.0;
+pub(crate) fn key_to(
+    protocol: Protocol,
+    from: IpAddr,
+    (to, port): (IpAddr, u16),
+    ct_zone: u16,
+) -> Option<Key> {
     let key = match (from, to) {
-        (IpAddr::V4(from), IpAddr::V4(to)) => Key::v4(from.to_bits(), to.to_bits(), 0, port, tcp),
-        (IpAddr::V6(from), IpAddr::V6(to)) => Key::v6(from.to_bits(), to.to_bits(), 0, port, tcp),
+        (IpAddr::V4(from), IpAddr::V4(to)) => Key::v4(from.to_bits(), to.to_bits(), 0, port, protocol.0),
+        (IpAddr::V6(from), IpAddr::V6(to)) => Key::v6(from.to_bits(), to.to_bits(), 0, port, protocol.0),
         _ => return None,
     };
     Some(key.in_ct_zone(ct_zone))

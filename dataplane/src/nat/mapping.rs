@@ -27,6 +27,7 @@ use crate::flow::hash::Hasher;
 
 mod block;
 mod list;
+mod pair;
 mod reload;
 mod restore;
 mod wanted;

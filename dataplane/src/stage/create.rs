@@ -94,6 +94,7 @@ pub(super) fn flow<T: Tally>(
     }
     let pair = cx.tables.nat.pair(opening.dnat, opening.snat);
     let translated = reply != opening.key.reversed().in_ct_zone(ct_zone(frame.meta.egress, cx));
+    let mut is_helped = false;
     if let Some(flow) = cx.shard.flows.flow_mut(id) {
         let is_own = frame.meta.flags & flag::OWN != 0;
         // A neighbour that is asked for is looked up again when it is known.
@@ -101,11 +102,12 @@ pub(super) fn flow<T: Tally>(
         flow.hops = [onward, if is_own { LOCAL_HOP } else { NO_HOP }];
         flow.rule = frame.meta.rule;
         flow.nat = pair;
-        let changes = translated || opening.cookie.is_some() || flow.is_helped();
+        is_helped = flow.is_helped();
+        let changes = translated || opening.cookie.is_some() || is_helped;
         flow.set_translated(if changes { Translated::Yes } else { Translated::No });
         flow.epoch = cx.tables.epoch;
     }
-    let idle = cx.tables.filter.rules.get(frame.meta.rule as usize).map_or(0, |rule| rule.idle);
+    let idle = cx.shard.flows.idle_by(id, cx.tables.filter.rules.get(frame.meta.rule as usize));
     if idle != 0 {
         cx.shard.flows.set_idle(id, idle, cx.tally);
     }
@@ -147,7 +149,8 @@ pub(super) fn flow<T: Tally>(
     }
     frame.meta.flow = id.0;
     frame.meta.nat = pair;
-    if translated {
+    // A first datagram may be a message.
+    if translated || is_helped {
         frame.meta.flags |= flag::TRANSLATED;
     }
     Ok(())

@@ -6,6 +6,8 @@
 //! announcement passes unread; its sender repeats it with what has followed meanwhile.
 //!
 //! A segment that a translated announcement makes too long for its link becomes two.
+//!
+//! Datagrams (SIP) are messages by themselves: see `stage/helper/sip.rs`.
 
 use std::net::IpAddr;
 
@@ -21,20 +23,33 @@ use super::handshake::{SACK, move_quoted, put};
 use super::own::{note, pseudo};
 use super::{Cx, Step, handoff, header, link, rewrite, track};
 use crate::flag;
-use crate::flow::{Direction, Flow, FlowId, Hit, Key};
-use crate::helper::expectation::{self, PATIENCE};
+use crate::flow::{Direction, Flow, FlowId, FlowTable, Hit, Key};
+use crate::helper::expectation::{self, Kind, PATIENCE};
 use crate::helper::ftp::{self, Announcement, LOWEST_PORT, Line};
 use crate::helper::stream::{Edge, Edit, Stream};
-use crate::helper::{Expectation, ExpectationId};
+use crate::helper::{Expectation, ExpectationId, Expectations};
 use crate::hop::leaves;
 use crate::nat::{Endpoint, MappingId};
 use crate::opening::Opening;
 use crate::shard::{NOTHING, Shard};
-use crate::tables::{Address, NO_NUMBER};
+use crate::tables::{Address, FilterRule, NO_NUMBER, Tables};
 use crate::verdict::Reason;
+
+mod sip;
 
 /// Most headers of a packet whose text is rewritten: IPv6 with extension headers, and TCP with options.
 const MOST_HEADERS: usize = 512;
+
+/// Instructions of the helpers that a policy names.
+pub(super) fn program(tables: &Tables) -> u32 {
+    let has = |helper| tables.filter.rules.iter().any(|rule| rule.helper == Some(helper));
+    // Of FTP: numbers and options, 90; lines and their two forms, each a loop, 160; the new text and a second segment, 120; mappings and
+    // expectations, 130.
+    let ftp = if has(Helper::Ftp) { 500 } else { 0 };
+    // Of SIP: lines, headers and their names, 180; URIs, lists and parameters, 240; descriptions, 260; endpoints and changes, 160; the new
+    // message and its lengths, 100; mappings, pairs of them and expectations, 260.
+    ftp + if has(Helper::Sip) { 1_200 } else { 0 }
+}
 
 /// The expectation that a first packet meets.
 ///
@@ -59,12 +74,19 @@ pub(super) fn find<T: Tally>(
     handoff::to_flow(frame, hash, cx).map_or(Ok(None), Err)
 }
 
-/// Key, without a source port, by which an expected connection is found; `None` for a packet that opens no TCP connection.
+/// Key, without a source port, by which an expected connection is found; `None` for a packet that opens no connection of TCP or UDP.
 fn expected_key(frame: &Frame, key: &Key) -> Option<Key> {
-    let is_syn = Flags(frame.meta.tcp_flags).masked(Flags::SYN_ACK) == Flags::SYN;
-    let is_it = frame.meta.protocol == Protocol::TCP.0 && frame.meta.part == Part::Whole && is_syn;
-    let (from, to) = (key.source(), key.destination());
-    is_it.then(|| expectation::key_to(from, to, key.dport(), key.ct_zone())).flatten()
+    let protocol = Protocol(frame.meta.protocol);
+    let is_it = match protocol {
+        Protocol::TCP => {
+            let is_syn = Flags(frame.meta.tcp_flags).masked(Flags::SYN_ACK) == Flags::SYN;
+            is_syn && frame.meta.part == Part::Whole
+        }
+        Protocol::UDP => frame.meta.part != Part::Later,
+        _ => false,
+    };
+    let to = (key.destination(), key.dport());
+    is_it.then(|| expectation::key_to(protocol, key.source(), to, key.ct_zone())).flatten()
 }
 
 /// The expectation with this key, if it still holds.
@@ -118,6 +140,9 @@ pub(super) fn begin<T: Tally>(
     cx: &mut Cx<'_, T>,
 ) -> Result<(), Step> {
     if let Some(expected) = opening.expected.take() {
+        if cx.shard.expectations.get(expected).is_some_and(|of| of.kind == Kind::Signalling) {
+            return sip::begin_expected(id, expected, opening, cx);
+        }
         // Its control connection may just have made room for this flow.
         let expectation = cx.shard.take_expectation(expected).ok_or(Step::Drop(Reason::FlowTableFull))?;
         // What the expectation held is the flow's now.
@@ -126,8 +151,9 @@ pub(super) fn begin<T: Tally>(
         return Ok(());
     }
     cx.shard.flows.set_related(id, NO_NUMBER);
-    let rule = cx.tables.filter.rules.get(frame.meta.rule as usize).filter(|rule| rule.helper.is_some());
-    let Some(rule) = rule.filter(|_| may_help(frame, opening)) else { return Ok(()) };
+    let rule = cx.tables.filter.rules.get(frame.meta.rule as usize);
+    let may = |rule: &&FilterRule| rule.helper.is_some_and(|helper| may_help(helper, frame, opening));
+    let Some(rule) = rule.filter(may) else { return Ok(()) };
     let mut streams = [Stream::NEW; 2];
     if let Some(segment) = segment(frame).filter(|segment| segment.header.flags().contains(Flags::SYN)) {
         streams[Direction::Original as usize].begin(segment.header.seq().wrapping_add(1));
@@ -135,13 +161,14 @@ pub(super) fn begin<T: Tally>(
     cx.shard.flows.set_helped(id, streams, rule.number).map_err(|_| Step::Drop(Reason::FlowTableFull))
 }
 
-/// True if the connection that a packet opens may have a helper: TCP, forwarded, without a handshake of the gateway's or another IP version.
-fn may_help(frame: &Frame, opening: &Opening) -> bool {
-    frame.meta.protocol == Protocol::TCP.0
-        && frame.meta.part == Part::Whole
-        && frame.meta.flags & flag::OWN == 0
-        && opening.cookie.is_none()
-        && !opening.is_across()
+/// True if the connection that a packet opens may have a helper: of its protocol, forwarded, without a handshake of the gateway's or another
+/// IP version.
+fn may_help(helper: Helper, frame: &Frame, opening: &Opening) -> bool {
+    let is_of_protocol = match helper {
+        Helper::Ftp => frame.meta.protocol == Protocol::TCP.0 && frame.meta.part == Part::Whole,
+        Helper::Sip => frame.meta.protocol == Protocol::UDP.0,
+    };
+    is_of_protocol && frame.meta.flags & flag::OWN == 0 && opening.cookie.is_none() && !opening.is_across()
 }
 
 /// An acknowledgement of a control connection as the position of whom it is for.
@@ -174,6 +201,10 @@ pub(super) fn apply<T: Tally>(
     let id = FlowId(frame.meta.flow);
     let both = (cx.shard.flows.flow(id).copied(), cx.shard.flows.helped.get(id).copied());
     let (Some(flow), Some(mut helped)) = both else { return Ok(()) };
+    if frame.meta.protocol != Protocol::TCP.0 {
+        let is_message = frame.meta.protocol == Protocol::UDP.0 && frame.meta.flags & flag::RELATED == 0;
+        return if is_message { sip::apply(frame, (id, direction), &flow, helped.rule, cx) } else { Ok(()) };
+    }
     if frame.meta.flags & flag::RELATED != 0 {
         let stream = helped.streams[direction.turned() as usize];
         let range = usize::from(frame.meta.transport)..usize::from(frame.meta.end);
@@ -348,6 +379,8 @@ fn expect<T: Tally>(
     }
     let refused = Step::Drop(Reason::HelperRefused);
     let mut expectation = Expectation {
+        kind: Kind::Data,
+        call: 0,
         key: Key::default(),
         hash: 0,
         master: master.id,
@@ -359,7 +392,7 @@ fn expect<T: Tally>(
         until: frame.meta.received + PATIENCE,
     };
     // As netfilter: a further announcement takes the place of the one before.
-    let former = cx.shard.expectations.of_master(master.id);
+    let former = cx.shard.expectations.of_master(master.id).next().map(|(id, _)| id);
     let mut outside = announcement.port;
     if shown != own && master.direction == Direction::Original {
         if let Some(mapped) = map(master.id, own, announcement.port, shown, cx).map_err(|()| refused)? {
@@ -370,7 +403,8 @@ fn expect<T: Tally>(
         cx.shard.end_expectation(former);
     }
     let made = (|| {
-        let key = expectation::key_to(towards.source(), shown, outside, towards.ct_zone())?;
+        let to = (shown, outside);
+        let key = expectation::key_to(Protocol::TCP, towards.source(), to, towards.ct_zone())?;
         expectation.key = key;
         expectation.hash = cx.shard.flows.hash(&key, cx.tally);
         if let Some(same) = cx.shard.expectations.find(&key, expectation.hash) {
@@ -461,14 +495,20 @@ impl Shard {
     /// Ends expectations that nobody has met in time.
     #[cold]
     pub(crate) fn expire_expectations(&mut self, now: wire::Nanos) {
-        while let Some(oldest) = self.expectations.oldest().filter(|_| self.expectations.is_due(now)) {
-            self.end_expectation(oldest);
+        while let Some(overdue) = self.expectations.overdue(now) {
+            self.end_expectation(overdue);
         }
     }
 
-    /// Ends the expectation of a control connection that ends.
-    pub(crate) fn end_expectation_of(&mut self, master: FlowId) {
-        if let Some(id) = self.expectations.of_master(master) {
+    /// Ends the expectations of a control connection that ends.
+    pub(crate) fn end_expectations_of(&mut self, master: FlowId) {
+        self.end_expectations_by(master, |_| true);
+    }
+
+    /// Ends those expectations of a control connection for which `is_it` holds.
+    fn end_expectations_by(&mut self, master: FlowId, is_it: impl Fn(&Expectation) -> bool) {
+        let find = |of: &Expectations| of.of_master(master).find(|(_, of)| is_it(of)).map(|(id, _)| id);
+        while let Some(id) = find(&self.expectations) {
             self.end_expectation(id);
         }
     }
@@ -476,20 +516,23 @@ impl Shard {
     /// Ends expectations of control connections that have ended.
     #[cold]
     pub(crate) fn end_orphaned_expectations(&mut self) {
-        let mut next = self.expectations.oldest();
-        while let Some(id) = next {
-            next = self.expectations.younger(id);
-            let master = self.expectations.get(id).and_then(|of| self.flows.flow(of.master));
-            if !master.is_some_and(Flow::is_helped) {
-                self.end_expectation(id);
-            }
-        }
+        self.end_expectations_where(|expectation, flows| {
+            !flows.flow(expectation.master).is_some_and(Flow::is_helped)
+        });
     }
 
     /// Ends all expectations.
     pub(crate) fn end_expectations(&mut self) {
-        while let Some(id) = self.expectations.oldest() {
-            self.end_expectation(id);
+        self.end_expectations_where(|_, _| true);
+    }
+
+    fn end_expectations_where(&mut self, is_it: impl Fn(&Expectation, &FlowTable) -> bool) {
+        let mut next = self.expectations.first();
+        while let Some(id) = next {
+            next = self.expectations.next(id);
+            if self.expectations.get(id).is_some_and(|expectation| is_it(expectation, &self.flows)) {
+                self.end_expectation(id);
+            }
         }
     }
 }
@@ -588,7 +631,7 @@ fn second<T: Tally>(
 fn complete(frame: &mut Frame) -> Option<()> {
     let (from, to) = header::addresses(frame);
     let (network, transport) = (usize::from(frame.meta.network), usize::from(frame.meta.transport));
-    let end = usize::from(frame.meta.end);
+    let (end, protocol) = (usize::from(frame.meta.end), Protocol(frame.meta.protocol));
     let packet = frame.bytes_mut().get_mut(network..end)?;
     let len = packet.len();
     if from.v6 {
@@ -602,6 +645,9 @@ fn complete(frame: &mut Frame) -> Option<()> {
         ipv4::HeaderMut::of(packet)?.set_checksum(checksum);
     }
     let segment = packet.get_mut(transport - network..)?;
+    if protocol == Protocol::UDP {
+        return sip::complete(segment, from, to);
+    }
     tcp::HeaderMut::of(segment)?.set_checksum(0);
     let sum = pseudo(from, to, Protocol::TCP, segment.len()).and(segment).checksum();
     tcp::HeaderMut::of(segment)?.set_checksum(sum);

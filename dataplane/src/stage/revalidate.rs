@@ -194,7 +194,8 @@ fn revalidate<T: Tally>(
         return Outcome::Refused(Step::Drop(Reason::NatClash));
     }
     recount(hit.id, flow, cold, ingress, rule, cx);
-    let idle = rule.and_then(|place| cx.tables.filter.rules.get(place as usize)).map_or(0, |rule| rule.idle);
+    let by = rule.and_then(|place| cx.tables.filter.rules.get(place as usize));
+    let idle = cx.shard.flows.idle_by(hit.id, by);
     cx.shard.flows.set_idle(hit.id, idle, cx.tally);
     if let Some(flow) = cx.shard.flows.flow_mut(hit.id) {
         // A neighbour that has to be asked for is looked up again when it is known.

@@ -61,9 +61,7 @@ impl Stage for Rewrite {
         192 + nat64::program(tables)
             + link::program(tables)
             + if tables.filter.has_syn_proxy { 120 } else { 0 }
-            // Of helpers: numbers and options, 90; lines and their two forms, each a loop, 160; the new text and a second segment, 120;
-            // mappings and expectations, 130.
-            + if tables.filter.has_helpers { 500 } else { 0 }
+            + helper::program(tables)
     }
 }
 

@@ -332,7 +332,7 @@ impl Shard {
         if let Some(rule) = rule.filter(|rule| by_helper && rule.helper.is_some()) {
             self.flows.set_helper_rule(id, rule.number);
         }
-        self.flows.set_idle(id, rule.map_or(0, |rule| rule.idle), &mut NoTally);
+        self.flows.set_idle(id, self.flows.idle_by(id, rule), &mut NoTally);
         Ok(id)
     }
 
@@ -436,7 +436,14 @@ fn fits(record: &FlowRecord, [original, reply]: [&Key; 2], prefix: Option<Prefix
     let inward = record.inward.is_none_or(|MappingRecord { inside, outside, .. }| {
         is_end(&outside, record.original.destination) && inside.ip() == record.reply.source
     });
-    let handshake = protocol == Protocol::TCP.0 || record.handshake == Handshake::Direct;
+    let handshake = match record.handshake {
+        Handshake::Direct => true,
+        // SIP, and its media.
+        Handshake::Helped(_) | Handshake::Related => {
+            matches!(Protocol(protocol), Protocol::TCP | Protocol::UDP)
+        }
+        Handshake::Shown(_) | Handshake::Spliced(_) => protocol == Protocol::TCP.0,
+    };
     state && family && mapping && inward && handshake
 }
 

@@ -159,9 +159,11 @@ impl<'a> Ruleset<'a> {
     fn helper(&self, key: &Key, name: &str) -> Result<Helper, Why> {
         let object = self.helpers.get(&(key.0.clone(), key.1.clone(), name.to_owned()));
         let object = object.ok_or_else(|| Why::Missing(name.to_owned()))?;
-        match object.get("type").and_then(Value::as_str) {
-            Some("ftp") => Ok(Helper::Ftp),
-            other => Err(Why::Feature(format!("ct helper {}", other.unwrap_or_default()))),
+        let word = |key| object.get(key).and_then(Value::as_str).unwrap_or_default();
+        match (word("type"), word("protocol")) {
+            ("ftp", "tcp") => Ok(Helper::Ftp),
+            ("sip", "udp") => Ok(Helper::Sip),
+            (kind, protocol) => Err(Why::Feature(format!("ct helper {kind} over {protocol}"))),
         }
     }
 

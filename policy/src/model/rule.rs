@@ -27,7 +27,7 @@ pub struct Rule {
     pub timeout: Option<Nanos>,
     /// Responder to the SYN of an accepted TCP connection: server or gateway. Only with [`Action::Accept`].
     pub syn: SynAnswer,
-    /// Helper that reads the accepted TCP connections, and lets in the connections that they announce. Only with [`Action::Accept`].
+    /// Helper that reads the accepted connections, and lets in those that they announce. Only with [`Action::Accept`].
     pub helper: Option<Helper>,
     /// Dynamic set that the source address of matching packets is added to, without the `@`.
     pub add_source: Option<String>,
@@ -122,6 +122,18 @@ pub enum SynAnswer {
 pub enum Helper {
     /// FTP (RFC 959, RFC 2428).
     Ftp,
+    /// SIP over UDP (RFC 3261), with session descriptions (RFC 8866).
+    Sip,
+}
+
+impl Helper {
+    /// Transport protocol of the connections that the helper reads.
+    pub fn protocol(self) -> Protocol {
+        match self {
+            Helper::Ftp => Protocol::TCP,
+            Helper::Sip => Protocol::UDP,
+        }
+    }
 }
 
 /// Address condition.

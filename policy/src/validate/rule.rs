@@ -9,7 +9,7 @@ use super::{In, Validator};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::lines::Item;
 use crate::model::{
-    Action, AddressItem, Addresses, Balance, Conditions, FamilyMatch, Interface, LinkKind, MacRange,
+    Action, AddressItem, Addresses, Balance, Conditions, FamilyMatch, Helper, Interface, LinkKind, MacRange,
     NatAction, OTHER_ZONE, Protocol, Rule, SELF_ZONE, State, SynAnswer,
 };
 use crate::value::address::address_item_text;
@@ -176,11 +176,9 @@ impl Validator<'_> {
         }
     }
 
-    /// Reports a helper on a rule that accepts no new TCP connection, or whose connections have none.
+    /// Reports a helper on a rule that accepts no new connection of its protocol, or whose connections have none.
     fn helper(&mut self, item: Item, rule: &Rule) {
-        if rule.helper.is_none() {
-            return;
-        }
+        let Some(helper) = rule.helper else { return };
         if rule.action != Action::Accept {
             let message = "`helper` is only for rules that accept".to_owned();
             self.wrong(Code::LimitWithoutAccept, item, "helper", message, "leave it out");
@@ -190,10 +188,13 @@ impl Validator<'_> {
             let hint = "write mode = \"stateful\", or leave `helper` out";
             self.wrong(Code::NeedsStateful, item, "helper", message, hint);
         }
-        if rule.conditions.protocols != [Protocol::TCP] || rule.conditions.dports.is_empty() {
+        if rule.conditions.protocols != [helper.protocol()] || rule.conditions.dports.is_empty() {
             let message =
                 "`helper` needs the protocol and the port of the connections that it reads".to_owned();
-            let hint = "write protocol = \"tcp\" and dport = 21, in a rule of its own";
+            let hint = match helper {
+                Helper::Ftp => "write protocol = \"tcp\" and dport = 21, in a rule of its own",
+                Helper::Sip => "write protocol = \"udp\" and dport = 5060, in a rule of its own",
+            };
             self.wrong(Code::Helper, item, "helper", message, hint);
         }
         if rule.syn == SynAnswer::Proxy {
@@ -203,7 +204,14 @@ impl Validator<'_> {
         if rule.conditions.from.iter().any(|zone| zone == OTHER_ZONE) {
             let message =
                 "a connection from the zone \"other\", which Linux forwards, has no helper".to_owned();
-            let hint = "leave `helper` out, or \"other\" out of `from`; Linux has its own (nf_conntrack_ftp)";
+            let hint = match helper {
+                Helper::Ftp => {
+                    "leave `helper` out, or \"other\" out of `from`; Linux has its own (nf_conntrack_ftp)"
+                }
+                Helper::Sip => {
+                    "leave `helper` out, or \"other\" out of `from`; Linux has its own (nf_conntrack_sip)"
+                }
+            };
             self.wrong(Code::Helper, item, "helper", message, hint);
         }
     }

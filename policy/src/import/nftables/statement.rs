@@ -122,14 +122,15 @@ impl Context<'_> {
                 "mangle" if clamps(body) => Verdict::Clamp,
                 "ct helper" if log => return Err(Why::Log),
                 "ct helper" => {
+                    let helper = (self.helper)(body.as_str().unwrap_or_default())?;
                     let is_of_ports = |(cond, _): &(Cond, Verdict)| {
-                        cond.protocols == ByteSet::one(Protocol::TCP.0) && !cond.dports.is_all()
+                        cond.protocols == ByteSet::one(helper.protocol().0) && !cond.dports.is_all()
                     };
                     if !ways.iter().all(is_of_ports) {
-                        return Err(Why::Feature("ct helper without a TCP port".to_owned()));
+                        return Err(Why::Feature("ct helper without a port of its protocol".to_owned()));
                     }
                     *self.stateful = true;
-                    Verdict::Help((self.helper)(body.as_str().unwrap_or_default())?)
+                    Verdict::Help(helper)
                 }
                 _ => self.verdict(kind, body)?,
             };

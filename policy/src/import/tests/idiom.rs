@@ -428,6 +428,15 @@ fn servers_by_numbers() {
 
 /// A rule set with helpers, as `nft` prints it: an assignment of `kind` before routing, and a forward chain.
 fn helped(kind: &str, hook: &str, policy: &str, rules: &[&str]) -> Import {
+    helped_by((kind, "tcp"), ("tcp", "21"), (hook, policy), rules)
+}
+
+fn helped_by(
+    (kind, protocol): (&str, &str),
+    (of, port): (&str, &str),
+    (hook, policy): (&str, &str),
+    rules: &[&str],
+) -> Import {
     let chain = |name: &str, priority: i64, policy: &str| {
         format!(
             "{{\"chain\":{{\"family\":\"inet\",\"table\":\"t\",\"name\":\"{name}\",\"type\":\"filter\",\
@@ -439,11 +448,11 @@ fn helped(kind: &str, hook: &str, policy: &str, rules: &[&str]) -> Import {
             "{{\"rule\":{{\"family\":\"inet\",\"table\":\"t\",\"chain\":\"{chain}\",\"expr\":[{expressions}]}}}}"
         )
     };
-    let assignment = format!("{},{{\"ct helper\":\"std\"}}", equal("tcp", "dport", "21"));
+    let assignment = format!("{},{{\"ct helper\":\"std\"}}", equal(of, "dport", port));
     let mut objects = vec![
         format!(
             "{{\"ct helper\":{{\"family\":\"inet\",\"name\":\"std\",\"table\":\"t\",\"handle\":1,\
-             \"type\":\"{kind}\",\"protocol\":\"tcp\",\"l3proto\":\"inet\"}}}}"
+             \"type\":\"{kind}\",\"protocol\":\"{protocol}\",\"l3proto\":\"inet\"}}}}"
         ),
         chain("prerouting", 0, "accept"),
         chain(hook, 0, policy),
@@ -495,12 +504,24 @@ fn connections_with_a_helper_get_rules_of_their_own() {
     assert_eq!(checked.errors().count(), 0, "{:?}", checked.diagnostics);
 }
 
-/// Of the gateway itself, of another kind, or where nothing is accepted.
+#[test]
+fn sip_is_assigned_over_udp() {
+    let sip = format!("{},{{\"accept\":null}}", equal("udp", "dport", "5060"));
+    let import = helped_by(("sip", "udp"), ("udp", "5060"), ("forward", "drop"), &[&sip]);
+    assert_eq!(why(&import), []);
+    assert_eq!(helpers(&import), [("forward-2", Some(Helper::Sip), vec![5060])]);
+    let checked = crate::check(&import.policy.to_string(), "imported.toml");
+    assert_eq!(checked.errors().count(), 0, "{:?}", checked.diagnostics);
+}
+
+/// Of the gateway itself, of another kind or protocol, or where nothing is accepted.
 #[test]
 fn helpers_without_a_counterpart_are_missing() {
     let ftp = format!("{},{{\"accept\":null}}", equal("tcp", "dport", "21"));
     for import in [
         helped("sip", "forward", "drop", &[&ftp]),
+        helped("tftp", "forward", "drop", &[&ftp]),
+        helped_by(("sip", "udp"), ("tcp", "21"), ("forward", "drop"), &[&ftp]),
         helped("ftp", "input", "drop", &[&ftp]),
         helped("ftp", "forward", "drop", &[]),
     ] {
