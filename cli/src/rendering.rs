@@ -206,7 +206,8 @@ impl Renderer<'_> {
             let zone = self.zone(interface.zone);
             let by =
                 if port == ingress { String::new() } else { format!(", a VLAN of {}", self.interface(port)) };
-            says.push(format!("in by {}{by}, zone {zone}", interface.name));
+            let vrf = self.tables.vrf_name(ingress).map_or_else(String::new, |vrf| format!(", VRF {vrf}"));
+            says.push(format!("in by {}{by}, zone {zone}{vrf}", interface.name));
         }
     }
 
@@ -348,7 +349,8 @@ impl Renderer<'_> {
         let source_check = self.tables.interface(after.ingress).map(|interface| interface.source_check);
         let spoofed = after.fate == Verdict::Dropped(Reason::SourceSpoofed).to_fate();
         if let (Some(source), false) = (address("source"), hit) {
-            let home = self.best_route(source).unwrap_or_else(|| "no route".to_owned());
+            let vrf = self.tables.vrf_name(after.ingress);
+            let home = self.best_route(vrf, source).unwrap_or_else(|| "no route".to_owned());
             match source_check {
                 Some(SourceCheck::Off) | None => {}
                 Some(_) if spoofed => says.push(format!("{home} leads to the source {source}, not this way")),
@@ -376,7 +378,11 @@ impl Renderer<'_> {
             destination = None;
         }
         if let (Some(destination), false) = (destination, hit) {
-            match self.best_route(destination) {
+            let vrf = self.tables.vrfs.get(visit.vrf).map(|vrf| vrf.name.as_str());
+            if let Some(vrf) = vrf {
+                says.push(format!("its way is looked for in the VRF {vrf}"));
+            }
+            match self.best_route(vrf, destination) {
                 Some(route) => says.push(format!("{route} is the best for {destination}")),
                 None => says.push(format!("no route leads to {destination}")),
             }
@@ -521,9 +527,10 @@ impl Renderer<'_> {
         format!("translation `{name}`{}", line(self.lines.nat(name)))
     }
 
-    /// The longest prefix of the policy's routes and networks that an address lies in.
-    fn best_route(&self, address: IpAddr) -> Option<String> {
-        let linked = self.policy.interfaces.iter().flat_map(|interface| {
+    /// The longest prefix of the policy's routes and networks in a VRF that an address lies in.
+    fn best_route(&self, vrf: Option<&str>, address: IpAddr) -> Option<String> {
+        let interfaces = self.policy.interfaces.iter().filter(|interface| interface.vrf.as_deref() == vrf);
+        let linked = interfaces.flat_map(|interface| {
             interface.addresses.iter().filter(|network| network.contains(&address)).map(|network| {
                 let text = if network.addr() == address {
                     format!("the gateway's own address on {}", interface.name)
@@ -535,12 +542,14 @@ impl Renderer<'_> {
             })
         });
         let routes = self.policy.routes.iter().enumerate();
-        let routed =
-            routes.filter(|(_, route)| route.destination.contains(&address)).map(|(place, route)| {
+        let routed = routes
+            .filter(|(_, route)| route.vrf.as_deref() == vrf && route.destination.contains(&address))
+            .map(|(place, route)| {
                 let text = format!("the route to {}{}", route.destination, line(self.lines.route(place)));
                 (route.destination.prefix_len(), text)
             });
-        let shared = (!self.policy.wans.is_empty()).then(|| (0, "the default route of the WANs".to_owned()));
+        let shared = (vrf.is_none() && !self.policy.wans.is_empty())
+            .then(|| (0, "the default route of the WANs".to_owned()));
         linked.chain(routed).chain(shared).max_by_key(|(length, _)| *length).map(|(_, text)| text)
     }
 

@@ -107,6 +107,7 @@ impl Tables {
             only_hops: routes.targets.iter().map(|target| routes.only_hop(target)).collect(),
             fib4: routes.fib4,
             fib6: routes.fib6,
+            vrfs: routes.vrfs,
             targets: routes.targets,
             ways: routes.ways,
             gateways: routes.gateways,
@@ -284,8 +285,8 @@ fn link(interface: &policy::model::Interface) -> Link {
     if interface.atm.is_some() { link.in_cells() } else { link }
 }
 
-/// The gateway itself, as if it were an interface. No interface shares its conntrack zone: theirs are numbered from 1, and
-/// there are fewer than 65,535.
+/// The gateway itself, as if it were an interface. No interface shares its conntrack zones ([`vrf::OWN_CT_ZONES`](crate::tables::vrf)): theirs are
+/// numbered from 1, and there are fewer.
 fn itself() -> Interface {
     Interface {
         name: SELF_ZONE.to_owned(),

@@ -18,8 +18,9 @@ use crate::stage::classify::{self, Classify};
 use crate::stage::filter::{self, Filter};
 use crate::stage::police::{self, Police};
 use crate::stage::route::{self, Route};
+use crate::stage::vrf;
 use crate::stage::{Cx, Stage};
-use crate::tables::{Side, WanChoice};
+use crate::tables::{Side, VrfId, WanChoice};
 use crate::verdict::{Reason, Verdict};
 
 mod sa;
@@ -56,6 +57,8 @@ pub struct Visit {
     pub meter: Option<MeterState>,
     /// Of `decap` and `encap`: the security association that the packet met.
     pub sa: Option<SaMet>,
+    /// Of `route`: the VRF in whose routes the packet is looked up, where no flow remembers its way.
+    pub vrf: VrfId,
     /// Of `route`: the WAN chosen for a packet whose best route is the WANs'.
     pub wan: Option<WanChoice>,
     /// Of `filter` and `classify`: the dynamic sets that the packet's addresses are in, of those asked for.
@@ -123,6 +126,7 @@ struct Watcher {
     meter: Option<MeterState>,
     sa: Option<SaMet>,
     wan: Option<WanChoice>,
+    vrf: VrfId,
     sets: Vec<Membership>,
     mapped: Option<PortMapping>,
 }
@@ -132,6 +136,7 @@ impl Watch<Count> for Watcher {
         self.meter = if stage == Police::ABOUT.name { police::state(frame, cx) } else { None };
         self.sa = sa::met(stage, frame, cx);
         self.wan = if stage == Route::ABOUT.name { route::wan(frame, cx) } else { None };
+        self.vrf = vrf::of_packet(frame, cx);
         self.sets = match stage {
             _ if stage == Filter::ABOUT.name => filter::memberships(frame, cx),
             _ if stage == Classify::ABOUT.name => classify::memberships(frame, cx),
@@ -156,6 +161,7 @@ impl Watch<Count> for Watcher {
             meter: self.meter.take(),
             sa: self.sa.take(),
             wan: self.wan.take(),
+            vrf: self.vrf,
             sets: mem::take(&mut self.sets),
             mapped: self.mapped.take(),
             cost: mem::take(cx.tally),

@@ -15,7 +15,8 @@ pub fn regions(tables: &Tables, shard: &Shard) -> Vec<(Region, u64)> {
         tables.interfaces.iter().map(|interface| size_of_val(interface.circuits.as_slice())).sum();
     let targets = tables.targets.len() * size_of::<Target>();
     let wans = tables.wans.region_bytes() as usize;
-    let routes = tables.fib4.memory_bytes() + tables.fib6.memory_bytes() + targets + circuits + wans;
+    let fibs = tables.fib4.memory_bytes() + tables.fib6.memory_bytes() + tables.vrfs.memory_bytes();
+    let routes = fibs + targets + circuits + wans;
     let searches =
         [&tables.filter.search.classifier, &tables.nat.destination_search, &tables.nat.source_search];
     let rules: u64 = searches.into_iter().map(|search| search.region_bytes()).sum();

@@ -18,7 +18,7 @@ use wire::Nanos;
 
 use crate::flow::Key;
 use crate::nat::Share;
-use crate::tables::{Address, FilterRule, Tables};
+use crate::tables::{Address, FilterRule, Tables, VrfNumber};
 
 mod set;
 
@@ -254,11 +254,16 @@ pub(crate) fn counts_sources(tables: &Tables) -> bool {
 
 /// Returns the key to hash for a limit by source: the source and a number, of the rule or of its meter.
 pub fn subject(source: Address, number: u32) -> Key {
+    subject_in(VrfNumber::DEFAULT, source, number)
+}
+
+/// [`subject`] of a source in a VRF.
+pub(crate) fn subject_in(vrf: VrfNumber, source: Address, number: u32) -> Key {
     let [high, low] = [(number >> 16) as u16, number as u16];
     if source.v6 {
-        Key::v6(source.bits, 0, high, low, 0)
+        Key::v6(source.bits, 0, high, low, vrf.0)
     } else {
-        Key::v4(source.bits as u32, 0, high, low, 0)
+        Key::v4(source.bits as u32, 0, high, low, vrf.0)
     }
 }
 

@@ -12,6 +12,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use wire::Family;
 
+use crate::tables::VrfNumber;
+
 mod block;
 mod host;
 mod index;
@@ -53,25 +55,29 @@ pub struct Endpoint {
     pub protocol: u8,
     /// IPv4 or IPv6.
     pub family: Family,
+    /// VRF of an inside endpoint; outside is the default one. No part of exported state: numbers are one process' own.
+    #[serde(skip)]
+    pub vrf: VrfNumber,
 }
 
 impl Endpoint {
     /// An endpoint with an address of either family.
     pub fn new(address: IpAddr, port: u16, protocol: u8) -> Endpoint {
         let (address, family) = bits_of(address);
-        Endpoint { address, port, protocol, family }
+        Endpoint { address, port, protocol, family, vrf: VrfNumber::DEFAULT }
     }
 
     /// An IPv4 endpoint.
     #[inline(always)]
     pub const fn v4(address: u32, port: u16, protocol: u8) -> Endpoint {
-        Endpoint { address: address as u128, port, protocol, family: Family::V4 }
+        let family = Family::V4;
+        Endpoint { address: address as u128, port, protocol, family, vrf: VrfNumber::DEFAULT }
     }
 
     /// An IPv6 endpoint.
     #[inline(always)]
     pub const fn v6(address: u128, port: u16, protocol: u8) -> Endpoint {
-        Endpoint { address, port, protocol, family: Family::V6 }
+        Endpoint { address, port, protocol, family: Family::V6, vrf: VrfNumber::DEFAULT }
     }
 
     /// The address, to show.

@@ -15,7 +15,7 @@ use crate::flow::Key;
 use crate::helper::ExpectationId;
 use crate::limiter::CountId;
 use crate::nat::{Endpoint, Mapped, MappingId, PoolId};
-use crate::tables::{Address, Kind};
+use crate::tables::{Address, Kind, VrfNumber};
 
 /// Decisions on the flow that a packet opens, so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,14 +75,14 @@ impl Opening {
         self.across.is_some() || self.seen.family != self.key.family()
     }
 
-    /// The inside endpoint of the source, with a port.
-    pub(crate) fn inside(&self, port: u16) -> Endpoint {
+    /// The inside endpoint of the source, in its VRF and with a port.
+    pub(crate) fn inside(&self, port: u16, vrf: VrfNumber) -> Endpoint {
         let Header { source, mut protocol, family, .. } = self.seen;
         if let Some(destination) = self.across {
             // Identifiers are those of the address outside.
             protocol = Key::across(0, protocol, destination.family()).1;
         }
-        Endpoint { address: source, port, protocol, family }
+        Endpoint { address: source, port, protocol, family, vrf }
     }
 
     /// Translates the source to the outside endpoint of a mapping.

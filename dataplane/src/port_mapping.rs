@@ -22,7 +22,7 @@ use crate::log::Log;
 use crate::nat::{Endpoint, MappingId, Mappings, PoolId, PortRange, Refusal, WantedPort};
 use crate::shard::{Shard, release};
 use crate::stage::Cx;
-use crate::tables::{Address, PortMappingSpec, Tables, Target};
+use crate::tables::{Address, PortMappingSpec, Tables, Target, VrfId};
 
 mod label;
 
@@ -547,7 +547,7 @@ fn spec_of_host<'a>(tables: &'a Tables, inside: &Endpoint) -> Option<(usize, &'a
     if host.v6 {
         return None;
     }
-    let interface = match *tables.route(host, &mut NoTally)? {
+    let interface = match *tables.route(VrfId::DEFAULT, host, &mut NoTally)? {
         Target::Link(interface) => interface,
         Target::Gateways { first, count } => {
             let way = tables.way(first, count, 0)?;

@@ -15,7 +15,7 @@ use crate::ppp::MOST_OUTGOING;
 use crate::reload::{OutOfTurn, PlanError, ReloadPlan};
 use crate::shard::{Setup, Shard, ShardError};
 use crate::stage::Cx;
-use crate::tables::Tables;
+use crate::tables::{Tables, vrf};
 use crate::verdict::{Reason, Verdict};
 
 mod readdress;
@@ -218,6 +218,7 @@ impl Replay {
         frame.meta.ingress = ingress;
         frame.meta.received = at;
         frame.meta.number = number;
+        vrf::note_sender(&self.tables, &mut frame);
         if !whole {
             // Too large to be taken in: only its head is shown.
             let room = self.pool.slot_bytes() - wire::HEADROOM;

@@ -426,8 +426,9 @@ impl Shard {
         ingress: PortId,
         rule: Option<u32>,
     ) -> [u32; 2] {
+        let vrf = tables.vrf_number(tables.vrf_of(ingress));
         let mut count = |number: u32, rule: u32, scope| {
-            let subject = limiter::subject(source, number);
+            let subject = limiter::subject_in(vrf, source, number);
             let hash = self.flows.hash(&subject, &mut NoTally);
             self.limiter.count(rule, scope, u32::MAX, &subject, hash).map_or(NOTHING, |count| count.0)
         };

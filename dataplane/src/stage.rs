@@ -43,6 +43,7 @@ pub mod snat;
 pub mod terminate;
 pub mod track;
 mod underlay;
+pub(crate) mod vrf;
 mod wan;
 
 /// One step of the pipeline: a type without values, whose file says all that the rest of the program knows of it. The lists of

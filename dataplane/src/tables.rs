@@ -28,6 +28,7 @@ mod session;
 pub(crate) mod set;
 mod spd;
 mod tunnel;
+pub(crate) mod vrf;
 mod wan;
 
 pub use class::{ClassEntry, Classes};
@@ -54,6 +55,7 @@ pub use session::{Carrier, Session};
 pub use set::{SetAddition, SetQuestions, SetSpec, SetUse, SetUses, Side};
 pub use spd::{Protection, Spd};
 pub use tunnel::{SaSpec, Tunnel, Tunnels};
+pub use vrf::{Vrf, VrfId, VrfNumber, Vrfs};
 pub use wan::{Asked, Choice as WanChoice, Grounds, Path, PolicyRoute, Wan, WanId, Wans};
 
 /// The zone of the gateway itself.
@@ -93,10 +95,12 @@ pub struct Tables {
     pub sessions: Vec<PortId>,
     /// Tunnels.
     pub tunnels: Tunnels,
-    /// Longest-prefix match; values are places in `targets`.
+    /// Longest-prefix match in the default VRF; values are places in `targets`.
     pub fib4: Fib4,
     /// Likewise for IPv6.
     pub fib6: Fib6,
+    /// VRFs beside the default one, with routes of their own to the same targets.
+    pub vrfs: Vrfs,
     /// Targets of routes.
     pub targets: Vec<Target>,
     /// For each of them the only interface by which packets to it leave, if there is one: what a strict source check asks for.
@@ -441,10 +445,10 @@ impl Tables {
         u16::try_from(place).ok().map(PortId)
     }
 
-    /// True if an address is one of the gateway's own. Looks through all of them where it may be.
+    /// True if an address is one of the gateway's own in a VRF. Looks through all of them where it may be.
     #[inline(always)]
-    pub fn is_own(&self, address: Address) -> bool {
-        self.may_be_own(address) && self.has_address(address)
+    pub fn is_own(&self, vrf: VrfId, address: Address) -> bool {
+        self.may_be_own(address) && self.has_address(vrf, address)
     }
 
     /// True of the gateway's own addresses, and of some others.
@@ -454,26 +458,28 @@ impl Tables {
     }
 
     #[cold]
-    fn has_address(&self, address: Address) -> bool {
-        let mut networks = self.interfaces.iter().flat_map(|interface| &interface.networks);
+    fn has_address(&self, vrf: VrfId, address: Address) -> bool {
+        let interfaces = (0..).map(PortId).zip(&self.interfaces);
+        let of_vrf = interfaces.filter(|(id, _)| self.vrf_of(*id) == vrf);
+        let mut networks = of_vrf.flat_map(|(_, interface)| &interface.networks);
         networks.any(|network| Address::from(network.addr()) == address)
     }
 
-    /// Returns the target of the longest-prefix match for `address`.
+    /// Returns the target of the longest-prefix match for `address` in a VRF.
     #[inline(always)]
-    pub fn route<T: Tally>(&self, address: Address, tally: &mut T) -> Option<&Target> {
-        let value = self.route_number(address, tally)?;
+    pub fn route<T: Tally>(&self, vrf: VrfId, address: Address, tally: &mut T) -> Option<&Target> {
+        let value = self.route_number(vrf, address, tally)?;
         tally.read(Region::RouteTable, value as usize * size_of::<Target>(), 8);
         self.targets.get(value as usize)
     }
 
-    /// True if packets to `address` leave by this interface and no other.
+    /// True if packets to `address` leave, by the routes of the interface's VRF, by this interface and no other.
     #[inline(always)]
     pub fn leaves_only_by<T: Tally>(&self, interface: PortId, address: Address, tally: &mut T) -> bool {
         // Place and bound, comparison, 5.
         tally.instructions(5);
         tally.execute(Op::Branch, 3);
-        let Some(value) = self.route_number(address, tally) else { return false };
+        let Some(value) = self.route_number(self.vrf_of(interface), address, tally) else { return false };
         tally.read(Region::RouteTable, value as usize * size_of::<Option<PortId>>(), 4);
         self.is_exit(value, interface)
     }
@@ -486,13 +492,17 @@ impl Tables {
 
     /// Place in `targets` of the longest-prefix match.
     #[inline(always)]
-    fn route_number<T: Tally>(&self, address: Address, tally: &mut T) -> Option<u32> {
+    fn route_number<T: Tally>(&self, vrf: VrfId, address: Address, tally: &mut T) -> Option<u32> {
+        let (fib4, fib6) = match self.vrfs.get(vrf) {
+            None => (&self.fib4, &self.fib6),
+            Some(vrf) => (&vrf.fib4, &vrf.fib6),
+        };
         let bytes = if address.v6 { 16 } else { 4 };
         tally.begin_offload(Offload::Search { region: Region::RouteTable, bytes });
         let value = if address.v6 {
-            self.fib6.lookup(address.bits, tally)
+            fib6.lookup(address.bits, tally)
         } else {
-            self.fib4.lookup(address.bits as u32, tally)
+            fib4.lookup(address.bits as u32, tally)
         };
         tally.end_offload();
         value

@@ -49,5 +49,6 @@ mod syn_proxy;
 mod sync;
 mod tick;
 mod transport;
+mod vrf;
 mod wan;
 mod whole;

@@ -13,7 +13,7 @@ use dataplane::shard::Setup;
 use dataplane::state::{FlowRecord, Item, MappingRecord, Standing, Through};
 use dataplane::sync::Taken;
 use dataplane::{Shard, Tables};
-use wire::{Family, Nanos, PortId};
+use wire::{Nanos, PortId};
 
 const POLICY: &str = r#"
 [interface.lan]
@@ -130,12 +130,7 @@ fn record(number: u32) -> FlowRecord {
         dport,
         protocol: 6,
     };
-    let endpoint = |address: [u8; 4], port| Endpoint {
-        address: u32::from_be_bytes(address).into(),
-        port,
-        protocol: 6,
-        family: Family::V4,
-    };
+    let endpoint = |address: [u8; 4], port| Endpoint::v4(u32::from_be_bytes(address), port, 6);
     FlowRecord {
         id: FlowId(0),
         original: ends(inside, far, sport, 443),

@@ -1,7 +1,7 @@
 //! Effective policy of the gateway: the policy merged with the state of Linux.
 //!
 //! Interfaces take kind of link, MAC address, MTU and the rate of their device from Linux, and Linux's addresses in addition to the policy's own;
-//! routes are those of Linux's main table, with the policy's routes preferred for the same destination. WANs without a carrier are down, and
+//! routes are those of Linux's main table and, of VRFs, of the tables of Linux's VRF devices of these names, with the policy's routes preferred for the same destination. WANs without a carrier are down, and
 //! those without a router learn it from Linux's default routes. Servers whose check has failed are down. State of Linux
 //! is never an error: entries that the pipeline cannot carry out are left out with a [`Note`]. Everything else is the
 //! policy's, unchanged.
@@ -9,19 +9,20 @@
 //! Link-local addresses, multicast groups and routes to them are left out without a note: the pipeline has them built
 //! in.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 use policy::Policy;
-use policy::model::{Interface, LinkKind, NextHop, RouteTarget};
+use policy::model::{DEFAULT_VRF, Interface, LinkKind, NextHop, RouteTarget};
 use wire::pppoe::SESSION_LEN;
 
 use crate::balance::{self, ServerStanding};
 use crate::health::Failed;
 use crate::linux::interface::{Condition, Link, LinkdownKey};
-use crate::linux::route::{Hop, Object, Route, Target};
+use crate::linux::route::{Hop, Object, Route, Routes, Target};
 use crate::linux::{LinkIndex, OURS, State};
 use crate::wan::Standing;
 
@@ -82,6 +83,20 @@ pub enum Note {
         /// Kind in effect.
         counts: LinkKind,
     },
+    /// VRF of the policy without a VRF device of that name.
+    VrfAbsent {
+        /// Name of the VRF.
+        vrf: String,
+    },
+    /// Interface in another VRF of Linux's than of the policy; for what the gateway forwards, the policy's counts.
+    Vrf {
+        /// Name of the interface.
+        interface: String,
+        /// VRF by the policy; `None` for the default one.
+        policy: Option<String>,
+        /// VRF by Linux; `None` for the default one.
+        linux: Option<String>,
+    },
     /// Routes left out.
     Routes {
         /// Reason.
@@ -110,6 +125,10 @@ pub enum Why {
     Kind(u8),
     /// Next-hop object that does not exist.
     ObjectUnknown(u32),
+    /// Next hops in several VRFs.
+    SeveralVrfs,
+    /// Next hop in another VRF by the policy than by Linux.
+    OtherVrf,
     /// Route of the policy to the same destination.
     PolicyWins,
 }
@@ -124,6 +143,10 @@ impl fmt::Display for Why {
             Why::TypeOfService => f.write_str("for one type of service"),
             Why::Kind(kind) => write!(f, "of type {kind}"),
             Why::ObjectUnknown(number) => write!(f, "to the next-hop object {number}, which is not there"),
+            Why::SeveralVrfs => f.write_str("by next hops in several VRFs"),
+            Why::OtherVrf => {
+                f.write_str("by an interface that is in another VRF by the policy than by Linux")
+            }
             Why::PolicyWins => f.write_str("to where the policy has its own"),
         }
     }
@@ -145,6 +168,29 @@ impl fmt::Display for Note {
                     LinkKind::Ip => "carries bare IP packets",
                 };
                 write!(f, "\"{interface}\" {what}, not what the policy says")
+            }
+            Note::VrfAbsent { vrf } => write!(
+                f,
+                "Linux has no VRF device \"{vrf}\": routing daemons and the gateway's own services have no such VRF (ip link add {vrf} type vrf table 10)"
+            ),
+            Note::Vrf { interface, policy, linux } => {
+                let named = |vrf: &Option<String>| match vrf {
+                    Some(vrf) => format!("in the VRF \"{vrf}\""),
+                    None => "in no VRF".to_owned(),
+                };
+                let own = policy;
+                let (policy, has) = (named(policy), named(linux));
+                write!(
+                    f,
+                    "\"{interface}\" is {policy} by the policy, which counts, and {has} by Linux, where its own packets go"
+                )?;
+                match (own, linux) {
+                    (Some(own), _) => write!(f, ": ip link set {interface} master {own}"),
+                    (None, Some(vrf)) => {
+                        write!(f, ": write vrf = \"{vrf}\" in [interface.{interface}], or change Linux")
+                    }
+                    (None, None) => Ok(()),
+                }
             }
             Note::Routes { why, count: 1, example } => {
                 write!(f, "1 route of Linux left out {why}: {example}")
@@ -197,16 +243,38 @@ pub fn effective(policy: &Policy, state: &State, failed: &Failed) -> Effective {
             Place::Absent => notes.push(Note::InterfaceAbsent { interface: interface.name.clone() }),
         }
     }
+    compare_vrfs(made, places, state, notes);
     carry(made);
     leave_routes(made, places, state);
     leave_networks(made, places, state);
     *standings = wan::follow(made, places, state, &failed.wans);
     *servers = balance::follow(made, failed);
-    let mut routes = Routing { state, names, left_out: BTreeMap::new() };
-    routes.add_to(made);
+    let vrfs = made.interfaces.iter().filter_map(|own| Some((own.name.clone(), own.vrf.clone()?))).collect();
+    let mut routes = Routing { state, names, vrfs, left_out: BTreeMap::new() };
+    routes.add_all(made);
     let left_out = routes.left_out.into_iter();
     notes.extend(left_out.map(|(why, (count, example))| Note::Routes { why, count, example }));
     effective
+}
+
+/// Notes VRFs that Linux does not have, and interfaces that are in others there.
+fn compare_vrfs(made: &Policy, places: &[Place], state: &State, notes: &mut Vec<Note>) {
+    let absent: Vec<&str> = made.vrfs().into_iter().filter(|vrf| state.vrf_table(vrf).is_none()).collect();
+    notes.extend(absent.iter().map(|vrf| Note::VrfAbsent { vrf: (*vrf).to_owned() }));
+    for (interface, place) in made.interfaces.iter().zip(places) {
+        let Place::Link(index) = place else { continue };
+        let own = interface.vrf.as_deref();
+        let has = state.vrf_of(*index).map(|vrf| vrf.name.as_str());
+        // There is none that it could be in.
+        let is_known = own.is_some_and(|own| absent.contains(&own)) && has.is_none();
+        if own != has && !is_known {
+            notes.push(Note::Vrf {
+                interface: interface.name.clone(),
+                policy: own.map(str::to_owned),
+                linux: has.map(str::to_owned),
+            });
+        }
+    }
 }
 
 /// True of a TAP device that is down, such as that of a VLAN which the gateway is about to bring up: until then it has an address that Linux
@@ -274,7 +342,7 @@ fn address(interface: &mut Interface, index: LinkIndex, state: &State) {
         // address was added without a route, or where it is one end of a point-to-point link.
         let net = key.net;
         let on_link = key.peer.is_none()
-            && state.routes.get(&net.trunc()).first().is_some_and(|route| {
+            && state.routes_at(index, &net.trunc()).first().is_some_and(|route| {
                 matches!(route.target, Target::One(Hop { link, via: None, .. }) if link == Some(index))
             });
         let net = if on_link { net } else { IpNet::from(ip) };
@@ -300,18 +368,21 @@ fn leave_networks(made: &mut Policy, places: &[Place], state: &State) {
 /// hop. Next hops by interfaces switched off stay: no frame leaves by such an interface.
 fn leave_routes(made: &mut Policy, places: &[Place], state: &State) {
     let Policy { interfaces, routes, .. } = made;
-    let is_dead = |hop: &NextHop, v6: bool| {
+    let is_dead = |hop: &NextHop, vrf: Option<&str>, v6: bool| {
         let found = interfaces.iter().zip(places).find(|(interface, _)| match (&hop.interface, hop.via) {
             (Some(name), _) => interface.name == *name,
-            (None, Some(via)) => interface.addresses.iter().any(|net| net.contains(&via)),
+            (None, Some(via)) => {
+                interface.vrf.as_deref() == vrf && interface.addresses.iter().any(|net| net.contains(&via))
+            }
             (None, None) => false,
         });
         found.is_some_and(|(_, place)| is_left(place, v6, state))
     };
     routes.retain_mut(|route| {
         let v6 = route.destination.addr().is_ipv6();
+        let vrf = route.hop_vrf().map(str::to_owned);
         let RouteTarget::Via(hops) = &mut route.target else { return true };
-        hops.retain(|hop| !is_dead(hop, v6));
+        hops.retain(|hop| !is_dead(hop, vrf.as_deref(), v6));
         !hops.is_empty()
     });
 }
@@ -333,11 +404,16 @@ fn condition(state: &State, index: LinkIndex, v6: bool) -> Condition {
     condition
 }
 
+/// Protocol number of routes that Linux makes for addresses (`RTPROT_KERNEL`).
+const KERNEL: u8 = 2;
+
 /// Import of Linux's routes into a policy.
 struct Routing<'a> {
     state: &'a State,
     /// Names of the policy's interfaces that Linux has, by link index.
     names: HashMap<LinkIndex, &'a str>,
+    /// VRFs of the policy's interfaces, by name; those of the default one are left out.
+    vrfs: HashMap<String, Arc<str>>,
     left_out: BTreeMap<Why, (usize, IpNet)>,
 }
 
@@ -349,19 +425,32 @@ enum Way {
 }
 
 impl Routing<'_> {
-    fn add_to(&mut self, made: &mut Policy) {
-        let own: HashSet<IpNet> = made.routes.iter().map(|route| route.destination.trunc()).collect();
-        let networks: HashSet<IpNet> = made
-            .interfaces
-            .iter()
-            .flat_map(|interface| interface.addresses.iter().map(|net| net.trunc()))
-            .collect();
-        made.routes.reserve(self.state.routes.len());
-        for (destination, routes) in self.state.routes.iter() {
+    /// Adds the routes of the main table, and of the tables of the policy's VRFs.
+    fn add_all(&mut self, made: &mut Policy) {
+        let state = self.state;
+        self.add_to(made, None, &state.routes);
+        let vrfs: BTreeSet<Arc<str>> = self.vrfs.values().cloned().collect();
+        for vrf in vrfs {
+            if let Some(routes) = state.vrf_table(&vrf).and_then(|table| state.vrf_routes.get(&table)) {
+                self.add_to(made, Some(vrf), routes);
+            }
+        }
+    }
+
+    /// Adds the routes of a VRF.
+    fn add_to(&mut self, made: &mut Policy, vrf: Option<Arc<str>>, routes: &Routes) {
+        let of_vrf = made.routes.iter().filter(|route| route.vrf == vrf);
+        let own: HashSet<IpNet> = of_vrf.map(|route| route.destination.trunc()).collect();
+        let interfaces = made.interfaces.iter().filter(|interface| interface.vrf == vrf);
+        let networks: HashSet<IpNet> =
+            interfaces.flat_map(|interface| interface.addresses.iter().map(|net| net.trunc())).collect();
+        let has_wans = vrf.is_none() && !made.wans.is_empty();
+        made.routes.reserve(routes.len());
+        for (destination, routes) in routes.iter() {
             let routes = || routes.iter().filter(|route| route.protocol != OURS);
             // Routes to the interfaces' own networks need not be written.
             // Nor those to everywhere, where they are the WANs'.
-            let known = (!made.wans.is_empty() && destination.prefix_len() == 0)
+            let known = (has_wans && destination.prefix_len() == 0)
                 || is_link_local(destination.addr())
                 || destination.addr().is_multicast()
                 || networks.contains(destination);
@@ -372,10 +461,37 @@ impl Routing<'_> {
                 self.leave_out(Why::PolicyWins, *destination);
                 continue;
             }
-            if let Some(target) = self.target(*destination, routes()) {
-                made.routes.push(policy::model::Route { destination: *destination, target });
+            let Some(target) = self.target(*destination, routes()) else { continue };
+            match self.next_vrf(vrf.as_ref(), &target) {
+                Ok(next_vrf) => {
+                    let (destination, vrf) = (*destination, vrf.clone());
+                    made.routes.push(policy::model::Route { destination, vrf, next_vrf, target });
+                }
+                // Those that Linux makes for addresses say nothing new.
+                Err(Why::OtherVrf) if routes().all(|route| route.protocol == KERNEL) => {}
+                Err(why) => self.leave_out(why, *destination),
             }
         }
+    }
+
+    /// The VRF of a target's next hops, if it is another than that of their route: a route leak, where Linux has the interfaces in the same VRFs.
+    /// Without VRF devices, routes to the networks of all VRFs are in its main table.
+    fn next_vrf(&self, vrf: Option<&Arc<str>>, target: &RouteTarget) -> Result<Option<Arc<str>>, Why> {
+        let RouteTarget::Via(hops) = target else { return Ok(None) };
+        let mut vrfs = hops.iter().map(|hop| self.vrfs.get(hop.interface.as_deref().unwrap_or_default()));
+        let Some(first) = vrfs.next() else { return Ok(None) };
+        if vrfs.any(|other| other != first) {
+            return Err(Why::SeveralVrfs);
+        }
+        let is_alike = |hop: &NextHop| {
+            let link = hop.interface.as_deref().and_then(|name| self.state.link_named(name));
+            let has = link.and_then(|(index, _)| self.state.vrf_of(index)).map(|vrf| vrf.name.as_str());
+            has == first.map(|vrf| &**vrf)
+        };
+        if first != vrf && !hops.iter().all(is_alike) {
+            return Err(Why::OtherVrf);
+        }
+        Ok(if first == vrf { None } else { Some(first.cloned().unwrap_or_else(|| Arc::from(DEFAULT_VRF))) })
     }
 
     /// Resolves the best of the routes to a destination.

@@ -92,6 +92,9 @@ pub struct FlowView {
     pub state: String,
     /// Ingress interface of the original direction; none if the interface is gone.
     pub interface: Option<String>,
+    /// VRF of that interface; none for the default one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vrf: Option<String>,
     /// Source address of the original direction.
     pub source: IpAddr,
     /// Source port; none where the protocol has no ports.
@@ -208,6 +211,7 @@ impl FlowView {
             protocol: protocol_name(protocol),
             state: state_name(flow.state).to_owned(),
             interface,
+            vrf: flow.ingress.and_then(|id| tables.vrf_name(id)).map(str::to_owned),
             source,
             sport: ports.map(|ports| ports.sport),
             destination,

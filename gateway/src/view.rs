@@ -10,6 +10,7 @@ use dataplane::{Reason, Tables, ppp};
 use ports::FastPath;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use wire::PortId;
 
 use crate::balance::ServerView;
 use crate::guard::GuardState;
@@ -40,6 +41,9 @@ pub struct Status {
     pub classifier: String,
     /// Memory of the classifier, in bytes.
     pub classifier_bytes: u64,
+    /// VRFs beside the default one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub vrfs: Vec<VrfView>,
     /// Seconds until the policy on trial is rolled back; none where no policy is on trial.
     pub trial_seconds: Option<f64>,
     /// Frames received, by ports and from Linux.
@@ -202,6 +206,30 @@ pub struct Count {
     pub bytes: u64,
 }
 
+/// VRF, as operators see it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct VrfView {
+    /// Name of the VRF.
+    pub name: String,
+    /// Names of its interfaces.
+    pub interfaces: Vec<String>,
+}
+
+impl VrfView {
+    /// Views of all VRFs but the default one.
+    fn all(tables: &Tables) -> Vec<VrfView> {
+        let ids = || (0..tables.interfaces.len() as u16).map(PortId);
+        let of = |name: &String| VrfView {
+            name: name.clone(),
+            interfaces: ids()
+                .filter(|id| tables.vrf_name(*id) == Some(name.as_str()))
+                .filter_map(|id| Some(tables.interface(id)?.name.clone()))
+                .collect(),
+        };
+        tables.vrfs.list.iter().map(|vrf| of(&vrf.name)).collect()
+    }
+}
+
 /// Rule, with its counters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RuleView {
@@ -312,6 +340,7 @@ impl Overview {
             epoch: self.tables.epoch,
             classifier: self.tables.filter.search.algorithm.name.to_owned(),
             classifier_bytes: self.tables.filter.search.classifier.memory_bytes() as u64,
+            vrfs: VrfView::all(&self.tables),
             trial_seconds: self.trial.map(seconds),
             received: sum(|counters| counters.received.frames),
             forwarded: sum(Counters::forwarded),

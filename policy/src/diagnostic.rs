@@ -81,6 +81,10 @@ pub enum Code {
     DuplicateNeighbour,
     /// Two routes for one prefix.
     DuplicateRoute,
+    /// An unknown VRF.
+    UnknownVrf,
+    /// A zone in two VRFs, a next hop in another VRF than said, or a feature that a VRF beside the default one does not have.
+    BadVrf,
     /// An unknown WAN.
     UnknownWan,
     /// WANs that share an interface, several routers of one IP version, or a tunnel as a WAN.
@@ -286,6 +290,8 @@ impl Code {
         (Code::NeighbourOffLink, "neighbour-off-link", Severity::Error),
         (Code::DuplicateNeighbour, "duplicate-neighbour", Severity::Error),
         (Code::DuplicateRoute, "duplicate-route", Severity::Error),
+        (Code::UnknownVrf, "unknown-vrf", Severity::Error),
+        (Code::BadVrf, "bad-vrf", Severity::Error),
         (Code::UnknownWan, "unknown-wan", Severity::Error),
         (Code::BadWan, "bad-wan", Severity::Error),
         (Code::NoWanUp, "no-wan-up", Severity::Warning),

@@ -4,6 +4,7 @@
 //! of `validate`. Names are kept as written; `compile` in the dataplane turns them into indices.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 use wire::{Bytes, Nanos};
@@ -77,6 +78,9 @@ pub const OTHER_ZONE: &str = "other";
 
 /// Keyword for every zone in a default action.
 pub const ANY_ZONE: &str = "any";
+
+/// Name of the VRF of all interfaces that name no other.
+pub const DEFAULT_VRF: &str = "default";
 
 /// A whole policy file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -207,6 +211,10 @@ pub struct Set {
 pub struct Route {
     /// Destination prefix.
     pub destination: IpNet,
+    /// VRF of the route: packets that come in by its interfaces take it; the default one where absent.
+    pub vrf: Option<Arc<str>>,
+    /// VRF of the next hops where it is another (a route leak), or [`DEFAULT_VRF`].
+    pub next_vrf: Option<Arc<str>>,
     /// Target of matching packets.
     pub target: RouteTarget,
 }
@@ -265,6 +273,13 @@ pub struct Listener {
     pub address: Option<IpAddr>,
     /// Local port.
     pub port: u16,
+}
+
+impl Route {
+    /// Returns the VRF that its next hops are in; `None` for the default one.
+    pub fn hop_vrf(&self) -> Option<&str> {
+        self.next_vrf.as_deref().or(self.vrf.as_deref()).filter(|vrf| *vrf != DEFAULT_VRF)
+    }
 }
 
 impl Policy {
@@ -326,6 +341,22 @@ impl Policy {
             }
         }
         zones
+    }
+
+    /// Returns the names of the VRFs beside the default one, in the order of the interfaces.
+    pub fn vrfs(&self) -> Vec<&str> {
+        let mut vrfs: Vec<&str> = Vec::new();
+        for vrf in self.interfaces.iter().filter_map(|interface| interface.vrf.as_deref()) {
+            if !vrfs.contains(&vrf) {
+                vrfs.push(vrf);
+            }
+        }
+        vrfs
+    }
+
+    /// Returns the VRF of a zone's interfaces; `None` for the default one.
+    pub fn vrf_of_zone(&self, zone: &str) -> Option<&str> {
+        self.interfaces.iter().find(|interface| interface.zone == zone)?.vrf.as_deref()
     }
 
     /// True if priorities in the VLAN tags of frames (IEEE 802.1Q) decide on packets: conditions of classes, or colours for meters.

@@ -22,7 +22,9 @@ pub struct OnLink {
 /// address on the networks of two interfaces belongs to the one with the longer prefix.
 pub fn on_link_addresses(policy: &Policy) -> Vec<OnLink> {
     let mut nets: Vec<(usize, IpNet)> = Vec::new();
-    for (place, interface) in policy.interfaces.iter().enumerate() {
+    // Outside is the default VRF.
+    let interfaces = policy.interfaces.iter().enumerate();
+    for (place, interface) in interfaces.filter(|(_, interface)| interface.vrf.is_none()) {
         nets.extend(interface.addresses.iter().map(|net| (place, *net)));
     }
     // Whoever is active answers for them by Linux.
@@ -57,7 +59,7 @@ pub fn on_link_addresses(policy: &Policy) -> Vec<OnLink> {
         }
     }
     // An address of which two networks of one length say that it is theirs is on the link of the first.
-    found.retain(|on| interface_of(policy, on.addresses.first) == Some(on.interface));
+    found.retain(|on| interface_of(policy, None, on.addresses.first) == Some(on.interface));
     joined(found)
 }
 

@@ -121,7 +121,7 @@ const KINDS: &[(&str, Order, Things)] = &[
     }),
     ("route", Order::IsNothing, |policy| {
         each(&policy.routes, |one: Route| {
-            (one.destination.to_string(), Policy { routes: vec![one], ..Policy::default() })
+            (route_name(&one), Policy { routes: vec![one], ..Policy::default() })
         })
     }),
     ("wan", Order::IsNothing, |policy| {
@@ -170,6 +170,14 @@ const KINDS: &[(&str, Order, Things)] = &[
         ]
     }),
 ];
+
+/// Destination of a route, with its VRF: two VRFs may have routes to one destination.
+fn route_name(route: &Route) -> String {
+    match &route.vrf {
+        None => route.destination.to_string(),
+        Some(vrf) => format!("{} in VRF {vrf}", route.destination),
+    }
+}
 
 fn pair(default: &ZoneDefault) -> String {
     format!("\"{} > {}\"", default.from, default.to)
@@ -342,7 +350,7 @@ mod tests {
         first(&mut policy.classes, |one| one.name.clone());
         first(&mut policy.meters, |one| one.name.clone());
         first(&mut policy.queues, |one| one.name.clone());
-        first(&mut policy.routes, |one| one.destination.to_string());
+        first(&mut policy.routes, route_name);
         first(&mut policy.wans, |one| one.name.clone());
         first(&mut policy.policy_routes, |one| one.name.clone());
         first(&mut policy.neighbours, |one| format!("{} {}", one.address, one.interface));

@@ -13,9 +13,10 @@ pub const LEAST_MTU: u16 = 68;
 /// Returns the interfaces, by their indices, that the best route to `address` leads by: several of a route with several next
 /// hops and of WANs, none where no route leads on.
 pub fn interfaces_to(policy: &Policy, address: IpAddr) -> Vec<usize> {
-    let routes = policy.routes.iter().filter(|route| route.destination.contains(&address));
+    let of_default = policy.routes.iter().filter(|route| route.vrf.is_none());
+    let routes = of_default.filter(|route| route.destination.contains(&address));
     let route = routes.max_by_key(|route| route.destination.prefix_len());
-    let link = interface_of(policy, address).and_then(|index| {
+    let link = interface_of(policy, None, address).and_then(|index| {
         let nets = policy.interfaces[index].addresses.iter().filter(|net| net.contains(&address));
         nets.map(|net| net.prefix_len()).max().map(|length| (length, index))
     });
@@ -27,7 +28,9 @@ pub fn interfaces_to(policy: &Policy, address: IpAddr) -> Vec<usize> {
             vec![index]
         }
         (Some(route), _) => match &route.target {
-            RouteTarget::Via(hops) => hops.iter().filter_map(|hop| hop_interface(policy, hop)).collect(),
+            RouteTarget::Via(hops) => {
+                hops.iter().filter_map(|hop| hop_interface(policy, route.hop_vrf(), hop)).collect()
+            }
             RouteTarget::Blackhole | RouteTarget::Unreachable => Vec::new(),
         },
         (None, _) => {

@@ -38,6 +38,7 @@ mod selector;
 mod shape;
 mod space;
 mod tunnel;
+mod vrf;
 mod wan;
 
 /// Reports errors in `policy`, and parts without effect or unwise. `lines` has the positions of items; `Lines::default()`
@@ -45,19 +46,20 @@ mod wan;
 pub fn validate(policy: &Policy, lines: &Lines) -> Vec<Diagnostic> {
     let known = !lines.any_broken(Item::Interface(0)) && !lines.any_broken(Item::Route(0));
     let known = known && !lines.any_broken(Item::Wan(0));
-    let own = Arc::new(reach::own_addresses(policy));
+    let own = Arc::new(reach::own_addresses(policy, None));
     let mut validator = Validator {
         policy,
         lines,
         zones: policy.zones().into_iter().collect(),
         interfaces: policy.interfaces.iter().map(|interface| interface.name.as_str()).collect(),
         spaces: Spaces::of(&policy.sets, &policy.dynamic_sets),
-        reach: (known && !policy.interfaces.is_empty()).then(|| Reach::of(policy, &own)),
+        reach: (known && !policy.interfaces.is_empty()).then(|| Reach::of(policy)),
         own,
         diagnostics: Vec::new(),
     };
     validator.names();
     validator.interfaces();
+    validator.vrfs();
     validator.cross_connects();
     validator.tunnels();
     validator.routes();
@@ -86,7 +88,7 @@ struct Validator<'a> {
     zones: HashSet<&'a str>,
     interfaces: HashSet<&'a str>,
     spaces: Spaces<'a>,
-    /// The gateway's own addresses.
+    /// The gateway's own addresses in the default VRF.
     own: Arc<Space>,
     /// Reachable addresses of each zone; `None` if unknown.
     reach: Option<Reach<'a>>,

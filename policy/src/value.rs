@@ -4,6 +4,7 @@
 
 use std::fmt::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use config::quantity::{bit_rate, bit_rate_text};
 use config::value::{self, flag, one_of, text};
@@ -102,6 +103,10 @@ impl<T: Clone + PartialEq> Form<T> for Words<T> {
 
 /// A string.
 pub(crate) const STRING: Text<String> = Text { read: |text| Ok(text.to_owned()), print: String::clone };
+
+/// A name that many items have in common.
+pub(crate) const NAME: Text<Arc<str>> =
+    Text { read: |text| Ok(Arc::from(text)), print: |name| name.to_string() };
 
 /// A path of the file system.
 pub(crate) const PATH: Text<PathBuf> =

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use dataplane::Tables;
-use dataplane::tables::Address;
+use dataplane::tables::{Address, VrfId};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use tally::NoTally;
 use wire::PortId;
@@ -114,7 +114,7 @@ impl Addresses {
                     .filter_map(|net| Hosts::of(net, tables))
                     .find(|hosts| {
                         (0..hosts.count).all(|host| {
-                            let target = tables.route(hosts.host(host), &mut NoTally);
+                            let target = tables.route(VrfId::DEFAULT, hosts.host(host), &mut NoTally);
                             target.is_some_and(|target| tables.leads_by(target, to))
                         })
                     })

@@ -171,11 +171,15 @@ fn standing(flow: &FlowView) -> String {
     std::iter::once(flow.state.as_str()).chain(marks).collect::<Vec<_>>().join(", ")
 }
 
-/// `192.168.1.10:40000`, or `192.168.1.10 id 7` of who asks by ICMP.
+/// `192.168.1.10:40000`, or `192.168.1.10 id 7` of who asks by ICMP; with the VRF, where it is not the default one.
 fn source(flow: &FlowView) -> String {
-    match &flow.icmp {
+    let end = match &flow.icmp {
         Some(asked) => format!("{} id {}", flow.source, asked.id),
         None => Endpoint { address: flow.source, port: flow.sport }.to_string(),
+    };
+    match &flow.vrf {
+        Some(vrf) => format!("{end} in {vrf}"),
+        None => end,
     }
 }
 

@@ -189,6 +189,9 @@ impl Status {
         for port in &status.ports_without_carrier {
             writeln!(out, "  {BAD}{port} has no carrier{BAD:#}: nobody is at the other end of its link")?;
         }
+        for vrf in &status.vrfs {
+            writeln!(out, "  vrf        {}: {}", vrf.name, vrf.interfaces.join(", "))?;
+        }
         for wan in &status.wans {
             let shares = [("IPv4", wan.share_ipv4), ("IPv6", wan.share_ipv6)].into_iter();
             let shares: Vec<String> = shares

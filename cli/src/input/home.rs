@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use dataplane::Tables;
 use dataplane::stage::parse::vlan;
-use dataplane::tables::{Address, Target};
+use dataplane::tables::{Address, Target, VrfId};
 use tally::NoTally;
 use wire::capture::link::NOBODY;
 use wire::ethernet::{self, EtherType, Mac};
@@ -135,7 +135,7 @@ impl Homes {
             return Some((PortId(place as u16), How::Home));
         }
         let default = if source.is_ipv4() { self.default4 } else { self.default6 };
-        let target = tables.route(Address::from(source), &mut NoTally)?;
+        let target = tables.route(VrfId::DEFAULT, Address::from(source), &mut NoTally)?;
         let leads = (0..tables.interfaces.len())
             .map(|place| PortId(place as u16))
             .find(|interface| tables.leads_by(target, *interface))?;
@@ -178,7 +178,7 @@ fn default_target(tables: &Tables, v6: bool) -> Option<&Target> {
     // 192.0.0.8 (RFC 7600) and 100::/64's last (RFC 6666): no route but the default one leads there.
     let nobody =
         if v6 { Address::v6((0x100 << 112) | u128::from(u64::MAX)) } else { Address::v4(0xc000_0008) };
-    tables.route(nobody, &mut NoTally)
+    tables.route(VrfId::DEFAULT, nobody, &mut NoTally)
 }
 
 /// The interface of the default route.

@@ -24,7 +24,7 @@ use crate::nat::{
 use crate::tables::{
     self, Address, CompileError, DestinationAction, FirstAddresses, Home, LOCAL, NO_NUMBER, NatRule,
     NatTables, NewDestination, OWN_ACCORD, OtherPorts, Outgoing, OwnAddress, PoolOwner, PortMappingSpec,
-    PortShift, Returning, Servers, SourceAction, Target, Translator, Xlat, is_within,
+    PortShift, Returning, Servers, SourceAction, Target, Translator, VrfId, Xlat, is_within,
 };
 
 /// The most ports of one range that are taken for those of a service: what is wider lets in whatever there is.
@@ -82,6 +82,7 @@ struct Forward<'a> {
     /// Port in the place of the first outside port, from which the others count upwards.
     base_port: Option<u16>,
     hairpin: Hairpin,
+    vrf: VrfId,
 }
 
 /// A translation between IP versions.
@@ -103,9 +104,10 @@ struct Inside {
 
 impl Builder<'_> {
     fn add(&mut self, nat: &Nat) -> Result<(), CompileError> {
+        // Outside is the default VRF.
         let base = Pattern {
             from: self.names.zone_mask(&nat.from)?,
-            to: self.names.zone_mask(&nat.to)?,
+            to: self.names.zone_mask(&nat.to)? & !self.zones_of_vrfs(),
             source: pattern::spans(&nat.source, self.policy)?,
             destination: pattern::spans(&nat.destination, self.policy)?,
             protocols: nat.protocols.iter().map(|protocol| protocol.0).collect(),
@@ -114,7 +116,10 @@ impl Builder<'_> {
             ..Pattern::default()
         };
         match &nat.action {
-            NatAction::Exempt => self.source(nat, base, SourceAction::Exempt),
+            NatAction::Exempt => {
+                let to = self.names.zone_mask(&nat.to)?;
+                self.source(nat, Pattern { to, ..base }, SourceAction::Exempt);
+            }
             NatAction::Masquerade { ports } => {
                 self.port_mapping(&base, ports);
                 self.masquerade(nat, base, ports);
@@ -130,7 +135,7 @@ impl Builder<'_> {
                 let place = self.pool(pattern::merge(addresses), ports, &base, owner);
                 self.source(nat, base, SourceAction::Pool(place));
             }
-            NatAction::Forward { outside, ports, target, target_port, hairpin } => {
+            NatAction::Forward { outside, ports, target, vrf, target_port, hairpin } => {
                 let target = Inside { address: (*target).into(), port: *target_port };
                 let forward = Forward {
                     outside: *outside,
@@ -138,6 +143,7 @@ impl Builder<'_> {
                     targets: vec![target],
                     base_port: *target_port,
                     hairpin: *hairpin,
+                    vrf: self.vrf(vrf.as_deref())?,
                 };
                 self.forward(nat, base, &forward, NewDestination::One(target.address));
             }
@@ -149,6 +155,7 @@ impl Builder<'_> {
                     targets: balance.servers.iter().map(inside).collect(),
                     base_port: Some(0),
                     hairpin: balance.hairpin,
+                    vrf: VrfId::DEFAULT,
                 };
                 let list = balance.servers.iter().map(|server| tables::Server {
                     name: server.target(),
@@ -217,6 +224,7 @@ impl Builder<'_> {
                 let last = first.saturating_add(outside.last - outside.first);
                 self.returning.push(Returning {
                     target: target.address,
+                    vrf: forward.vrf,
                     ports: PortRange { first, last },
                     outside_port: outside.first,
                     protocols: nat.protocols.iter().map(|protocol| protocol.0).collect(),
@@ -229,8 +237,11 @@ impl Builder<'_> {
             }
             offset = offset.saturating_add(outside.last - outside.first).saturating_add(1);
         }
-        let action = DestinationAction { addresses: all.clone(), to, ports: shifts, homes };
+        let action =
+            DestinationAction { addresses: all.clone(), to, ports: shifts, homes, vrf: Some(forward.vrf) };
         let place = self.destinations.len() as u16;
+        let of_vrfs = self.zones_of_vrfs();
+        let hosts = ABROAD & !of_vrfs;
         let mut meets = |from: u64, destination: Vec<AddressSpan>| {
             self.destination_patterns.push(Pattern {
                 from,
@@ -242,12 +253,12 @@ impl Builder<'_> {
             self.destination_of.push(place);
         };
         match forward.hairpin {
-            Hairpin::On if all == abroad => meets(ABROAD, all),
+            Hairpin::On if all == abroad => meets(hosts, all),
             Hairpin::On => {
-                meets(base.from & ABROAD, all);
-                meets(ABROAD & !base.from, abroad);
+                meets(base.from & hosts, all);
+                meets(hosts & !base.from, abroad);
             }
-            Hairpin::Off => meets(base.from, all),
+            Hairpin::Off => meets(base.from & !of_vrfs, all),
         }
         self.destinations.push(NatRule { name: nat.name.clone(), number: NO_NUMBER, action });
     }
@@ -270,6 +281,7 @@ impl Builder<'_> {
             to: NewDestination::Gateway(self.policy.interfaces.iter().map(first).collect()),
             ports: to_port.map(shift).into_iter().collect(),
             homes: Vec::new(),
+            vrf: None,
         };
         self.destination_of.push(self.destinations.len() as u16);
         self.destination_patterns.push(Pattern {
@@ -288,7 +300,7 @@ impl Builder<'_> {
         let span = pattern::span(first, last);
         self.destination_of.push(self.destinations.len() as u16);
         self.destination_patterns.push(Pattern {
-            from: base.from & ABROAD,
+            from: base.from & ABROAD & !self.zones_of_vrfs(),
             to: u64::MAX,
             destination: Some(vec![span]),
             ..base.clone()
@@ -310,8 +322,13 @@ impl Builder<'_> {
     fn clat(&mut self, nat: &Nat, base: Pattern, clat: &policy::model::Clat) {
         let place = self.destinations.len() as u16;
         let destinations = base.destination.clone().unwrap_or_else(|| EVERYWHERE.into());
-        let pattern =
-            Pattern { from: base.from & ABROAD, to: u64::MAX, v4: Admit::Yes, v6: Admit::No, ..base.clone() };
+        let pattern = Pattern {
+            from: base.from & ABROAD & !self.zones_of_vrfs(),
+            to: u64::MAX,
+            v4: Admit::Yes,
+            v6: Admit::No,
+            ..base.clone()
+        };
         self.clats.push((pattern, place));
         self.translator(
             nat,
@@ -335,6 +352,7 @@ impl Builder<'_> {
             to: NewDestination::Across(Translator { xlat, prefix, source }),
             ports: Vec::new(),
             homes: Vec::new(),
+            vrf: None,
         };
         self.destinations.push(NatRule { name: nat.name.clone(), number: NO_NUMBER, action });
         let hosts = match xlat {
@@ -383,9 +401,11 @@ impl Builder<'_> {
             addresses: vec![outside],
             to: NewDestination::Network(pair),
             ports: Vec::new(),
+            vrf: None,
             homes: vec![Home { addresses: outside, interface: home, zones: to }],
         };
-        let from = if hairpin == Hairpin::On { ABROAD } else { base.from };
+        let of_vrfs = self.zones_of_vrfs();
+        let from = if hairpin == Hairpin::On { ABROAD } else { base.from } & !of_vrfs;
         self.destination_of.push(self.destinations.len() as u16);
         self.destination_patterns.push(Pattern {
             from,
@@ -394,7 +414,13 @@ impl Builder<'_> {
             ..base.clone()
         });
         self.destinations.push(NatRule { name: nat.name.clone(), number: NO_NUMBER, action });
-        let outward = Pattern { from: u64::MAX, to, source: Some(vec![inside]), destination: None, ..base };
+        let outward = Pattern {
+            from: !of_vrfs,
+            to: to & !of_vrfs,
+            source: Some(vec![inside]),
+            destination: None,
+            ..base
+        };
         self.source(nat, outward, SourceAction::Network(pair));
     }
 
@@ -501,16 +527,36 @@ impl Builder<'_> {
         }
     }
 
+    /// Zones of VRFs beside the default one.
+    fn zones_of_vrfs(&self) -> u64 {
+        let interfaces = self.policy.interfaces.iter().enumerate();
+        let of_vrfs = interfaces.filter(|(_, interface)| interface.vrf.is_some());
+        of_vrfs.fold(0, |zones, (place, _)| zones | 1 << self.names.zone_of(place))
+    }
+
+    /// The VRF of that name.
+    fn vrf(&self, name: Option<&str>) -> Result<VrfId, CompileError> {
+        let Some(name) = name else { return Ok(VrfId::DEFAULT) };
+        let place = self.routes.vrfs.list.iter().position(|vrf| vrf.name == name);
+        place.map(|place| VrfId(place as u8 + 1)).ok_or_else(|| CompileError::UnknownVrf(name.to_owned()))
+    }
+
+    /// The interfaces of the default VRF: outside addresses are theirs.
+    fn interfaces(&self) -> impl Iterator<Item = (PortId, &Interface)> {
+        let interfaces = (0..).map(PortId).zip(&self.policy.interfaces);
+        interfaces.filter(|(_, interface)| interface.vrf.is_none())
+    }
+
     /// The gateway's own addresses, each with its network and interface.
     fn own_addresses(&self) -> Vec<(IpNet, PortId)> {
-        let interfaces = (0..).map(PortId).zip(&self.policy.interfaces);
+        let interfaces = self.interfaces();
         interfaces.flat_map(|(id, interface)| interface.addresses.iter().map(move |net| (*net, id))).collect()
     }
 
     /// Addresses that a masquerade may show, each with its network and interface: virtual addresses first, as the others are one
     /// gateway's alone, and whether Linux has them at present or not.
     fn shown_addresses(&self) -> Vec<(IpNet, PortId)> {
-        let interfaces = (0..).map(PortId).zip(&self.policy.interfaces);
+        let interfaces = self.interfaces();
         let of = |(id, interface): (PortId, &Interface)| {
             let moved = interface.virtual_addresses.clone();
             let net_of = |address: &IpAddr| {

@@ -11,12 +11,15 @@ use wire::PortId;
 
 use super::names::Names;
 use crate::hop::NO_HOP;
-use crate::tables::{CompileError, Gateway, Path, Target};
+use crate::tables::vrf::MOST;
+use crate::tables::{CompileError, Gateway, Path, Target, Vrf, VrfId, VrfNumber, Vrfs};
 
 /// Longest-prefix match, and where routes lead.
 pub(super) struct Routes {
     pub(super) fib4: Fib4,
     pub(super) fib6: Fib6,
+    /// VRFs beside the default one.
+    pub(super) vrfs: Vrfs,
     pub(super) targets: Vec<Target>,
     pub(super) ways: Vec<u32>,
     pub(super) gateways: Vec<Gateway>,
@@ -54,52 +57,72 @@ impl Routes {
 /// Compiles the routes: a policy's own, and those to the interfaces' networks, addresses and broadcast
 /// addresses, which take precedence.
 pub(super) fn compile(policy: &Policy, names: &Names) -> Result<Routes, CompileError> {
-    let mut builder = Builder::default();
+    let names_of_vrfs = policy.vrfs();
+    if names_of_vrfs.len() > MOST {
+        return Err(CompileError::TooManyVrfs(names_of_vrfs.len()));
+    }
+    let vrf_of = |name: Option<&str>| -> Result<VrfId, CompileError> {
+        let Some(name) = name else { return Ok(VrfId::DEFAULT) };
+        let place = names_of_vrfs.iter().position(|known| *known == name);
+        place.map(|place| VrfId(place as u8 + 1)).ok_or_else(|| CompileError::UnknownVrf(name.to_owned()))
+    };
+    let of_interface = policy.interfaces.iter().map(|interface| vrf_of(interface.vrf.as_deref()));
+    let of_interface: Vec<VrfId> = of_interface.collect::<Result<_, _>>()?;
+    let mut builder =
+        Builder { routes: vec![PerVrf::default(); names_of_vrfs.len() + 1], ..Builder::default() };
     for route in &policy.routes {
         let target = match &route.target {
             RouteTarget::Blackhole => Target::Blackhole,
             RouteTarget::Unreachable => Target::Unreachable,
-            RouteTarget::Via(hops) => builder.via(hops, policy, names)?,
+            RouteTarget::Via(hops) => builder.via(hops, route.hop_vrf(), policy, names)?,
         };
-        builder.add(route.destination, target);
+        builder.add(vrf_of(route.vrf.as_deref())?, route.destination, target);
     }
     let wan_paths = builder.wans(policy, names)?;
     for (place, interface) in policy.interfaces.iter().enumerate() {
         let id = PortId(place as u16);
         for address in &interface.addresses {
-            builder.add(address.trunc(), Target::Link(id));
+            builder.add(of_interface[place], address.trunc(), Target::Link(id));
         }
     }
     for (place, interface) in policy.interfaces.iter().enumerate() {
-        let id = PortId(place as u16);
+        let (id, vrf) = (PortId(place as u16), of_interface[place]);
         for address in &interface.addresses {
             // RFC 3021: a /31 has no broadcast address.
             match address {
                 IpNet::V4(net) if net.prefix_len() < 31 => {
-                    builder.add(IpAddr::V4(net.broadcast()).into(), Target::Broadcast(id));
+                    builder.add(vrf, IpAddr::V4(net.broadcast()).into(), Target::Broadcast(id));
                 }
                 // RFC 4291, section 2.6.1: every router is the subnet-router anycast address; on a link between two
                 // routers there is none (RFC 6164, section 5.1). The lowest address of an IPv4 network is a host's, as in
                 // Linux since 5.14.
                 IpNet::V6(net) if net.prefix_len() < 127 => {
-                    builder.add(IpAddr::V6(net.network()).into(), Target::Local);
+                    builder.add(vrf, IpAddr::V6(net.network()).into(), Target::Local);
                 }
                 _ => {}
             }
-            builder.add(address.addr().into(), Target::Local);
+            builder.add(vrf, address.addr().into(), Target::Local);
         }
     }
-    builder.finish(wan_paths)
+    let names_of_vrfs = names_of_vrfs.into_iter().map(str::to_owned).collect();
+    builder.finish(wan_paths, names_of_vrfs, of_interface)
 }
 
 #[derive(Default)]
 struct Builder {
-    routes4: Vec<Route4>,
-    routes6: Vec<Route6>,
+    /// Routes by VRF, the default one first.
+    routes: Vec<PerVrf>,
     targets: Vec<Target>,
     known: HashMap<TargetKey, u32>,
     ways: Vec<u32>,
     gateways: Vec<Gateway>,
+}
+
+/// Routes of a VRF.
+#[derive(Clone, Default)]
+struct PerVrf {
+    routes4: Vec<Route4>,
+    routes6: Vec<Route6>,
 }
 
 /// Targets told apart, so that a million routes to ten routers make ten targets.
@@ -115,7 +138,7 @@ enum TargetKey {
 }
 
 impl Builder {
-    fn add(&mut self, destination: IpNet, target: Target) {
+    fn add(&mut self, vrf: VrfId, destination: IpNet, target: Target) {
         let key = match target {
             Target::Local => TargetKey::Local,
             Target::Broadcast(id) => TargetKey::Broadcast(id),
@@ -130,16 +153,17 @@ impl Builder {
             targets.push(target);
             (targets.len() - 1) as u32
         });
+        let routes = &mut self.routes[usize::from(vrf.0)];
         match destination {
             IpNet::V4(net) => {
-                self.routes4.push(Route4 {
+                routes.routes4.push(Route4 {
                     address: net.network().to_bits(),
                     length: net.prefix_len(),
                     value,
                 });
             }
             IpNet::V6(net) => {
-                self.routes6.push(Route6 {
+                routes.routes6.push(Route6 {
                     address: net.network().to_bits(),
                     length: net.prefix_len(),
                     value,
@@ -148,8 +172,14 @@ impl Builder {
         }
     }
 
-    /// Target of a route by next hops.
-    fn via(&mut self, hops: &[NextHop], policy: &Policy, names: &Names) -> Result<Target, CompileError> {
+    /// Target of a route by next hops in a VRF.
+    fn via(
+        &mut self,
+        hops: &[NextHop],
+        vrf: Option<&str>,
+        policy: &Policy,
+        names: &Names,
+    ) -> Result<Target, CompileError> {
         let mut ways = Vec::new();
         for hop in hops {
             let Some(address) = hop.via else {
@@ -160,7 +190,7 @@ impl Builder {
             let interface = match &hop.interface {
                 Some(name) => names.interface(name)?,
                 None => {
-                    let place = policy::nat::interface_of(policy, address)
+                    let place = policy::nat::interface_of(policy, vrf, address)
                         .ok_or(CompileError::NextHopOffLink(address))?;
                     PortId(place as u16)
                 }
@@ -209,16 +239,33 @@ impl Builder {
                     IpAddr::V4(_) => IpNet::V4(Ipv4Net::default()),
                     IpAddr::V6(_) => IpNet::V6(Ipv6Net::default()),
                 };
-                self.add(everywhere, Target::Wans);
+                self.add(VrfId::DEFAULT, everywhere, Target::Wans);
             }
         }
         Ok(paths)
     }
 
-    fn finish(self, wan_paths: Vec<[Path; 2]>) -> Result<Routes, CompileError> {
+    /// Builds the FIBs; `names` are those of the VRFs beside the default one.
+    fn finish(
+        self,
+        wan_paths: Vec<[Path; 2]>,
+        names: Vec<String>,
+        of_interface: Vec<VrfId>,
+    ) -> Result<Routes, CompileError> {
+        let fib4 = |routes: &PerVrf| Fib4::new(&routes.routes4).map_err(CompileError::Fib);
+        let fib6 = |routes: &PerVrf| Fib6::new(&routes.routes6).map_err(CompileError::Fib);
+        let Some((default, others)) = self.routes.split_first() else {
+            return Err(CompileError::EmptyNextHop);
+        };
+        let list = others.iter().zip(names).map(|(routes, name)| {
+            Ok(Vrf { name, number: VrfNumber::DEFAULT, fib4: fib4(routes)?, fib6: fib6(routes)? })
+        });
+        let list: Vec<Vrf> = list.collect::<Result<_, CompileError>>()?;
+        let of_interface = if list.is_empty() { Vec::new() } else { of_interface };
         Ok(Routes {
-            fib4: Fib4::new(&self.routes4).map_err(CompileError::Fib)?,
-            fib6: Fib6::new(&self.routes6).map_err(CompileError::Fib)?,
+            fib4: fib4(default)?,
+            fib6: fib6(default)?,
+            vrfs: Vrfs { list, of_interface },
             targets: self.targets,
             ways: self.ways,
             gateways: self.gateways,
@@ -228,7 +275,7 @@ impl Builder {
 }
 
 /// Interfaces that may stand in for one another share a conntrack zone: those that one route's next hops leave by, those of WANs,
-/// and those whose source addresses are not checked strictly.
+/// and those of a VRF whose source addresses are not checked strictly; in the default VRF, that is the conntrack zone 0.
 pub(super) fn ct_zones(policy: &Policy, routes: &Routes) -> Vec<u16> {
     let mut ct_zone: Vec<u16> = (0..policy.interfaces.len() as u16).map(|place| place + 1).collect();
     let unite = |ct_zone: &mut Vec<u16>, a: u16, b: u16| {
@@ -260,12 +307,18 @@ pub(super) fn ct_zones(policy: &Policy, routes: &Routes) -> Vec<u16> {
             (None, _) => {}
         }
     }
+    // The first such interface of each VRF.
+    let mut loose: HashMap<&str, usize> = HashMap::new();
     for (place, interface) in policy.interfaces.iter().enumerate() {
         // What comes out of a policy-based tunnel comes by no other way.
         let is_by_policy = interface.esp.as_ref().is_some_and(|tunnel| tunnel.is_by_policy());
         if interface.source_check != policy::model::SourceCheck::Strict && !is_by_policy {
             let own = ct_zone[place];
-            unite(&mut ct_zone, own, 0);
+            let shared = match &interface.vrf {
+                None => 0,
+                Some(vrf) => ct_zone[*loose.entry(vrf).or_insert(place)],
+            };
+            unite(&mut ct_zone, own, shared);
         }
     }
     ct_zone

@@ -8,9 +8,10 @@ use wire::Family;
 
 use super::block::NO_BLOCK;
 use super::index::Index;
-use super::{PoolId, PortSpace};
+use super::{Endpoint, PoolId, PortSpace};
 use crate::flow::Key;
 use crate::flow::hash::Hasher;
+use crate::tables::VrfNumber;
 
 /// No entry.
 pub(super) const NONE: u32 = u32::MAX;
@@ -26,13 +27,16 @@ pub(super) struct Host {
     /// Mappings of each port space. 16 bits do, as a host keeps to one outside address, with 65535 ports.
     pub(super) held: [u16; PortSpace::COUNT],
     pool: u16,
-    /// 4 or 6; 0 in a free entry.
+    /// 4 or 6; 0 in a free entry. With [`LEFT`], the outside address is no longer the pool's, and no look-up finds the entry.
     family: u8,
-    /// Not 0: the outside address is no longer the pool's, and no look-up finds the entry.
-    left: u8,
+    /// Number of its VRF.
+    vrf: u8,
     /// The first of its blocks on demand, by number, or [`NO_BLOCK`].
     pub(super) blocks: u16,
 }
+
+/// Bit of [`Host::family`].
+const LEFT: u8 = 0x80;
 
 const _: () = assert!(size_of::<Host>() == 32);
 
@@ -42,11 +46,20 @@ impl Host {
     }
 
     pub(super) fn family(&self) -> Family {
-        if self.family == Family::V6 as u8 { Family::V6 } else { Family::V4 }
+        if self.family & !LEFT == Family::V6 as u8 { Family::V6 } else { Family::V4 }
     }
 
     pub(super) fn pool(&self) -> PoolId {
         PoolId(self.pool)
+    }
+
+    pub(super) fn vrf(&self) -> VrfNumber {
+        VrfNumber(self.vrf)
+    }
+
+    /// An endpoint of the host.
+    pub(super) fn end(&self, port: u16, protocol: u8) -> Endpoint {
+        Endpoint { address: self.address(), port, protocol, family: self.family(), vrf: self.vrf() }
     }
 }
 
@@ -86,19 +99,21 @@ impl Hosts {
         &self,
         hasher: &Hasher,
         pool: PoolId,
-        address: u128,
-        family: Family,
+        inside: &Endpoint,
         tally: &mut T,
     ) -> Option<u32> {
         let entries = self.entries.entries();
-        let halves = halves(address);
-        self.index.find(hash(hasher, pool, address, family, tally), tally, |place, tally| {
+        let halves = halves(inside.address);
+        self.index.find(hash(hasher, pool, inside, tally), tally, |place, tally| {
             let host = &entries[place as usize];
             // The host by place and bound, 6; its address of four words, zone and family, compared and branched upon, 40; the outside
             // address that it has, 44.
             tally.instructions(90);
             tally.read(Region::NatTable, self.at(place), size_of::<Host>() as u32);
-            host.address == halves && host.pool == pool.0 && host.family == family as u8 && host.left == 0
+            host.address == halves
+                && host.pool == pool.0
+                && host.family == inside.family as u8
+                && host.vrf == inside.vrf.0
         })
     }
 
@@ -106,7 +121,7 @@ impl Hosts {
     pub(super) fn insert<T: Tally>(
         &mut self,
         hasher: &Hasher,
-        (pool, address, family): (PoolId, u128, Family),
+        (pool, inside): (PoolId, &Endpoint),
         outside: u32,
         tally: &mut T,
     ) -> Option<u32> {
@@ -114,29 +129,29 @@ impl Hosts {
         let host = self.entries.entries_mut().get_mut(place as usize)?;
         self.free = host.outside;
         *host = Host {
-            address: halves(address),
+            address: halves(inside.address),
             outside,
             held: [0; PortSpace::COUNT],
             pool: pool.0,
-            family: family as u8,
-            left: 0,
+            family: inside.family as u8,
+            vrf: inside.vrf.0,
             blocks: NO_BLOCK,
         };
         // Eight words written, the head of the free list moved on.
         tally.instructions(12);
         tally.write(Region::NatTable, self.at(place), size_of::<Host>() as u32);
-        self.index.insert(hash(hasher, pool, address, family, tally), place, tally);
+        self.index.insert(hash(hasher, pool, inside, tally), place, tally);
         Some(place)
     }
 
     /// Removes a host from look-ups; its mappings go on. Another entry may then be made for the same address.
     pub(super) fn detach(&mut self, place: u32) {
-        self.get_mut(place).left = 1;
+        self.get_mut(place).family |= LEFT;
     }
 
     pub(super) fn remove<T: Tally>(&mut self, hasher: &Hasher, place: u32, tally: &mut T) {
         let host = *self.get(place);
-        let hash = hash(hasher, host.pool(), host.address(), host.family(), tally);
+        let hash = hash(hasher, host.pool(), &host.end(0, 0), tally);
         self.index.remove(hash, place, tally);
         let free = Host { outside: self.free, ..Host::zeroed() };
         *self.get_mut(place) = free;
@@ -163,7 +178,7 @@ fn halves(address: u128) -> [u64; 2] {
     [(address >> 64) as u64, address as u64]
 }
 
-fn hash<T: Tally>(hasher: &Hasher, pool: PoolId, address: u128, family: Family, tally: &mut T) -> u32 {
+fn hash<T: Tally>(hasher: &Hasher, pool: PoolId, inside: &Endpoint, tally: &mut T) -> u32 {
     tally.hash(20);
-    (hasher.hash(&Key::v6(address, family as u128, 0, pool.0, 0)) >> 32) as u32
+    (hasher.hash(&Key::v6(inside.address, inside.family as u128, 0, pool.0, inside.vrf.0)) >> 32) as u32
 }

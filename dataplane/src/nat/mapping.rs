@@ -24,6 +24,7 @@ use super::port::{BYTES_OF_ADDRESS, Chunk, Home, Ports, Random, Sharing, Wanted,
 use super::{BlockEvent, Endpoint, Mapped, MappingId, PoolId, PortSpace, Refusal, Share};
 use crate::flow::Key;
 use crate::flow::hash::Hasher;
+use crate::tables::VrfNumber;
 
 mod block;
 mod list;
@@ -251,7 +252,7 @@ impl Mappings {
         if !self.pools[usize::from(pool.0)].hosts.have(inside.family) {
             return Err(Refusal::NoAddress);
         }
-        let mut host = self.hosts.find(&self.hasher, pool, inside.address, inside.family, tally);
+        let mut host = self.hosts.find(&self.hasher, pool, &inside, tally);
         if self.any_left {
             host = host.filter(|host| self.stays(*host, pool));
         }
@@ -278,7 +279,7 @@ impl Mappings {
         let host = match host {
             Some(host) => host,
             None => {
-                let key = (pool, inside.address, inside.family);
+                let key = (pool, &inside);
                 let host = self.hosts.insert(&self.hasher, key, outside, tally);
                 // There was room a moment ago.
                 host.ok_or(Refusal::TableFull)?
@@ -382,6 +383,7 @@ impl Mappings {
             port,
             protocol: inside.protocol,
             family: self.outside[at.outside as usize].family,
+            vrf: VrfNumber::DEFAULT,
         };
         let hash_outside = self.hash_outside(&outside, tally);
         self.by_outside.prefetch(hash_outside);
@@ -546,9 +548,7 @@ impl Mappings {
         let outside = if compiled.block.is_some() {
             let owned = compiled.owned(inside.address, inside.family);
             owned.and_then(|(place, _)| side.outside.get(place).copied())
-        } else if let Some(host) =
-            self.hosts.find(&self.hasher, place, inside.address, inside.family, tally).filter(keeps)
-        {
+        } else if let Some(host) = self.hosts.find(&self.hasher, place, &inside, tally).filter(keeps) {
             Some(self.hosts.get(host).outside)
         } else if side.outside.is_empty() {
             None
@@ -556,7 +556,10 @@ impl Mappings {
             Some(side.outside[preferred(&self.pairing, &inside, side.outside.len(), tally)])
         };
         match outside {
-            Some(outside) => Ok(Endpoint { address: self.outside[outside as usize].address, ..inside }),
+            Some(outside) => {
+                let address = self.outside[outside as usize].address;
+                Ok(Endpoint { address, vrf: VrfNumber::DEFAULT, ..inside })
+            }
             None => {
                 compiled.counters.no_address += 1;
                 Err(Refusal::NoAddress)
@@ -612,13 +615,7 @@ impl Mappings {
 
     fn inside_end(&self, place: u32) -> Endpoint {
         let entry = &self.entries.entries()[place as usize];
-        let host = self.hosts.get(entry.host);
-        Endpoint {
-            address: host.address(),
-            port: entry.inside,
-            protocol: entry.protocol,
-            family: host.family(),
-        }
+        self.hosts.get(entry.host).end(entry.inside, entry.protocol)
     }
 
     fn outside_end(&self, place: u32) -> Endpoint {
@@ -629,6 +626,7 @@ impl Mappings {
             port: entry.outside,
             protocol: entry.protocol,
             family: outside.family,
+            vrf: VrfNumber::DEFAULT,
         }
     }
 

@@ -39,6 +39,23 @@ fn inside(host: u32, port: u16, protocol: u8) -> Endpoint {
 }
 
 #[test]
+fn hosts_with_one_address_in_two_vrfs_are_two() {
+    let mut table = table(8, &[pool("192.0.2.1", "192.0.2.1", [1024, 65535])]);
+    let [red, blue] = [1, 2].map(|vrf| Endpoint { vrf: VrfNumber(vrf), ..inside(1, 5000, TCP) });
+    let mut map = |host| table.map(PoolId(0), host, &mut NoTally).unwrap();
+    let [of_red, of_blue] = [map(red), map(blue)];
+    assert_ne!(of_red.outside.port, of_blue.outside.port);
+    assert_eq!((map(red), map(blue)), (of_red, of_blue), "each keeps its own");
+    for (mapped, host) in [(of_red, red), (of_blue, blue)] {
+        assert_eq!(table.inside_of(&mapped.outside, &mut NoTally), Some((mapped.id, host)));
+        assert_eq!(mapped.outside.vrf, VrfNumber::DEFAULT);
+        table.release(mapped.id, &mut NoTally);
+        table.release(mapped.id, &mut NoTally);
+    }
+    assert!(table.is_blank());
+}
+
+#[test]
 fn ipv6_hosts_are_mapped_to_ipv4_endpoints_where_the_pool_is_for_them() {
     let nat64 = PoolConfig { hosts: Hosts::V6ToV4, ..pool("192.0.2.1", "192.0.2.2", [1024, 65535]) };
     let pools = [nat64, pool("192.0.2.1", "192.0.2.2", [1024, 65535])];

@@ -22,11 +22,12 @@ use wire::{Family, Frame, Part, icmpv4, icmpv6, ipv6, oam, tcp};
 use super::own::{IpHeader, MOST_LINK, note, pseudo};
 use super::queue::ANSWERED;
 use super::route::back;
+use super::vrf::Towards;
 use super::{About, Cx, Packets, Stage, Step, handshake, header, link, nat64, proxy};
 use crate::flag;
 use crate::hop::{CELL_HOP, LOCAL_HOP, Wanted};
 use crate::limiter::{self, ErrorBounds, ErrorKind};
-use crate::tables::{Address, LOCAL, Tables, Target};
+use crate::tables::{Address, LOCAL, Tables, Target, VrfId};
 use crate::tunnel;
 use crate::verdict::{Reason, Verdict};
 
@@ -127,7 +128,9 @@ fn build<T: Tally>(frame: &mut Frame, reason: Reason, cx: &mut Cx<'_, T>) -> Opt
     }
     let (sender, meant) = header::addresses(frame);
     let bounds = error_bounds(cx.tables);
-    let hash = cx.shard.flows.hash(&limiter::subject(sender, 0), cx.tally);
+    let vrf = cx.tables.vrf_of(frame.meta.ingress);
+    let subject = limiter::subject_in(cx.tables.vrf_number(vrf), sender, 0);
+    let hash = cx.shard.flows.hash(&subject, cx.tally);
     // A cookie is no error, and no larger than what it answers by much: whoever asks gets one.
     let is_bounded = !matches!(tell, Tell::Cookie);
     if is_bounded && !cx.shard.limiter.admits_error(kind_of(reason), hash, bounds, frame.meta.received) {
@@ -143,7 +146,9 @@ fn build<T: Tally>(frame: &mut Frame, reason: Reason, cx: &mut Cx<'_, T>) -> Opt
         Ok(if is_by_policy { Some(Target::Link(ingress)) } else { routed })
     };
     let wan = cx.tables.wans.carrying(ingress, sender.family());
-    let hop = back(frame, sender, 0, wan, protected, cx).ok().filter(|hop| *hop != LOCAL_HOP)?;
+    let hop = back(frame, Towards { vrf, address: sender }, 0, wan, protected, cx)
+        .ok()
+        .filter(|hop| *hop != LOCAL_HOP)?;
     let known = cx.shard.hops.get(hop).filter(|hop| hop.is_known());
     let Some((interface, by)) = known.map(|hop| (hop.interface, hop.tunnel)) else {
         // Nor does an answer wait; but the next one shall find its way.
@@ -156,7 +161,7 @@ fn build<T: Tally>(frame: &mut Frame, reason: Reason, cx: &mut Cx<'_, T>) -> Opt
         Tell::Cookie => handshake::answer(frame, cx)?,
         Tell::Reset => reset(frame, sender, meant)?,
         Tell::Icmp { kind, code, mtu } => {
-            let own = if is_redirected { meant } else { own_address(interface, sender, meant, cx)? };
+            let own = if is_redirected { meant } else { own_address((interface, vrf), sender, meant, cx)? };
             let id = cx.shard.next_id;
             cx.shard.next_id = id.wrapping_add(1);
             icmp(frame, own, sender, [kind, code], mtu, id)?;
@@ -308,14 +313,14 @@ fn reject_with<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> RejectWith {
 
 /// The address of the gateway that the answer comes from: the one that the packet was sent to (RFC 4443, section 2.2 a; RFC
 /// 1122, section 3.2.1.3), as for a redirected packet. Else one of the interface that the answer leaves by (RFC 1812, section 4.3.2.4), on the network
-/// of the receiver if there is one; else any.
+/// of the receiver if there is one; else any of the VRF that the packet came from.
 fn own_address<T: Tally>(
-    out: wire::PortId,
+    (out, vrf): (wire::PortId, VrfId),
     receiver: Address,
     meant: Address,
     cx: &Cx<'_, T>,
 ) -> Option<Address> {
-    if cx.tables.is_own(meant) {
+    if cx.tables.is_own(vrf, meant) {
         return Some(meant);
     }
     let of = |interface: &crate::tables::Interface| {
@@ -327,7 +332,12 @@ fn own_address<T: Tally>(
         let near = interface.networks.iter().find(|network| network.contains(&receiver.to_ip()));
         near.map(|network| network.addr().into()).or(first)
     };
-    cx.tables.interface(out).and_then(of).or_else(|| cx.tables.interfaces.iter().find_map(of))
+    let any = || {
+        let interfaces = (0..).map(wire::PortId).zip(&cx.tables.interfaces);
+        let mut of_vrf = interfaces.filter(|(id, _)| cx.tables.vrf_of(*id) == vrf);
+        of_vrf.find_map(|(_, interface)| of(interface))
+    };
+    cx.tables.interface(out).and_then(of).or_else(any)
 }
 
 /// Turns the frame's IP packet into an ICMP error that quotes it. No link-layer header stands before it then.

@@ -12,7 +12,7 @@ use wire::{Family, Frame};
 
 use super::route::is_link_local;
 use super::{Cx, Step, nat64};
-use crate::tables::{Address, DestinationAction, Tables, Target, Translator, Xlat};
+use crate::tables::{Address, DestinationAction, Tables, Target, Translator, VrfId, Xlat};
 use crate::verdict::Reason;
 
 /// Source of errors from routers of IPv6 whose address has none of IPv4 in it: the dummy address that RFC 7600, section 4.8, sets aside for
@@ -61,7 +61,7 @@ pub(super) fn leaves_alone<T: Tally>(
     if is_link_local(destination) || tables.nat.is_outside(destination) {
         return true;
     }
-    match tables.route(destination, tally) {
+    match tables.route(VrfId::DEFAULT, destination, tally) {
         None => false,
         // While one of them is up that carries IPv4.
         Some(Target::Wans) => tables.wans.share(Family::V4, 0, tally).is_some(),

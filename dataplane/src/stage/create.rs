@@ -11,8 +11,8 @@ use wire::header::Protocol;
 use wire::{Frame, Part, tcp};
 
 use super::log::note_opened;
-use super::route::ct_zone;
 use super::track::{is_icmp, reason_of, settings};
+use super::vrf;
 use super::{Cx, Step, header, helper};
 use crate::flag;
 use crate::flow::tcp::{Midstream, Segment};
@@ -93,7 +93,7 @@ pub(super) fn flow<T: Tally>(
         }
     }
     let pair = cx.tables.nat.pair(opening.dnat, opening.snat);
-    let translated = reply != opening.key.reversed().in_ct_zone(ct_zone(frame.meta.egress, cx));
+    let translated = reply != opening.key.reversed().in_ct_zone(reply.ct_zone());
     let mut is_helped = false;
     if let Some(flow) = cx.shard.flows.flow_mut(id) {
         let is_own = frame.meta.flags & flag::OWN != 0;
@@ -240,7 +240,7 @@ fn settle_otherwise<T: Tally>(
     let Some((pool, port)) = opening.pool.or(own) else {
         return settle_by_port(id, frame, opening, cx);
     };
-    let inside = opening.inside(port);
+    let inside = opening.inside(port, vrf::of_source(frame.meta.ingress, opening, cx));
     // What has been tried is held meanwhile, or it would be chosen again.
     let mut tried: ArrayVec<nat::MappingId, { MOST_TRIES + 1 }> = ArrayVec::new();
     let mut settled = None;
@@ -301,7 +301,8 @@ fn reply_key<T: Tally>(frame: &Frame, opening: &Opening, cx: &Cx<'_, T>) -> Key 
     } else {
         Key::v4(from.bits as u32, to.bits as u32, sport, opening.sport, protocol)
     };
-    key.in_ct_zone(ct_zone(frame.meta.egress, cx))
+    let vrf = vrf::of_opening(frame.meta.ingress, opening, cx);
+    key.in_ct_zone(cx.tables.ct_zone(frame.meta.egress, vrf))
 }
 
 /// The numbers of the destination and source translations that apply.

@@ -16,7 +16,7 @@ use wire::{Frame, Part, udp};
 
 use super::{About, Cx, Packets, Stage, Step, cipher, handoff, header, take};
 use crate::flag;
-use crate::tables::{Address, Tables};
+use crate::tables::{Address, Tables, VrfId};
 use crate::tunnel;
 use crate::verdict::Reason;
 
@@ -119,8 +119,8 @@ pub(crate) const KEEPALIVE: [u8; 1] = [0xff];
 /// There is none: the packet goes on, or ends here.
 #[inline(always)]
 fn claim<T: Tally>(frame: &mut Frame, met: &mut Option<Met>, cx: &mut Cx<'_, T>) -> Result<Carried, Step> {
-    // What Linux itself sends is no packet from a peer.
-    if frame.meta.flags & flag::OWN != 0 {
+    // What Linux itself sends is no packet from a peer, and peers are in the default VRF.
+    if frame.meta.flags & flag::OWN != 0 || cx.tables.vrf_of(frame.meta.ingress) != VrfId::DEFAULT {
         return Err(Step::Next);
     }
     let (_, destination) = header::addresses(frame);

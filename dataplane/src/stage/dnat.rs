@@ -15,7 +15,7 @@ use super::{About, Cx, Packets, Stage, Step, clat, helper, nat64};
 use crate::flag;
 use crate::nat::Endpoint;
 use crate::opening::Opening;
-use crate::tables::{Address, Asker, Destination, Tables, Xlat};
+use crate::tables::{Address, Asker, Destination, Tables, VrfId, Xlat};
 use crate::verdict::Reason;
 
 /// The stage.
@@ -90,12 +90,13 @@ impl Stage for Dnat {
             opening.turned = rule.action.turned(outside, seen.from);
             return Step::Next;
         }
-        if !tables.nat.is_outside(outside) || !has_port(frame) {
+        // Outside is the default VRF.
+        let is_of_vrf = tables.vrf_of(frame.meta.ingress) != VrfId::DEFAULT;
+        if is_of_vrf || !tables.nat.is_outside(outside) || !has_port(frame) {
             return Step::Next;
         }
         let port = if is_query { seen.sport } else { seen.dport };
-        let endpoint =
-            Endpoint { address: outside.bits, port, protocol: seen.protocol, family: outside.family() };
+        let endpoint = Endpoint { port, protocol: seen.protocol, ..Endpoint::new(outside.to_ip(), 0, 0) };
         let mappings = &cx.shard.mappings;
         // A port that was lent is the gateway's own for all that is of no flow.
         let found =
@@ -147,11 +148,12 @@ pub(super) fn has_port(frame: &Frame) -> bool {
     }
 }
 
-/// The interface on whose network an outside address is: of several, that with the longest prefix.
+/// The interface of the default VRF on whose network an outside address is: of several, that with the longest prefix.
 pub(super) fn home_of(tables: &Tables, address: Address) -> Option<PortId> {
     let ip = address.to_ip();
     let mut found: Option<(u8, PortId)> = None;
-    for (place, interface) in (0..).map(PortId).zip(&tables.interfaces) {
+    let interfaces = (0..).map(PortId).zip(&tables.interfaces);
+    for (place, interface) in interfaces.filter(|(place, _)| tables.vrf_of(*place) == VrfId::DEFAULT) {
         for network in interface.networks.iter().filter(|network| network.contains(&ip)) {
             if found.is_none_or(|(length, _)| length < network.prefix_len()) {
                 found = Some((network.prefix_len(), place));

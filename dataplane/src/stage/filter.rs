@@ -235,10 +235,11 @@ fn decide<T: Tally>(frame: &mut Frame, place: Option<u32>, seen: &Header, cx: &m
         return Step::Next;
     }
     let source = Address { bits: seen.source, v6: seen.family == wire::Family::V6 };
+    let vrf = cx.tables.vrf_number(cx.tables.vrf_of(frame.meta.ingress));
     cx.tally.atomic(Region::Meter, place as usize * 8, 8);
     // What has waited for a neighbour has been admitted before.
     if let Some(rate) = rule.rate.as_ref().filter(|_| frame.meta.flags & flag::WAITED == 0) {
-        let subject = limiter::subject(source, rule.meter);
+        let subject = limiter::subject_in(vrf, source, rule.meter);
         let hash = cx.shard.flows.hash(&subject, cx.tally);
         if !cx.shard.limiter.admits(place, rate, &subject, hash, frame.meta.received) {
             return Step::Drop(Reason::RateLimit);
@@ -249,7 +250,7 @@ fn decide<T: Tally>(frame: &mut Frame, place: Option<u32>, seen: &Header, cx: &m
         if frame.meta.flags & flag::OPENS == 0 || frame.meta.part == Part::Later {
             return Step::Next;
         }
-        let subject = limiter::subject(source, rule.number);
+        let subject = limiter::subject_in(vrf, source, rule.number);
         let hash = cx.shard.flows.hash(&subject, cx.tally);
         match cx.shard.limiter.count(place, limit.scope, limit.most, &subject, hash) {
             Some(count) => match cx.shard.openings.of_mut(&frame.meta) {
@@ -343,7 +344,8 @@ pub(super) fn count_source<T: Tally>(
     if frame.meta.flags & flag::OWN != 0 {
         return Ok(());
     }
-    let subject = limiter::subject(opening.source, limiter::ALL_RULES);
+    let vrf = cx.tables.vrf_number(cx.tables.vrf_of(frame.meta.ingress));
+    let subject = limiter::subject_in(vrf, opening.source, limiter::ALL_RULES);
     let hash = cx.shard.flows.hash(&subject, cx.tally);
     let count = cx.shard.limiter.count(limiter::ALL_RULES, Scope::Source, most, &subject, hash);
     opening.source_count = Some(count.ok_or(Step::Drop(Reason::FlowLimit))?);

@@ -21,7 +21,7 @@ use crate::flow::Member;
 use crate::fragment::DatagramKey;
 use crate::handoff::{MOST, address, times};
 use crate::ppp;
-use crate::tables::OWN_ACCORD;
+use crate::tables::{OWN_ACCORD, VrfId};
 use crate::verdict::Reason;
 
 /// Hands a fragment off to the owner of its datagram; `None` if the owner is this worker.
@@ -80,7 +80,8 @@ pub(super) fn to_home<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Option
 fn mapped_port<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Option<(IpAddr, u16)> {
     let tables = cx.tables;
     let (_, destination) = header::addresses(frame);
-    if !tables.nat.is_outside(destination) || !dnat::has_port(frame) {
+    let is_of_vrf = tables.vrf_of(frame.meta.ingress) != VrfId::DEFAULT;
+    if is_of_vrf || !tables.nat.is_outside(destination) || !dnat::has_port(frame) {
         return None;
     }
     let port = if frame.meta.flags & flag::QUERY != 0 { frame.meta.sport } else { frame.meta.dport };

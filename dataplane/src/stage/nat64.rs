@@ -27,7 +27,7 @@ use crate::hop::{Hop, WAITING};
 use crate::nat::rewrite::{self as ports, EndsV4, EndsV6, Rewrite, Transport};
 use crate::nat::{Endpoint, MappingId};
 use crate::opening::Opening;
-use crate::tables::{Address, SourceAction, Tables, Translator, Xlat};
+use crate::tables::{Address, SourceAction, Tables, Translator, VrfId, Xlat};
 use crate::verdict::Reason;
 
 /// Bytes by which an IPv6 header is longer than an IPv4 header without options.
@@ -76,7 +76,7 @@ pub(super) fn open_to_v4<T: Tally>(
             return Step::Next;
         }
     }
-    if cx.tables.is_own(outside) || cx.tables.nat.is_outside(outside) {
+    if cx.tables.is_own(VrfId::DEFAULT, outside) || cx.tables.nat.is_outside(outside) {
         return Step::Answer(Reason::Nat64Address);
     }
     opening.across = Some(outside);

@@ -25,8 +25,8 @@ use wire::{Dscp, Family, Frame, Meta, Nanos, PortId};
 
 use super::header::{ask_sets, class_of, sender as sender_of};
 use super::log::note_hit;
-use super::route::{check_source, ct_zone, is_link_local};
-use super::{Cx, Step, clat, dnat, filter, protect, selector, track, wan};
+use super::route::{check_source, is_link_local};
+use super::{Cx, Step, clat, dnat, filter, protect, selector, track, vrf, wan};
 use crate::fast_path::Progress;
 use crate::flag;
 use crate::flow::{Classified, Cold, Direction, Flow, FlowId, Hit, Key, State};
@@ -36,13 +36,13 @@ use crate::nat::{MappingId, PoolConfig, PoolId};
 use crate::shard::NOTHING;
 use crate::tables::{
     Address, Asked, Asker, Destination, DestinationAction, LOCAL, NO_MAC, NO_NUMBER, NatRule, NewDestination,
-    OWN_ACCORD, PatternRule, SELF, SourceAction, Tables, Target, is_linux, is_within,
+    OWN_ACCORD, PatternRule, SELF, SourceAction, Tables, Target, VrfId, is_linux, is_within, vrf::MOST,
 };
 use crate::verdict::Reason;
 
 /// Flows that may turn out not to be a packet's, one after the other: as many as there are conntrack zones in which the same
-/// addresses and ports are in use.
-const STRANGERS: usize = 4;
+/// addresses and ports are in use, such as those of VRFs.
+const STRANGERS: usize = MOST + 1;
 
 /// Outcome of revalidating a flow.
 enum Outcome {
@@ -142,13 +142,21 @@ fn revalidate<T: Tally>(
     let Some(ingress) = cx.tables.interface_numbered(cold.ingress) else {
         return over(hit.id, Reason::InterfaceGone, frame, cx);
     };
-    let came = ct_zone(frame.meta.ingress, cx);
-    if hit.direction == Direction::Original && came != ct_zone(ingress, cx) {
+    let came = vrf::ct_zone(frame, cx);
+    let [there, back] = [Direction::Original, Direction::Reply].map(|of| vrf::of_flow(hit.id, of, cx));
+    let begins = cx.tables.ct_zone(ingress, back);
+    if hit.direction == Direction::Original && came != begins {
         return Outcome::Stranger;
     }
     let is_first = hit.direction == Direction::Original && frame.meta.flags & flag::ERROR == 0;
     let way = match way(hit.id, flow, cold, ingress, cx) {
         Ok(way) => way,
+        // What became of the way of another VRF's flow is not this packet's.
+        Err(_)
+            if hit.direction == Direction::Reply && vrf::is_of_another(frame, flow.reply().ct_zone(), cx) =>
+        {
+            return Outcome::Stranger;
+        }
         Err(Step::Drop(Reason::WanDown)) => return lose(hit, Reason::WanDown, frame, cx),
         // Whoever answers is not told of the way there.
         Err(Step::Answer(reason)) if hit.direction == Direction::Reply => {
@@ -159,7 +167,8 @@ fn revalidate<T: Tally>(
         }
         Err(step) => return Outcome::Refused(step),
     };
-    if hit.direction == Direction::Reply && came != ct_zone(way.egress, cx) {
+    let answers = cx.tables.ct_zone(way.egress, there);
+    if hit.direction == Direction::Reply && came != answers {
         return Outcome::Stranger;
     }
     if has_lost_server(flow, cold, cx) {
@@ -188,8 +197,7 @@ fn revalidate<T: Tally>(
         Ok(rule) => rule,
         Err(refusal) => return refuse(hit, refusal, way, frame, cx),
     };
-    let ct_zones = [ct_zone(ingress, cx), ct_zone(way.egress, cx)];
-    if cx.shard.flows.move_to(hit.id, ct_zones, cx.tally).is_err() {
+    if cx.shard.flows.move_to(hit.id, [begins, answers], cx.tally).is_err() {
         end(hit.id, cx);
         return Outcome::Refused(Step::Drop(Reason::NatClash));
     }
@@ -253,8 +261,9 @@ fn way<T: Tally>(
     }
     let hash = cx.shard.flows.hash(flow.original(), cx.tally);
     let unknown = Step::Drop(Reason::NeighbourUnknown);
-    let mut target = cx.tables.route(destination, cx.tally).copied();
-    if !cx.tables.tunnels.spd.is_empty() {
+    let vrf = vrf::of_flow(flow_id, Direction::Original, cx);
+    let mut target = cx.tables.route(vrf, destination, cx.tally).copied();
+    if vrf == VrfId::DEFAULT && !cx.tables.tunnels.spd.is_empty() {
         if !is_own && cx.tables.tunnel_of(ingress).is_none() {
             protect::in_clear(&selector::of_key(flow.original(), Side::In), cx)?;
         }
@@ -556,7 +565,8 @@ fn sender<T: Tally>(hit: Hit, flow: &Flow, frame: &Frame, cx: &mut Cx<'_, T>) ->
         return mac;
     }
     let source = flow.original().source().into();
-    let hop = match cx.tables.route(source, cx.tally).copied() {
+    let vrf = vrf::of_flow(hit.id, Direction::Reply, cx);
+    let hop = match cx.tables.route(vrf, source, cx.tally).copied() {
         Some(Target::Link(link)) => cx.shard.hops.neighbour(cx.tables, link, source),
         Some(Target::Gateways { first, count }) => {
             let hash = cx.shard.flows.hash(flow.reply(), cx.tally);

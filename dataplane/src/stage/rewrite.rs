@@ -283,7 +283,8 @@ fn record<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) {
     let out = cx.tables.interface(frame.meta.egress).and_then(own);
     let Some(own) = out.or_else(|| cx.tables.interfaces.iter().find_map(own)) else { return };
     let (now, network) = (frame.meta.received, usize::from(frame.meta.network));
+    let vrf = cx.tables.vrf_of(frame.meta.ingress);
     if let Some(packet) = frame.bytes_mut().get_mut(network..) {
-        option::record(packet, own, now, |address| cx.tables.is_own(Address::v4(address)));
+        option::record(packet, own, now, |address| cx.tables.is_own(vrf, Address::v4(address)));
     }
 }

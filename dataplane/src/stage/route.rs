@@ -9,11 +9,11 @@ use tally::{Branch, Op, Region, Tally};
 use wire::meta::Fields;
 use wire::{BATCH, Family, Frame, PortId, ipv4, ipv6};
 
-use super::{About, Cx, Stage, Step, header, nat64, protect, take, underlay, wan};
+use super::{About, Cx, Stage, Step, header, nat64, protect, take, underlay, vrf, wan};
 use crate::flag;
 use crate::flow::FlowId;
 use crate::hop::{Hop, LINK_HOP, LOCAL_HOP, NO_HOP, WAITING, Wanted, leaves, waits};
-use crate::tables::{Address, LOCAL, SSDP, Tables, Target, WanChoice, WanId, is_linux};
+use crate::tables::{Address, LOCAL, SSDP, Tables, Target, VrfId, WanChoice, WanId, is_linux};
 use crate::tunnel;
 use crate::verdict::Reason;
 
@@ -25,7 +25,12 @@ impl Stage for Route {
     const ABOUT: About = About {
         name: "route",
         asks: "By which interface and next hop does it leave?",
-        reads: Fields::SEEN.and(Fields::OPENING).and(Fields::FLOW).and(Fields::HOP).and(Fields::TUNNEL),
+        reads: Fields::SEEN
+            .and(Fields::EGRESS)
+            .and(Fields::OPENING)
+            .and(Fields::FLOW)
+            .and(Fields::HOP)
+            .and(Fields::TUNNEL),
         writes: Fields::HOP.and(Fields::EGRESS).and(Fields::FLAGS).and(Fields::TUNNEL),
     };
 
@@ -61,8 +66,8 @@ impl Stage for Route {
             }
             return;
         }
-        if !cx.tables.tunnels.spd.is_empty() {
-            // Selectors ask for more than the destination.
+        if !cx.tables.tunnels.spd.is_empty() || !cx.tables.vrfs.is_empty() {
+            // Selectors ask for more than the destination, and VRFs for the interface.
             for frame in frames {
                 take_apart(frame, cx);
             }
@@ -145,7 +150,7 @@ enum Checked {
 fn settle_apart<T: Tally>(frame: &mut Frame, ends: Ends4, checked: Checked, value: u32, cx: &mut Cx<'_, T>) {
     if cx.tally.is_kept() {
         tell_find4(cx);
-        let _ = cx.tables.route(Address::v4(ends.destination), cx.tally);
+        let _ = cx.tables.route(VrfId::DEFAULT, Address::v4(ends.destination), cx.tally);
     }
     let source = Address::v4(ends.source);
     let target = cx.tables.targets.get(value as usize);
@@ -294,8 +299,8 @@ fn find4<T: Tally>(frame: &mut Frame, ends: Ends4, cx: &mut Cx<'_, T>) -> Result
             return Ok(());
         }
     }
-    let tables = cx.tables;
-    lead(frame, source, tables.route(Address::v4(destination), cx.tally), hash, cx)
+    let (tables, vrf) = (cx.tables, vrf::of_packet(frame, cx));
+    lead(frame, source, tables.route(vrf, Address::v4(destination), cx.tally), hash, cx)
 }
 
 /// Finds the hop, and checks the source.
@@ -322,8 +327,9 @@ fn find<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
         to_self(frame);
         return Ok(());
     }
-    let mut target = cx.tables.route(destination, cx.tally).copied();
-    if !cx.tables.tunnels.spd.is_empty() {
+    let vrf = vrf::of_packet(frame, cx);
+    let mut target = cx.tables.route(vrf, destination, cx.tally).copied();
+    if vrf == VrfId::DEFAULT && !cx.tables.tunnels.spd.is_empty() {
         target = protect::target(frame, target, cx)?;
     }
     lead(frame, source, target.as_ref(), hash, cx)
@@ -412,7 +418,7 @@ pub(crate) fn wan<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Option<WanChoi
         return None;
     }
     let destination = destination(frame, cx);
-    if cx.tables.route(destination, cx.tally) != Some(&Target::Wans) {
+    if cx.tables.route(vrf::of_packet(frame, cx), destination, cx.tally) != Some(&Target::Wans) {
         return None;
     }
     let hash = cx.shard.openings.of(&frame.meta).map_or(0, |opening| (opening.hash >> 32) as u32);
@@ -429,19 +435,20 @@ fn destination<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Address {
     }
 }
 
-/// The hop that the packets of a flow which come back leave by: found at the first of them. `wan` is the flow's, if it has one;
+/// The hop that the packets of a flow which come back leave by, by the routes of a VRF: found at the first of them. `wan` is the flow's, if it has one;
 /// `protected` gives the target in the place of
 /// the route's where there are security policies.
 pub(super) fn back<T: Tally>(
     frame: &mut Frame,
-    destination: Address,
+    towards: vrf::Towards,
     hash: u64,
     wan: Option<WanId>,
     protected: impl FnOnce(Option<Target>, &mut Cx<'_, T>) -> Result<Option<Target>, Reason>,
     cx: &mut Cx<'_, T>,
 ) -> Result<u32, Reason> {
-    let mut target = cx.tables.route(destination, cx.tally).copied();
-    if !cx.tables.tunnels.spd.is_empty() {
+    let vrf::Towards { vrf, address: destination } = towards;
+    let mut target = cx.tables.route(vrf, destination, cx.tally).copied();
+    if vrf == VrfId::DEFAULT && !cx.tables.tunnels.spd.is_empty() {
         target = protected(target, cx)?;
     }
     match target {
@@ -518,7 +525,7 @@ pub(super) fn check_source<T: Tally>(
         cx.tally.instructions(8);
         cx.tally.execute(Op::Branch, 2);
         // Its own addresses nobody else has, wherever others are at home.
-        let is_forged = !is_linux(ingress) && cx.tables.is_own(source);
+        let is_forged = !is_linux(ingress) && cx.tables.is_own(cx.tables.vrf_of(ingress), source);
         return if is_forged { Err(Step::Drop(Reason::SourceMartian)) } else { Ok(()) };
     }
     if check == SourceCheck::Strict && cx.tables.leaves_only_by(ingress, source, cx.tally) {
@@ -542,7 +549,7 @@ fn look_back<T: Tally>(
         return Ok(());
     }
     let spoofed = Err(Step::Drop(Reason::SourceSpoofed));
-    match cx.tables.route(source, cx.tally) {
+    match cx.tables.route(cx.tables.vrf_of(ingress), source, cx.tally) {
         // The gateway's own address, or a network's broadcast address, as source.
         Some(Target::Local | Target::Broadcast(_)) => spoofed,
         Some(target) if check == SourceCheck::Strict => {
@@ -602,9 +609,4 @@ fn spread(frame: &Frame) -> u32 {
     let mixed = (fold(source.bits) ^ ports.rotate_left(17)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
         ^ fold(destination.bits).wrapping_mul(0xc2b2_ae3d_27d4_eb4f);
     (mixed.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32) as u32
-}
-
-/// The conntrack zone of an interface, for the keys of flows.
-pub(super) fn ct_zone<T: Tally>(id: PortId, cx: &Cx<'_, T>) -> u16 {
-    cx.tables.interface(id).map_or(0, |interface| interface.ct_zone)
 }

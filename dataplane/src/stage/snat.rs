@@ -8,7 +8,7 @@ use tally::{Op, Region, Tally};
 use wire::meta::Fields;
 use wire::{Frame, PortId};
 
-use super::{About, Cx, Packets, Stage, Step, create, filter, header, helper, nat64};
+use super::{About, Cx, Packets, Stage, Step, create, filter, header, helper, nat64, vrf};
 use crate::flag;
 use crate::hop::LOCAL_HOP;
 use crate::nat;
@@ -220,7 +220,9 @@ fn come_from_forward<T: Tally>(
         action.own(out, source.v6).iter().any(|own| own.net.addr() == ip).then_some(1)
     };
     let mut best: Option<(u8, Address, u16)> = None;
-    for forward in tables.nat.returning(source, sport, frame.meta.protocol) {
+    let vrf = tables.vrf_of(frame.meta.ingress);
+    let forwards = tables.nat.returning(source, sport, frame.meta.protocol);
+    for forward in forwards.filter(|forward| forward.vrf == vrf) {
         let port = forward.outside_port.wrapping_add(sport - forward.ports.first);
         for home in forward.homes.iter().filter(|home| home.zones & (1 << zone) != 0) {
             let address = Address { bits: home.addresses.first, v6: home.addresses.v6 };
@@ -267,7 +269,7 @@ fn map<T: Tally>(
     place: u16,
     cx: &mut Cx<'_, T>,
 ) -> Result<(), Step> {
-    let inside = opening.inside(opening.sport);
+    let inside = opening.inside(opening.sport, vrf::of_source(frame.meta.ingress, opening, cx));
     let source = opening.source;
     let has_port = super::dnat::has_port(frame);
     if has_port {

@@ -15,7 +15,8 @@ use wire::meta::Fields;
 use wire::tcp::Flags;
 use wire::{Family, Frame, Part, icmpv4, ipv4, ipv6, tcp, udp};
 
-use super::route::{back, ct_zone, is_link_local};
+use super::route::{back, is_link_local};
+use super::vrf::{self, ct_zone};
 use super::{About, Cx, Packets, Stage, Step, handoff, handshake, header, helper, protect, revalidate, wan};
 use crate::client;
 use crate::flag;
@@ -121,7 +122,7 @@ fn key_of<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Key {
             .and_then(ipv6::Header::of)
             .map(|ip| Key::v6(ip.src_bits(), ip.dst_bits(), sport, dport, meta.protocol))
     };
-    key.unwrap_or_default().in_ct_zone(ct_zone(meta.ingress, cx))
+    key.unwrap_or_default().in_ct_zone(ct_zone(frame, cx))
 }
 
 pub(super) fn is_icmp(frame: &Frame) -> bool {
@@ -377,7 +378,7 @@ fn come_back<T: Tally>(frame: &mut Frame, hit: Hit, hash: u64, cx: &mut Cx<'_, T
     let (flow, direction) = (*flow, hit.direction);
     let protected = |routed, cx: &mut Cx<'_, T>| protect::of_flow(&flow, direction, routed, cx);
     let wan = wan::of_flow(hit.id, direction, destination.family(), cx);
-    let hop = match back(frame, destination, hash, wan, protected, cx) {
+    let hop = match back(frame, vrf::towards(hit.id, direction, destination, cx), hash, wan, protected, cx) {
         Ok(hop) => hop,
         Err(Reason::RouteMissing) => return Step::Answer(Reason::RouteMissing),
         Err(reason) => return Step::Drop(reason),
@@ -539,7 +540,7 @@ fn find_related<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
     let Some((quote, seq)) = quoted_key(quoted, frame.meta.family) else {
         return Step::Drop(Reason::IcmpUnrelated);
     };
-    let key = quote.reversed().in_ct_zone(ct_zone(frame.meta.ingress, cx));
+    let key = quote.reversed().in_ct_zone(ct_zone(frame, cx));
     cx.tally.begin_offload(search(frame.meta.family));
     let (hash, found) = find(&key, cx);
     cx.tally.end_offload();
@@ -682,7 +683,7 @@ pub(crate) fn datagram<T: Tally>(frame: &Frame, cx: &Cx<'_, T>) -> Option<(Datag
         id: fragment.id,
         protocol,
         family: meta.family,
-        ct_zone: ct_zone(meta.ingress, cx),
+        ct_zone: ct_zone(frame, cx),
     };
     let span = Span {
         offset: u32::from(fragment.offset),

@@ -7,7 +7,7 @@ use wire::PortId;
 use super::{Cx, Step, wan};
 use crate::hop::{Wanted, leaves};
 use crate::sa::Way;
-use crate::tables::{Asked, Target};
+use crate::tables::{Asked, Target, VrfId};
 use crate::verdict::Reason;
 
 /// Checks that a packet can leave by the tunnel whose interface is `egress`, before a byte of it is changed. One that no security association
@@ -73,7 +73,7 @@ fn routed<T: Tally>(tunnel: u16, cx: &mut Cx<'_, T>) -> Result<Way, Step> {
     }
     let (remote, spi) = (out.peer.address, out.spi);
     let spread = spi.wrapping_mul(0x9e37_79b9);
-    let (hop, link) = match tables.route(remote, cx.tally).copied() {
+    let (hop, link) = match tables.route(VrfId::DEFAULT, remote, cx.tally).copied() {
         Some(Target::Link(link)) if tables.tunnel_of(link).is_some() => return Err(turns_back),
         Some(Target::Link(link)) => (cx.shard.hops.neighbour(tables, link, remote), Some(link)),
         // All packets of one security association take one way, so that they stay in order.

@@ -26,7 +26,7 @@ use crate::shard::{
     Shard, ShardError, most_flows, remembers_classes, remembers_wans, timeouts, watches_sets,
 };
 use crate::sync::Room;
-use crate::tables::{Address, LOCAL, NO_NUMBER, OWN_ACCORD, SourceAction, Tables, Target};
+use crate::tables::{Address, LOCAL, NO_NUMBER, OWN_ACCORD, SourceAction, Tables, Target, VrfId};
 
 /// Flows, with their handshakes and MAC addresses.
 pub(super) struct Flows;
@@ -113,7 +113,13 @@ impl Part for Flows {
     }
 
     fn export(&self, shard: &Shard, tables: &Tables, place: u32, now: Nanos) -> Option<Item> {
-        shard.flow_record(tables, FlowId(place), now).map(Item::Flow)
+        let record = shard.flow_record(tables, FlowId(place), now)?;
+        // The VRF of what the gateway itself began is in no record: the default one has its flows alone.
+        let is_of_vrf = || {
+            let flow = shard.flows.flow(record.id);
+            flow.is_some_and(|flow| flow.original().ct_zone() != tables.itself.ct_zone)
+        };
+        (record.ingress != Some(LOCAL) || !is_of_vrf()).then_some(Item::Flow(record))
     }
 
     fn update(&self, shard: &mut Shard, places: Range<u32>) {
@@ -270,18 +276,25 @@ impl Shard {
             }
             Through::Gone => return Err(Refused::NameGone),
         };
-        let mapping = self.import_mapping(tables, record.mapping)?;
-        let inward = match self.import_mapping(tables, record.inward) {
+        let vrf = tables.vrf_of(ingress);
+        let inward_vrf = self.vrf_of_inward(tables, record.inward)?;
+        let mapping = self.import_mapping(tables, tables.vrf_number(vrf), record.mapping)?;
+        let inward = match self.import_mapping(tables, inward_vrf, record.inward) {
             Ok(inward) => inward,
             Err(refused) => {
                 self.release(mapping);
                 return Err(refused);
             }
         };
-        let keys = [
-            &original.in_ct_zone(interface.ct_zone),
-            &reply.in_ct_zone(ct_zone_towards(tables, record.reply.source.into())),
-        ];
+        let led = match record.destination {
+            Through::Nat(place) => {
+                tables.nat.destinations.get(usize::from(place)).and_then(|rule| rule.action.vrf)
+            }
+            Through::None | Through::Gone if record.inward.is_some() => tables.vrf_numbered(inward_vrf),
+            Through::None | Through::Gone => None,
+        };
+        let towards = ct_zone_towards(tables, led.unwrap_or(vrf), record.reply.source.into());
+        let keys = [&original.in_ct_zone(interface.ct_zone), &reply.in_ct_zone(towards)];
         let ticks = |span: Nanos| Tick::within(span).0;
         let former = Former {
             keys,
@@ -447,9 +460,9 @@ fn fits(record: &FlowRecord, [original, reply]: [&Key; 2], prefix: Option<Prefix
     state && family && mapping && inward && handshake
 }
 
-/// The conntrack zone of the interface by which packets to an address leave.
-fn ct_zone_towards(tables: &Tables, address: Address) -> u16 {
-    let out = match tables.route(address, &mut NoTally).copied() {
+/// The conntrack zone of the interface by which packets to an address leave, by the routes of a VRF.
+fn ct_zone_towards(tables: &Tables, vrf: VrfId, address: Address) -> u16 {
+    let out = match tables.route(vrf, address, &mut NoTally).copied() {
         Some(Target::Link(link) | Target::Broadcast(link)) => link,
         Some(Target::Gateways { first, .. }) => {
             let way = tables.way(first, 1, 0);
@@ -458,5 +471,5 @@ fn ct_zone_towards(tables: &Tables, address: Address) -> u16 {
         Some(Target::Wans) => tables.wans.list.first().map_or(LOCAL, |wan| wan.interface),
         _ => LOCAL,
     };
-    tables.interface(out).map_or(0, |interface| interface.ct_zone)
+    tables.ct_zone(out, vrf)
 }

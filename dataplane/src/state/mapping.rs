@@ -4,9 +4,11 @@ use tally::{NoTally, Region};
 
 use super::{Applying, MappingRecord, Part, Plan, Reload};
 use crate::import::Refused;
-use crate::nat::{BlockChange, BlockEvent, MappingId, Mappings, PoolId, PoolsPlan, Restore, RetiredPools};
+use crate::nat::{
+    BlockChange, BlockEvent, Endpoint, MappingId, Mappings, PoolId, PoolsPlan, Restore, RetiredPools,
+};
 use crate::shard::{NOTHING, Shard, ShardError, most_mappings};
-use crate::tables::Tables;
+use crate::tables::{Tables, VrfNumber};
 
 /// Mappings of source translations.
 pub(super) struct Translations;
@@ -79,10 +81,11 @@ impl Shard {
         Some(MappingRecord { nat, inside: mapping.inside, outside: mapping.outside })
     }
 
-    /// The number of a mapping made again, which it holds.
+    /// The number of a mapping of a host in a VRF made again, which it holds.
     pub(super) fn import_mapping(
         &mut self,
         tables: &Tables,
+        vrf: VrfNumber,
         record: Option<MappingRecord>,
     ) -> Result<u32, Refused> {
         let Some(record) = record else { return Ok(NOTHING) };
@@ -92,8 +95,24 @@ impl Shard {
         let mut own = pools.filter(|((pool, owner), _)| owner.source == nat && pool.has(outside));
         let pool =
             own.next().map(|(_, place)| PoolId(place)).ok_or(Refused::Mapping(Restore::AddressGone))?;
-        let mapping = self.mappings.restore(pool, record.inside, record.outside).map_err(Refused::Mapping)?;
+        let inside = Endpoint { vrf, ..record.inside };
+        let mapping = self.mappings.restore(pool, inside, record.outside).map_err(Refused::Mapping)?;
         Ok(mapping.0)
+    }
+
+    /// The VRF of the host of a mapping by which a flow is let in from outside: that of the mapping which the host has by now. Only where
+    /// there is one VRF the host need have none.
+    ///
+    /// # Errors
+    /// The host has no such mapping.
+    pub(super) fn vrf_of_inward(
+        &self,
+        tables: &Tables,
+        record: Option<MappingRecord>,
+    ) -> Result<VrfNumber, Refused> {
+        let Some(record) = record.filter(|_| !tables.vrfs.is_empty()) else { return Ok(VrfNumber::DEFAULT) };
+        let known = self.mappings.inside_of(&record.outside, &mut NoTally);
+        known.map(|(_, inside)| inside.vrf).ok_or(Refused::NameGone)
     }
 
     /// Gives back a mapping that was imported.

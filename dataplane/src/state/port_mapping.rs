@@ -8,7 +8,7 @@ use crate::import::Refused;
 use crate::nat::MappingId;
 use crate::port_mapping::PortMappings;
 use crate::shard::{Shard, ShardError};
-use crate::tables::Tables;
+use crate::tables::{Tables, VrfNumber};
 
 /// Outside ports that hosts have asked for.
 pub(super) struct Requested;
@@ -78,7 +78,7 @@ fn take_in(
     if !shard.has_room_for_port_mapping(&record.mapping.inside) {
         return Err(Refused::TableFull);
     }
-    let mapping = MappingId(shard.import_mapping(tables, Some(record.mapping))?);
+    let mapping = MappingId(shard.import_mapping(tables, VrfNumber::DEFAULT, Some(record.mapping))?);
     let until = record.left.map(|left| Nanos(now.0.saturating_add(left.0)));
     shard.restore_port_mapping(mapping, until, record.holder);
     Ok(())

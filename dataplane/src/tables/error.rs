@@ -21,6 +21,12 @@ pub enum CompileError {
     /// A policy route names a WAN that does not exist.
     #[error("there is no WAN `{0}`")]
     UnknownWan(String),
+    /// A VRF that no interface is in.
+    #[error("no interface is in the VRF \"{0}\"")]
+    UnknownVrf(String),
+    /// More VRFs than there can be.
+    #[error("{0} VRFs are more than {most}", most = super::vrf::MOST)]
+    TooManyVrfs(usize),
     /// A class names a meter that does not exist.
     #[error("there is no meter `{0}`")]
     UnknownMeter(String),

@@ -9,7 +9,7 @@ use tally::Tally;
 use wire::siit::Prefix;
 use wire::{Nanos, PortId};
 
-use super::Address;
+use super::{Address, VrfId};
 use crate::nat::{NetworkPair, PoolConfig, PortRange, Share};
 use crate::port_mapping::MappedBy;
 
@@ -102,6 +102,8 @@ pub const OWN_ACCORD: u16 = u16::MAX;
 pub struct Returning {
     /// The inside address.
     pub target: Address,
+    /// Its VRF.
+    pub vrf: VrfId,
     /// Inside ports.
     pub ports: PortRange,
     /// The outside port of the lowest of them.
@@ -145,6 +147,8 @@ pub struct DestinationAction {
     pub ports: Vec<PortShift>,
     /// Interfaces and zones of the outside addresses.
     pub homes: Vec<Home>,
+    /// VRF of the new destinations; `None` for that of the packet.
+    pub vrf: Option<VrfId>,
 }
 
 /// New destination of packets.

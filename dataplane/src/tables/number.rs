@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 use wire::PortId;
 
-use super::{LOCAL, OTHER, Tables};
+use super::vrf::OWN_CT_ZONES;
+use super::{LOCAL, OTHER, Tables, VrfNumber};
 use crate::flow::MOST_OWN;
 
 /// The number of the gateway itself as an interface; in place of any other number, none.
@@ -28,6 +29,8 @@ pub struct Numbers {
     next: u32,
     /// First conntrack zone to try for a new interface.
     next_ct_zone: u16,
+    /// First number to try for a new VRF.
+    next_vrf: u8,
     /// Numbers and places of interfaces, ascending.
     interfaces: Vec<(u32, u16)>,
     /// Likewise of destination translations; places from 0.
@@ -125,6 +128,7 @@ impl Tables {
             rule.meter = metered.map_or_else(&mut fresh, |before| before.meter);
         }
         self.number_timeouts(old);
+        let next_vrf = self.number_vrfs(old);
         let known =
             by_name(old.map(|old| old.nat.destinations.iter().map(|nat| (nat.name.as_str(), nat.number))));
         for nat in &mut self.nat.destinations {
@@ -137,11 +141,33 @@ impl Tables {
         self.numbers = Numbers {
             next,
             next_ct_zone: 0,
+            next_vrf,
             interfaces: sorted(self.interfaces.iter().map(|interface| interface.number)),
             destinations: sorted(self.nat.destinations.iter().map(|nat| nat.number)),
             sources: sorted(self.nat.sources.iter().map(|nat| nat.number)),
             meters: sorted(self.filter.rules.iter().map(|rule| rule.meter)),
         };
+    }
+
+    /// Gives numbers to VRFs, and returns the first to try for another: one that has not been in use for long, so that no flow or mapping
+    /// is left that knows it.
+    fn number_vrfs(&mut self, old: Option<&Tables>) -> u8 {
+        let known = by_name(old.map(|old| old.vrfs.list.iter().map(|vrf| (vrf.name.as_str(), vrf.number))));
+        let used: HashSet<VrfNumber> = known.values().copied().collect();
+        let begin = old.map_or(1, |old| old.numbers.next_vrf.max(1));
+        let mut last = begin;
+        // More than there can be VRFs.
+        let mut free =
+            (begin..=u8::MAX).chain(1..begin).map(VrfNumber).filter(|number| !used.contains(number));
+        for vrf in &mut self.vrfs.list {
+            let fresh = || {
+                let fresh = free.next().unwrap_or_default();
+                last = fresh.0.wrapping_add(1);
+                fresh
+            };
+            vrf.number = known.get(vrf.name.as_str()).copied().unwrap_or_else(fresh);
+        }
+        last
     }
 
     /// Gives numbers to the timeouts of rules. One that is gone leaves its number to another only where they run out: what was
@@ -178,8 +204,8 @@ impl Tables {
         let mut ct_zones: HashMap<u16, u16> =
             groups.iter().filter_map(|(ct_zone, group)| Some((*ct_zone, *known.get(group)?))).collect();
         // One that has not been in use for long, so that no flow is left that knows it.
-        let begin = old.numbers.next_ct_zone.clamp(1, u16::MAX - 1);
-        let mut free = (begin..u16::MAX).chain(1..begin).filter(|ct_zone| !used.contains(ct_zone));
+        let begin = old.numbers.next_ct_zone.clamp(1, OWN_CT_ZONES - 1);
+        let mut free = (begin..OWN_CT_ZONES).chain(1..begin).filter(|ct_zone| !used.contains(ct_zone));
         let mut last = begin;
         for ct_zone in groups.keys() {
             if !ct_zones.contains_key(ct_zone) {
@@ -231,6 +257,7 @@ fn place<P: Copy>(places: &[(u32, P)], number: u32) -> Option<P> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::VrfId;
     use super::*;
 
     fn tables(interfaces: &[&str], more: &str) -> Tables {
@@ -245,6 +272,35 @@ mod tests {
 
     fn number(tables: &Tables, name: &str) -> u32 {
         tables.interface(tables.interface_named(name).unwrap()).unwrap().number
+    }
+
+    #[test]
+    fn vrfs_keep_their_numbers_and_new_ones_have_none_of_the_last() {
+        let of = |vrfs: &[&str]| {
+            let text: String = vrfs
+                .iter()
+                .map(|vrf| format!("[interface.{vrf}0]\nzone = \"{vrf}\"\nvrf = \"{vrf}\"\n"))
+                .collect();
+            tables(&["a"], &text)
+        };
+        let numbers = |tables: &Tables| -> Vec<(String, u8)> {
+            tables.vrfs.list.iter().map(|vrf| (vrf.name.clone(), vrf.number.0)).collect()
+        };
+        let one = of(&["red", "blue"]);
+        assert_eq!(numbers(&one), [("red".to_owned(), 1), ("blue".to_owned(), 2)]);
+        let two = of(&["green", "blue"]).after(&one);
+        assert_eq!(numbers(&two), [("green".to_owned(), 3), ("blue".to_owned(), 2)]);
+        let three = of(&["red", "green"]).after(&two);
+        assert_eq!(numbers(&three), [("red".to_owned(), 4), ("green".to_owned(), 3)]);
+        let red = three.interface_named("red0").unwrap();
+        assert_eq!((three.vrf_name(red), three.vrf_of(red).0), (Some("red"), 1));
+        assert_eq!(three.vrf_numbered(VrfNumber(2)), None, "blue is gone");
+        // The gateway itself has a conntrack zone in each, and its VRF is told from that.
+        let own = three.ct_zone(LOCAL, three.vrf_of(red));
+        assert_eq!(
+            (three.vrf_of_own(own), three.vrf_of_own(u16::MAX)),
+            (Some(three.vrf_of(red)), Some(VrfId::DEFAULT))
+        );
     }
 
     fn ct_zone(tables: &Tables, name: &str) -> u16 {

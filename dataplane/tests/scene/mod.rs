@@ -46,6 +46,8 @@ pub struct Gateway {
     way: Way,
     resolve: Resolve,
     share: Share,
+    /// Interface by which the gateway's own stack sends its packets.
+    pub own_port: PortId,
     /// Last, so that it goes when all frames have come home.
     pub pool: Pool,
 }
@@ -136,6 +138,7 @@ impl Gateway {
             way,
             resolve,
             share: Share::WHOLE,
+            own_port: PortId(policy::WAN),
         }
     }
 
@@ -204,7 +207,7 @@ impl Gateway {
             frame.meta.received = arrival.at;
             frame.meta.number = arrival.number;
             if is_linux(arrival.port) {
-                frame.meta.egress = PortId(policy::WAN);
+                frame.meta.egress = self.own_port;
             }
             if let Err(frame) = self.batch.push(frame) {
                 self.pool.put(frame);
@@ -227,7 +230,7 @@ impl Gateway {
         frame.meta.received = arrival.at;
         frame.meta.number = arrival.number;
         if is_linux(arrival.port) {
-            frame.meta.egress = PortId(policy::WAN);
+            frame.meta.egress = self.own_port;
         }
         let Gateway { tables, shard, pool, .. } = self;
         let mut cx = Cx { tables, shard, pool, tally: &mut NoTally };

@@ -10,13 +10,13 @@ use crate::linux::interface::Linkdown;
 use crate::linux::route::{Member, Placing};
 use crate::linux::state::{Address, AddressKey, Event};
 
+mod vrf;
 mod wan;
 
 /// Interfaces of the test machine; the policy names all but `mgmt`, and a nonexistent `gone`.
 const LAN: LinkIndex = LinkIndex(2);
 const WAN: LinkIndex = LinkIndex(3);
 const MGMT: LinkIndex = LinkIndex(4);
-const KERNEL: u8 = 2;
 const BIRD: u8 = 12;
 
 const POLICY: &str = r#"
@@ -69,6 +69,7 @@ fn link(name: &str, mtu: u32, condition: Condition) -> Link {
         kind: String::new(),
         parent: None,
         master: None,
+        table: None,
     }
 }
 
@@ -531,6 +532,8 @@ fn a_route_of_the_policy_that_leads_elsewhere_now_is_replaced() {
         defaults: Vec::new(),
         addresses: Vec::new(),
         routes: vec![model::Route {
+            vrf: None,
+            next_vrf: None,
             destination: net("10.1.0.0/16"),
             target: via(&[("wan", Some("192.0.2.1"), 1), ("lan", Some("192.168.1.9"), 2)]).expect("ways"),
         }],

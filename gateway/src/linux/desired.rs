@@ -9,7 +9,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use policy::Policy;
 use policy::model::{NextHop, RouteTarget, Wan, WanState};
 
-use super::interface::{Condition, LinkIndex};
+use super::interface::{Condition, LinkIndex, TableId};
 use super::route::{Hop, Route, Target};
 use super::state::{AddressKey, State};
 
@@ -50,6 +50,10 @@ pub enum Step {
     AddAddress(Device, IpNet),
     /// Add a route.
     AddRoute(IpNet, Route),
+    /// Remove a route of a VRF's table.
+    RemoveVrfRoute(TableId, IpNet, Route),
+    /// Add a route to a VRF's table.
+    AddVrfRoute(TableId, IpNet, Route),
 }
 
 /// Interface of Linux.
@@ -73,10 +77,11 @@ impl Desired {
         });
         let mut routes = policy.routes.clone();
         for route in &mut routes {
+            let vrf = route.hop_vrf().map(str::to_owned);
             if let RouteTarget::Via(hops) = &mut route.target {
                 for hop in hops {
                     if hop.interface.is_none() {
-                        hop.interface = interface_of(policy, hop);
+                        hop.interface = interface_of(policy, vrf.as_deref(), hop);
                     }
                 }
             }
@@ -91,8 +96,10 @@ impl Desired {
         let routes: Vec<(IpNet, Route)> = self
             .routes
             .iter()
+            .filter(|route| route.vrf.is_none())
             .filter_map(|route| Some((route.destination, wanted(route, METRIC, state)?)))
             .collect();
+        let of_vrfs = self.routes_of_vrfs(state);
         let numbered = (METRIC..).zip(&self.defaults);
         let defaults: Vec<(IpNet, Route)> = numbered
             .filter_map(|(metric, route)| Some((route.destination, wanted(route, metric, state)?)))
@@ -104,6 +111,14 @@ impl Desired {
             let ours = known.iter().filter(|known| known.protocol == OURS);
             let gone = ours.filter(|known| !still.contains(&(*destination, *known)));
             steps.extend(gone.map(|known| Step::RemoveRoute(*destination, known.clone())));
+        }
+        for (table, known) in state.vrf_routes.iter() {
+            let ours = known.iter().flat_map(|(to, known)| known.iter().map(move |known| (to, known)));
+            let ours = ours.filter(|(_, known)| known.protocol == OURS);
+            let gone = ours.filter(|(to, known)| {
+                !of_vrfs.iter().any(|(of, wanted, route)| of == table && wanted == *to && route == *known)
+            });
+            steps.extend(gone.map(|(to, known)| Step::RemoveVrfRoute(*table, *to, known.clone())));
         }
         let mut addresses = Vec::new();
         for wanted in &self.addresses {
@@ -130,6 +145,12 @@ impl Desired {
                 steps.push(Step::AddRoute(destination, route));
             }
         }
+        for (table, destination, route) in of_vrfs {
+            let known = state.vrf_routes.get(&table).map_or(&[][..], |routes| routes.get(&destination));
+            if !known.iter().any(|known| known.tos == 0 && leads_alike(&known.target, &route.target)) {
+                steps.push(Step::AddVrfRoute(table, destination, route));
+            }
+        }
         // An equal route of others has another metric, perhaps a worse one than that of a WAN that is down.
         for (destination, route) in defaults {
             if !state.routes.get(&destination).contains(&route) {
@@ -138,14 +159,24 @@ impl Desired {
         }
         steps
     }
+
+    /// Routes of VRFs that have a device in Linux, each with its table.
+    fn routes_of_vrfs(&self, state: &State) -> Vec<(TableId, IpNet, Route)> {
+        let of = |route: &policy::model::Route| {
+            let table = state.vrf_table(route.vrf.as_deref()?)?;
+            Some((table, route.destination, wanted(route, METRIC, state)?))
+        };
+        self.routes.iter().filter_map(of).collect()
+    }
 }
 
-/// Interface of a next hop given without one: the first interface with a network that contains the router's address.
-fn interface_of(policy: &Policy, hop: &NextHop) -> Option<String> {
+/// Interface of a next hop given without one: the first interface of a VRF with a network that contains the router's address.
+fn interface_of(policy: &Policy, vrf: Option<&str>, hop: &NextHop) -> Option<String> {
     let via = hop.via?;
     let on_link =
         |interface: &&policy::model::Interface| interface.addresses.iter().any(|net| net.contains(&via));
-    policy.interfaces.iter().find(on_link).map(|interface| interface.name.clone())
+    let mut interfaces = policy.interfaces.iter().filter(|interface| interface.vrf.as_deref() == vrf);
+    interfaces.find(on_link).map(|interface| interface.name.clone())
 }
 
 /// Default routes by WANs: those that are up first, by tier. What the gateway itself sends has the address of the first as source, unless a
@@ -163,8 +194,12 @@ fn defaults(policy: &Policy, wans: &[Wan]) -> Vec<policy::model::Route> {
             interface: Some(wan.interface.clone()),
             weight: 1,
         };
-        let route =
-            |net| policy::model::Route { destination: net, target: RouteTarget::Via(vec![hop(&net)]) };
+        let route = |net| policy::model::Route {
+            destination: net,
+            vrf: None,
+            next_vrf: None,
+            target: RouteTarget::Via(vec![hop(&net)]),
+        };
         carried.map(route).collect::<Vec<_>>()
     };
     ordered.into_iter().flat_map(by).collect()

@@ -6,6 +6,10 @@ use wire::ethernet::Mac;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkIndex(pub u32);
 
+/// Routing table of Linux, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TableId(pub u32);
+
 /// Interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
@@ -25,6 +29,8 @@ pub struct Link {
     pub parent: Option<LinkIndex>,
     /// Bridge, bond or VRF that the interface belongs to.
     pub master: Option<LinkIndex>,
+    /// Routing table of the interfaces that belong to it, where it is a VRF device.
+    pub table: Option<TableId>,
 }
 
 /// Operational state of an interface.

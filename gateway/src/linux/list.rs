@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::cow::Map;
-use super::interface::{Link, LinkIndex, Linkdown, LinkdownKey};
+use super::interface::{Link, LinkIndex, Linkdown, LinkdownKey, TableId};
 use super::message::{AF_INET, AF_INET6, MAIN};
 use super::route::{Object, Routes};
 use super::socket::{Error, Operation, Request, Socket};
@@ -29,11 +29,8 @@ pub(super) fn state(socket: &mut Socket) -> Result<State, Error> {
         },
     )?;
     let objects = objects(socket)?;
-    let mut routes = Routes::default();
-    for v6 in [false, true] {
-        let of_version = self::routes(socket, v6)?;
-        routes.replace_version(v6, &of_version);
-    }
+    let mut state = State { links: Arc::new(links), ..State::default() };
+    all_routes(socket, &mut state)?;
     let mut linkdown = BTreeSet::new();
     for family in [AF_INET, AF_INET6] {
         let list = self::linkdown(socket, family)?;
@@ -41,13 +38,11 @@ pub(super) fn state(socket: &mut Socket) -> Result<State, Error> {
     }
     let neighbours = neighbours(socket)?;
     Ok(State {
-        links: Arc::new(links),
-        rates: Arc::default(),
         addresses: Arc::new(addresses),
         objects: Arc::new(objects),
-        routes,
         linkdown: Arc::new(linkdown),
         neighbours,
+        ..state
     })
 }
 
@@ -108,16 +103,47 @@ pub(super) fn objects(socket: &mut Socket) -> Result<BTreeMap<u32, Object>, Erro
     })
 }
 
-/// Lists the main table's routes of one IP version.
-pub(super) fn routes(socket: &mut Socket, v6: bool) -> Result<Routes, Error> {
-    let mut body = [0; 12];
+/// Lists the routes of the main table and of those of VRF devices, into a state that has the devices.
+pub(super) fn all_routes(socket: &mut Socket, state: &mut State) -> Result<(), Error> {
+    let mut vrf_routes = BTreeMap::new();
+    for v6 in [false, true] {
+        let listed = routes(socket, v6, TableId(MAIN.into()))?;
+        state.routes.replace_version(v6, &listed);
+    }
+    for table in state.vrf_tables() {
+        // What is the same goes on to be shared with copies.
+        let mut known = state.vrf_routes.get(&table).cloned().unwrap_or_default();
+        for v6 in [false, true] {
+            let listed = routes(socket, v6, table)?;
+            known.replace_version(v6, &listed);
+        }
+        vrf_routes.insert(table, known);
+    }
+    state.vrf_routes = Arc::new(vrf_routes);
+    Ok(())
+}
+
+/// Lists the routes of a table, of one IP version.
+fn routes(socket: &mut Socket, v6: bool, table: TableId) -> Result<Routes, Error> {
+    const RTA_TABLE: u16 = 15;
+    const COMPAT: u8 = 252;
+    let mut body = vec![0; 12];
     body[0] = if v6 { AF_INET6 } else { AF_INET };
-    body[4] = MAIN;
+    body[4] = u8::try_from(table.0).unwrap_or(COMPAT);
+    if table != TableId(MAIN.into()) {
+        body.extend(8_u16.to_ne_bytes());
+        body.extend(RTA_TABLE.to_ne_bytes());
+        body.extend(table.0.to_ne_bytes());
+    }
     let request = Request { operation: Operation::ListRoutes, kind: RTM_GETROUTE, body: &body };
     socket.list(request, |list: &mut Routes, event| {
         // Listed in the order in which Linux has them.
-        if let Event::Route(destination, route, _) = event {
-            list.add(destination, route);
+        match event {
+            Event::Route(destination, route, _) if table == TableId(MAIN.into()) => {
+                list.add(destination, route)
+            }
+            Event::TableRoute(of, destination, route, _) if of == table => list.add(destination, route),
+            _ => {}
         }
     })
 }

@@ -12,7 +12,7 @@ use netlink_packet_core::{
 };
 use wire::ethernet::Mac;
 
-use super::interface::{Condition, Link, LinkIndex, Linkdown, LinkdownKey};
+use super::interface::{Condition, Link, LinkIndex, Linkdown, LinkdownKey, TableId};
 use super::route::{Hop, Member, Object, Placing, Route, Target};
 use super::state::{Address, AddressKey, Event, Neighbour, NeighbourChange, NeighbourKey, Reachability};
 
@@ -152,6 +152,8 @@ fn link(kind: u16, body: &[u8]) -> Read {
     const IFLA_WIRELESS: u16 = 11;
     const IFLA_LINKINFO: u16 = 18;
     const IFLA_INFO_KIND: u16 = 1;
+    const IFLA_INFO_DATA: u16 = 2;
+    const IFLA_VRF_TABLE: u16 = 1;
     const IFLA_LINK_NETNSID: u16 = 37;
 
     let header = Header::<16>::of(body)?;
@@ -177,6 +179,7 @@ fn link(kind: u16, body: &[u8]) -> Read {
         kind: String::new(),
         parent: None,
         master: None,
+        table: None,
     };
     let mut elsewhere = false;
     for attribute in header.attributes() {
@@ -191,10 +194,19 @@ fn link(kind: u16, body: &[u8]) -> Read {
             // Only that a wireless driver has news: nothing else is in the message.
             IFLA_WIRELESS => return Ok(None),
             IFLA_LINKINFO => {
+                let mut data = None;
                 for attribute in attributes(value) {
                     let Attribute { kind, value } = attribute?;
-                    if kind == IFLA_INFO_KIND {
-                        link.kind = text(value);
+                    match kind {
+                        IFLA_INFO_KIND => link.kind = text(value),
+                        IFLA_INFO_DATA => data = Some(value),
+                        _ => {}
+                    }
+                }
+                for attribute in attributes(data.filter(|_| link.kind == "vrf").unwrap_or(&[])) {
+                    let Attribute { kind, value } = attribute?;
+                    if kind == IFLA_VRF_TABLE {
+                        link.table = Some(TableId(word(value)?));
                     }
                 }
             }
@@ -274,6 +286,8 @@ fn route(kind: u16, flags: u16, body: &[u8]) -> Read {
     const RTM_F_CLONED: u32 = 0x200;
     const ONLINK: u32 = 4;
     const RTN_UNICAST: u8 = 1;
+    /// `RTN_LOCAL`, `RTN_BROADCAST`, `RTN_ANYCAST`, `RTN_MULTICAST`: made by Linux for addresses, in the table of a VRF beside other routes.
+    const OF_ADDRESSES: std::ops::RangeInclusive<u8> = 2..=5;
     const RTN_BLACKHOLE: u8 = 6;
     const RTN_UNREACHABLE: u8 = 7;
     const RTN_PROHIBIT: u8 = 8;
@@ -309,7 +323,8 @@ fn route(kind: u16, flags: u16, body: &[u8]) -> Read {
             _ => hop_attribute(family, kind, value, &mut hop)?,
         }
     }
-    if table != u32::from(MAIN) {
+    let is_main = table == u32::from(MAIN);
+    if !is_main && OF_ADDRESSES.contains(&header.byte(7)) {
         return Ok(None);
     }
     let nowhere = if family == AF_INET { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
@@ -329,10 +344,11 @@ fn route(kind: u16, flags: u16, body: &[u8]) -> Read {
         _ if flags & NLM_F_APPEND != 0 => Placing::Last,
         _ => Placing::First,
     };
-    Ok(Some(if kind == RTM_NEWROUTE {
-        Event::Route(net.trunc(), route, placing)
-    } else {
-        Event::RouteGone(net.trunc(), route)
+    Ok(Some(match (kind, is_main) {
+        (RTM_NEWROUTE, true) => Event::Route(net.trunc(), route, placing),
+        (RTM_NEWROUTE, false) => Event::TableRoute(TableId(table), net.trunc(), route, placing),
+        (_, true) => Event::RouteGone(net.trunc(), route),
+        (_, false) => Event::TableRouteGone(TableId(table), net.trunc(), route),
     }))
 }
 

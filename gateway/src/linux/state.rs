@@ -1,4 +1,4 @@
-//! State of Linux that affects packets: interfaces, addresses, routes of the main table, neighbours.
+//! State of Linux that affects packets: interfaces, addresses, routes of the main table and of those of VRF devices, neighbours.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use wire::BitRate;
 use wire::ethernet::Mac;
 
 use super::cow::Map;
-use super::interface::{Condition, Link, LinkIndex, Linkdown, LinkdownKey};
+use super::interface::{Condition, Link, LinkIndex, Linkdown, LinkdownKey, TableId};
 use super::route::{Certainty, Object, Placing, Route, Routes};
 
 /// State of Linux that the gateway follows. Copies share their common parts, so a snapshot is cheap, however many
@@ -29,6 +29,8 @@ pub struct State {
     pub objects: Arc<BTreeMap<u32, Object>>,
     /// Routes of the main table.
     pub routes: Routes,
+    /// Routes of the tables of VRF devices.
+    pub vrf_routes: Arc<BTreeMap<TableId, Routes>>,
     /// Interfaces whose routes are ignored while they have no carrier (`ignore_routes_with_linkdown`).
     pub linkdown: Arc<BTreeSet<LinkdownKey>>,
     /// Neighbours: link-layer address and state, by link and IP address.
@@ -128,6 +130,10 @@ pub enum Event {
     Route(IpNet, Route, Placing),
     /// Route removed.
     RouteGone(IpNet, Route),
+    /// Route added to a table beside the main one.
+    TableRoute(TableId, IpNet, Route, Placing),
+    /// Route removed from a table beside the main one.
+    TableRouteGone(TableId, IpNet, Route),
     /// Neighbour changed.
     Neighbour(NeighbourChange),
 }
@@ -135,7 +141,15 @@ pub enum Event {
 impl Event {
     /// True for routes, and for objects that routes depend on.
     pub fn is_of_routes(&self) -> bool {
-        matches!(self, Event::Route(..) | Event::RouteGone(..) | Event::Object(..) | Event::ObjectGone(..))
+        matches!(
+            self,
+            Event::Route(..)
+                | Event::RouteGone(..)
+                | Event::TableRoute(..)
+                | Event::TableRouteGone(..)
+                | Event::Object(..)
+                | Event::ObjectGone(..)
+        )
     }
 }
 
@@ -184,6 +198,36 @@ impl State {
         self.links.iter().find(|(_, link)| link.name == name).map(|(index, link)| (*index, link))
     }
 
+    /// Tables of VRF devices, each once.
+    pub fn vrf_tables(&self) -> BTreeSet<TableId> {
+        self.links.values().filter_map(|link| link.table).collect()
+    }
+
+    /// Table of the VRF device of that name.
+    pub fn vrf_table(&self, name: &str) -> Option<TableId> {
+        self.link_named(name).and_then(|(_, link)| link.table)
+    }
+
+    /// The VRF device that an interface belongs to.
+    pub fn vrf_of(&self, index: LinkIndex) -> Option<&Link> {
+        let master = self.links.get(&index)?.master?;
+        self.links.get(&master).filter(|master| master.table.is_some())
+    }
+
+    /// Returns the routes to exactly this destination for what comes in by an interface, the best first: of its VRF, or of the main table.
+    pub fn routes_at(&self, index: LinkIndex, destination: &IpNet) -> &[Route] {
+        match self.vrf_of(index).and_then(|vrf| vrf.table) {
+            None => self.routes.get(destination),
+            Some(table) => self.vrf_routes.get(&table).map_or(&[], |routes| routes.get(destination)),
+        }
+    }
+
+    /// Routes of a table to be changed; `None` where no VRF device has the table.
+    fn table_mut(&mut self, table: TableId) -> Option<&mut Routes> {
+        let is_vrf = self.links.values().any(|link| link.table == Some(table));
+        is_vrf.then(|| Arc::make_mut(&mut self.vrf_routes).entry(table).or_default())
+    }
+
     /// Sets the sysctl of an interface; returns true if changed.
     fn set_linkdown(&mut self, key: LinkdownKey, linkdown: Linkdown) -> bool {
         let ignored = linkdown == Linkdown::Ignored;
@@ -206,7 +250,11 @@ impl State {
                 let changed = was != Some(&link);
                 let switched_off =
                     |was: &Link| was.condition != Condition::Down && link.condition == Condition::Down;
-                let doubt = if was.is_some_and(switched_off) { Doubt::Routes } else { Doubt::None };
+                // Linux has told of the routes of a VRF before its device was known, and tells of none that go with an interface to another VRF.
+                let table = |link: &Link| link.table.or_else(|| self.links.get(&link.master?)?.table);
+                let moved = was.and_then(table) != table(&link);
+                let is_doubtful = was.is_some_and(switched_off) || moved;
+                let doubt = if is_doubtful { Doubt::Routes } else { Doubt::None };
                 if changed {
                     Arc::make_mut(&mut self.links).insert(index, link);
                 }
@@ -259,6 +307,18 @@ impl State {
             Event::RouteGone(destination, route) => {
                 let changed = !self.routes.get(&destination).is_empty();
                 let certainty = self.routes.take(destination, &route);
+                tables(changed, certainty.into())
+            }
+            Event::TableRoute(table, destination, route, placing) => {
+                let Some(routes) = self.table_mut(table) else { return tables(false, Doubt::None) };
+                let changed = routes.get(&destination) != std::slice::from_ref(&route);
+                let certainty = routes.put(destination, route, placing);
+                tables(changed, certainty.into())
+            }
+            Event::TableRouteGone(table, destination, route) => {
+                let Some(routes) = self.table_mut(table) else { return tables(false, Doubt::None) };
+                let changed = !routes.get(&destination).is_empty();
+                let certainty = routes.take(destination, &route);
                 tables(changed, certainty.into())
             }
             Event::Neighbour(change) => {

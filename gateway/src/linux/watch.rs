@@ -333,7 +333,8 @@ impl Watcher {
             && state.addresses == self.state.addresses
             && state.objects == self.state.objects
             && state.linkdown == self.state.linkdown
-            && state.routes == self.state.routes;
+            && state.routes == self.state.routes
+            && state.vrf_routes == self.state.vrf_routes;
         if !same || !told {
             self.untold = Untold::State;
         }
@@ -353,10 +354,7 @@ impl Watcher {
         let mut state = self.state.clone();
         if self.doubts.routes {
             state.objects = Arc::new(list::objects(&mut self.asking)?);
-            for v6 in [false, true] {
-                let routes = list::routes(&mut self.asking, v6)?;
-                state.routes.replace_version(v6, &routes);
-            }
+            list::all_routes(&mut self.asking, &mut state)?;
         }
         if self.doubts.neighbours {
             state.neighbours = list::neighbours(&mut self.asking)?;

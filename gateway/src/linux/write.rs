@@ -24,6 +24,7 @@ use rustix::io::Errno;
 use wire::ethernet::Mac;
 
 use super::desired::{Desired, Device, OURS, Step};
+use super::interface::TableId;
 use super::message::{Body, RTM_DELADDR, RTM_DELROUTE, RTM_NEWADDR, RTM_NEWLINK, RTM_NEWNEIGH, RTM_NEWROUTE};
 use super::route::{Hop, Route, Target};
 use super::socket::{Enough, Error, Operation, Socket};
@@ -97,16 +98,27 @@ impl Writer {
                     .map_err(|refusal| refusal.of(Operation::RemoveAddress, on(&key.net, device)))
             }
             Step::AddRoute(destination, wanted) => {
-                let message = route(*destination, wanted);
+                let message = route(TableId(RouteHeader::RT_TABLE_MAIN.into()), *destination, wanted);
                 // Without NLM_F_EXCL, an IPv4 route goes in front of others of its metric; an IPv6 route would join them.
                 let flags = if destination.addr().is_ipv4() { 0 } else { NLM_F_EXCL };
                 settled(self.request(RTM_NEWROUTE, NLM_F_CREATE | flags, &message), EXISTS)
                     .map_err(|refusal| refusal.of(Operation::AddRoute, destination.to_string()))
             }
             Step::RemoveRoute(destination, known) => {
-                let message = route(*destination, known);
+                let message = route(TableId(RouteHeader::RT_TABLE_MAIN.into()), *destination, known);
                 settled(self.request(RTM_DELROUTE, 0, &message), ROUTE_GONE)
                     .map_err(|refusal| refusal.of(Operation::RemoveRoute, destination.to_string()))
+            }
+            Step::AddVrfRoute(table, destination, wanted) => {
+                let message = route(*table, *destination, wanted);
+                let flags = if destination.addr().is_ipv4() { 0 } else { NLM_F_EXCL };
+                settled(self.request(RTM_NEWROUTE, NLM_F_CREATE | flags, &message), EXISTS)
+                    .map_err(|refusal| refusal.of(Operation::AddRoute, in_table(destination, *table)))
+            }
+            Step::RemoveVrfRoute(table, destination, known) => {
+                let message = route(*table, *destination, known);
+                settled(self.request(RTM_DELROUTE, 0, &message), ROUTE_GONE)
+                    .map_err(|refusal| refusal.of(Operation::RemoveRoute, in_table(destination, *table)))
             }
         }
     }
@@ -216,6 +228,10 @@ fn on(net: &IpNet, device: &Device) -> String {
     format!("{net} on \"{}\"", device.name)
 }
 
+fn in_table(destination: &IpNet, table: TableId) -> String {
+    format!("{destination} in table {}", table.0)
+}
+
 fn family(address: IpAddr) -> AddressFamily {
     if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
 }
@@ -245,7 +261,7 @@ fn address(key: &AddressKey) -> AddressMessage {
     message
 }
 
-fn route(destination: IpNet, route: &Route) -> RouteMessage {
+fn route(table: TableId, destination: IpNet, route: &Route) -> RouteMessage {
     let v4 = destination.addr().is_ipv4();
     let by_router = route.target.hops().iter().any(|hop| hop.via.is_some());
     let mut message = RouteMessage::default();
@@ -253,7 +269,8 @@ fn route(destination: IpNet, route: &Route) -> RouteMessage {
         address_family: family(destination.addr()),
         destination_prefix_length: destination.prefix_len(),
         tos: route.tos,
-        table: RouteHeader::RT_TABLE_MAIN,
+        // One of a larger number is in the attribute alone.
+        table: u8::try_from(table.0).unwrap_or(RouteHeader::RT_TABLE_UNSPEC),
         protocol: RouteProtocol::from(route.protocol),
         scope: if v4 && !by_router && !route.target.hops().is_empty() {
             RouteScope::Link
@@ -270,6 +287,7 @@ fn route(destination: IpNet, route: &Route) -> RouteMessage {
         ..RouteHeader::default()
     };
     let attributes = &mut message.attributes;
+    attributes.push(RouteAttribute::Table(table.0));
     attributes.push(RouteAttribute::Destination(destination.addr().into()));
     attributes.push(RouteAttribute::Priority(route.metric));
     match &route.target {

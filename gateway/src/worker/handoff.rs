@@ -17,7 +17,7 @@ use dataplane::Shard;
 use dataplane::egress::{Ends, Handoff};
 use dataplane::handoff::{arrived, decided};
 use dataplane::recorder::NOWHERE;
-use dataplane::tables::Tables;
+use dataplane::tables::{LOCAL, Tables};
 use dataplane::verdict::Reason;
 use wire::{BATCH, Batch, Frame, Meta, Nanos, Pool, PortId};
 
@@ -304,6 +304,10 @@ impl Intake<'_> {
     fn run(&mut self, given: &mut Frame, ingress: u32) {
         let copied = self.copy(given, ingress).and_then(|(mut frame, ingress)| {
             frame.meta = arrived(&given.meta, ingress, self.now);
+            if ingress == LOCAL {
+                // Its VRF.
+                frame.meta.egress = self.tables.interface_numbered(frame.meta.number).unwrap_or(LOCAL);
+            }
             self.batch.push(frame).map_err(|frame| {
                 self.pool.put(frame);
                 Reason::HandoffFull

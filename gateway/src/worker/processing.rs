@@ -76,6 +76,8 @@ impl Processing {
                 let number = self.number(place);
                 for frame in self.batch.iter_mut() {
                     frame.meta.ingress = if unmark(frame) { OTHER } else { LOCAL };
+                    // Its VRF.
+                    frame.meta.egress = PortId(place as u16);
                     // By which it is found again, after other frames, in other tables, by other workers.
                     frame.meta.number = number;
                     frame.meta.received = now;
@@ -112,6 +114,7 @@ impl Processing {
                 self.latest = now;
                 is_marked = unmark(&mut frame);
                 frame.meta.ingress = if is_marked { OTHER } else { LOCAL };
+                frame.meta.egress = PortId(place as u16);
                 (frame.meta.number, frame.meta.received) = (self.number(place), now);
             }
         }

@@ -9,12 +9,13 @@ use super::{Keys, Table};
 use crate::model::{Atm, CrossConnect, Interface, LinkKind, PriorityTag};
 use crate::value::address::{ADDRESS, CONNECTION_END, INTERFACE_ADDRESS, MAC, SOCKET_ADDRESS, VC};
 use crate::value::packet::PCP_MAP;
-use crate::value::{BIT_RATE, Flag, MSS, NUMBER16, STRING, key};
+use crate::value::{BIT_RATE, Flag, MSS, NAME, NUMBER16, STRING, key};
 use crate::word;
 
 /// Keys of `[interface.NAME]`.
 pub(super) fn interface(keys: &mut Keys<'_, '_>, interface: &mut Interface) {
     keys.required("zone", "\"lan\"", STRING, &mut interface.zone);
+    keys.optional("vrf", NAME, &mut interface.vrf);
     let is_tunnel = keys.is_tunnel(interface);
     let is_session = !is_tunnel && keys.is_session(interface);
     if is_tunnel {

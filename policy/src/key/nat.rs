@@ -13,7 +13,7 @@ use super::{Keys, Table, check, names, port_mapping};
 use crate::model::{Addresses, Balance, Clat, Hairpin, Nat, Nat64, NatAction, PortChoice, PortUse};
 use crate::value::address::{ADDRESS, PREFIX, PREFIX6, RANGE, SERVER, TARGET};
 use crate::value::packet::{PORT, PORTS, PROTOCOL};
-use crate::value::{Flag, Form, NUMBER16, NUMBER32, Read, STRING, quoted};
+use crate::value::{Flag, Form, NAME, NUMBER16, NUMBER32, Read, STRING, quoted};
 use crate::word;
 
 /// Keys of a `[[nat]]`.
@@ -60,12 +60,13 @@ fn action(keys: &mut Keys<'_, '_>, action: &mut NatAction) -> bool {
             has_pool
         }
         NatAction::Exempt => true,
-        NatAction::Forward { outside, ports, target, target_port, hairpin } => {
+        NatAction::Forward { outside, ports, target, vrf, target_port, hairpin } => {
             keys.optional("outside", ADDRESS, outside);
             keys.list("port", PORTS, ports);
             let mut socket = (*target, *target_port);
             let has_target = keys.required("target", "\"192.168.1.20:8443\"", TARGET, &mut socket);
             (*target, *target_port) = socket;
+            keys.optional("vrf", NAME, vrf);
             keys.key("hairpin", HAIRPIN, hairpin);
             has_target
         }
@@ -153,7 +154,14 @@ pub(super) fn kinds() -> [(&'static str, NatAction); 10] {
         ("exempt", NatAction::Exempt),
         (
             "forward",
-            NatAction::Forward { outside: None, ports: Vec::new(), target, target_port: None, hairpin },
+            NatAction::Forward {
+                outside: None,
+                ports: Vec::new(),
+                target,
+                vrf: None,
+                target_port: None,
+                hairpin,
+            },
         ),
         ("balance", NatAction::Balance(Balance::default())),
         ("nat64", NatAction::Nat64(Nat64::default())),

@@ -10,7 +10,7 @@ use super::{Keys, Table};
 use crate::model::{Mac, Neighbour, NextHop, Route, RouteTarget};
 use crate::print::Printer;
 use crate::value::address::{ADDRESS, MAC, PREFIX};
-use crate::value::{Complaint, Form, STRING, WEIGHT};
+use crate::value::{Complaint, Form, NAME, STRING, WEIGHT};
 use crate::word;
 
 /// A neighbour before it is read.
@@ -27,12 +27,14 @@ pub(super) fn neighbour(keys: &mut Keys<'_, '_>, neighbour: &mut Neighbour) -> b
 
 /// A route before it is read.
 pub(super) fn new_route() -> Route {
-    Route { destination: IpNet::default(), target: RouteTarget::Blackhole }
+    Route { destination: IpNet::default(), vrf: None, next_vrf: None, target: RouteTarget::Blackhole }
 }
 
 /// Keys of a `[[route]]`.
 pub(super) fn route(keys: &mut Keys<'_, '_>, route: &mut Route) -> bool {
     let destination = keys.required("to", "\"0.0.0.0/0\"", PREFIX, &mut route.destination);
+    keys.optional("vrf", NAME, &mut route.vrf);
+    keys.optional("next-vrf", NAME, &mut route.next_vrf);
     match keys {
         Keys::Read(table) => match read_target(table) {
             Some(target) => route.target = target,

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use proptest::collection::{btree_map, vec};
@@ -222,18 +223,19 @@ pub(crate) fn interface() -> impl Strategy<Value = Interface> {
     let mss = prop_oneof![Just(MssClamp::Off), Just(MssClamp::Mtu), any::<u16>().prop_map(MssClamp::Bytes)];
     let check = select(&[SourceCheck::Strict, SourceCheck::Loose, SourceCheck::Off][..]);
     let moved = vec(any::<IpAddr>(), 0..3);
-    let first = (name(), name(), (addresses, moved), any::<u16>(), option::of(mac()));
+    let first = (name(), (name(), vrf()), (addresses, moved), any::<u16>(), option::of(mac()));
     let link = select(&[LinkKind::Ethernet, LinkKind::Ip][..]);
     let second = (option::of(name()), vec(any::<u16>(), 0..3), check, mss, link);
     let rate = (option::of((1..=MOST_RATE.0).prop_map(BitRate)), option::of(any::<u16>()));
     let tag = select(&[PriorityTag::No, PriorityTag::Yes][..]);
     (first, second, rate, (pcp_map(), eligible(), tag), option::of(atm()), option::of(ppp())).prop_map(
         |(first, second, (rate, overhead), (pcp, dei, priority_tag), atm, ppp)| {
-            let (name, zone, (addresses, virtual_addresses), mtu, mac) = first;
+            let (name, (zone, vrf), (addresses, virtual_addresses), mtu, mac) = first;
             let (parent, vlans, source_check, mss, link) = second;
             let plain = Interface {
                 name,
                 zone,
+                vrf,
                 addresses,
                 virtual_addresses,
                 link,
@@ -490,13 +492,10 @@ fn meter_scope() -> impl Strategy<Value = MeterScope> {
 /// Any translation.
 pub(crate) fn nat() -> impl Strategy<Value = Nat> {
     let hairpin = || select(&[Hairpin::On, Hairpin::Off][..]);
-    let forward = (option::of(address()), vec(ports(), 0..3), address(), option::of(any::<u16>()), hairpin());
-    let forward = forward.prop_map(|(outside, ports, target, target_port, hairpin)| NatAction::Forward {
-        outside,
-        ports,
-        target,
-        target_port,
-        hairpin,
+    let target = (address(), vrf());
+    let forward = (option::of(address()), vec(ports(), 0..3), target, option::of(any::<u16>()), hairpin());
+    let forward = forward.prop_map(|(outside, ports, (target, vrf), target_port, hairpin)| {
+        NatAction::Forward { outside, ports, target, vrf, target_port, hairpin }
     });
     let (one_to_one, npt) = ((prefix(), prefix(), hairpin()), (prefix(), prefix(), hairpin()));
     let kind = prop_oneof![
@@ -641,6 +640,11 @@ fn timeouts() -> impl Strategy<Value = Timeouts> {
     prop_oneof![Just(Timeouts::default()), given]
 }
 
+/// The VRF of an item, if it names one.
+fn vrf() -> impl Strategy<Value = Option<Arc<str>>> {
+    option::of(name().prop_map(Arc::from))
+}
+
 fn route() -> impl Strategy<Value = Route> {
     let hop = (option::of(address()), option::of(name()), prop_oneof![Just(1), 1..=u8::MAX]);
     let hop = hop.prop_filter_map("a next hop has one of the two", |(via, interface, weight)| {
@@ -651,7 +655,12 @@ fn route() -> impl Strategy<Value = Route> {
         Just(RouteTarget::Blackhole),
         Just(RouteTarget::Unreachable),
     ];
-    (prefix(), target).prop_map(|(destination, target)| Route { destination, target })
+    (prefix(), vrf(), vrf(), target).prop_map(|(destination, vrf, next_vrf, target)| Route {
+        destination,
+        vrf,
+        next_vrf,
+        target,
+    })
 }
 
 fn neighbour() -> impl Strategy<Value = Neighbour> {

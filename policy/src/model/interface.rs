@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use ipnet::IpNet;
 use wire::link::ETHERNET_OVERHEAD;
@@ -22,6 +23,8 @@ pub struct Interface {
     pub name: String,
     /// Zone of the interface's networks.
     pub zone: String,
+    /// VRF of the interface; the default one where absent.
+    pub vrf: Option<Arc<str>>,
     /// The gateway's own addresses on the interface, each with the prefix length of its network.
     pub addresses: Vec<IpNet>,
     /// Addresses that VRRP moves between this gateway and others: Linux has them, and answers for them, while this gateway is the
@@ -72,6 +75,7 @@ impl Interface {
         Interface {
             name: name.to_owned(),
             zone: zone.to_owned(),
+            vrf: None,
             addresses: Vec::new(),
             virtual_addresses: Vec::new(),
             link: LinkKind::Ethernet,

@@ -1,6 +1,7 @@
 //! Address translations.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use ipnet::{IpNet, Ipv6Net};
 use wire::siit::Prefix;
@@ -56,6 +57,8 @@ pub enum NatAction {
         ports: Vec<PortRange>,
         /// Inside address.
         target: IpAddr,
+        /// VRF of the inside address; the default one where absent.
+        vrf: Option<Arc<str>>,
         /// Inside port for the first of `ports`, the others follow in order; unchanged where absent.
         target_port: Option<u16>,
         /// Hairpin: inside hosts reach the service by its outside address, too.

@@ -56,7 +56,14 @@ fn every_key_of_the_format_is_read() {
     let paths = [&files.key, &files.auth_key].map(|file| file.as_deref().and_then(|file| file.to_str()));
     assert_eq!(paths, [Some("keys/site-b"), Some("keys/site-b-auth")]);
     let names: Vec<&str> = policy.interfaces.iter().map(|interface| interface.name.as_str()).collect();
-    assert_eq!(names, ["wan", "lan", "tun", "dsl", "voice", "pppoe", "pppoa", "site-b", "site-c", "cpe"]);
+    let all = ["wan", "lan", "tun", "red0", "dsl", "voice", "pppoe", "pppoa", "site-b", "site-c", "cpe"];
+    assert_eq!(names, all);
+    assert_eq!(policy.vrfs(), ["red"]);
+    let leak = &policy.routes[3];
+    assert_eq!(
+        (leak.vrf.as_deref(), leak.next_vrf.as_deref(), leak.hop_vrf()),
+        (Some("red"), Some("default"), None)
+    );
     assert_eq!(policy.set("servers").unwrap().items.len(), 3);
     assert_eq!(policy.default_action("lan", "wan"), Action::Accept);
     let RouteTarget::Via(hops) = &policy.routes[1].target else { panic!("{:?}", policy.routes[1]) };

@@ -27,7 +27,9 @@ impl Validator<'_> {
     /// Reports a gateway without an IPv6 address for packets to leave with, and routes of IPv6 that do not lead to the PLAT.
     fn way_to_plat(&mut self, item: Item, nat: &Nat, clat: &Clat) {
         let Some(reach) = &self.reach else { return };
-        let is_outside = |interface: &&Interface| nat.from.is_empty() || !nat.from.contains(&interface.zone);
+        let is_outside = |interface: &&Interface| {
+            interface.vrf.is_none() && (nat.from.is_empty() || !nat.from.contains(&interface.zone))
+        };
         let outside = || self.policy.interfaces.iter().filter(is_outside);
         // Where the policy gives an interface no address, Linux does, and a route with it.
         if outside().any(|interface| interface.addresses.is_empty()) {
@@ -40,9 +42,9 @@ impl Validator<'_> {
             let hint = "packets are dropped until there is one: add it to `addresses`, or give `pool`";
             return self.wrong(Code::NoOutsideAddress, item, "name", message, hint);
         }
-        let mut routes = self.policy.routes.iter();
+        let mut routes = self.policy.routes.iter().filter(|route| route.vrf.is_none());
         let has_routes = routes.any(|route| route.destination.addr().is_ipv6());
-        if has_routes && !reach.leads_to(clat.prefix.address().into()) {
+        if has_routes && !reach.leads_to(None, clat.prefix.address().into()) {
             let message = format!("no route leads to {}", clat.net());
             let hint = "correct the prefix, or add a [[route]] to it, or to \"::/0\"";
             self.wrong(Code::TargetUnreachable, item, "prefix", message, hint);

@@ -224,11 +224,12 @@ impl Validator<'_> {
             let nets = interface.addresses.iter().enumerate();
             all.extend(nets.filter(|(_, net)| !is_link_local(net.addr())).map(|(at, net)| (*net, index, at)));
         }
-        let mut owners: HashMap<IpAddr, Item> = HashMap::new();
+        let vrf = |index: usize| policy.interfaces[index].vrf.as_deref();
+        let mut owners: HashMap<(Option<&str>, IpAddr), Item> = HashMap::new();
         let mut twice = HashSet::new();
         for (net, index, at) in &all {
             let item = Item::Interface(*index);
-            if let Some(first) = owners.insert(net.addr(), item) {
+            if let Some(first) = owners.insert((vrf(*index), net.addr()), item) {
                 twice.insert((*index, *at));
                 let place = self.lines.place_in(item, "addresses", *at);
                 let diagnostic =
@@ -239,14 +240,14 @@ impl Validator<'_> {
                 self.report(diagnostic);
             }
         }
-        // Prefixes nest or are disjoint: in this order, one that overlaps an earlier one lies within it.
+        // Prefixes nest or are disjoint: in this order, one that overlaps an earlier one of its VRF lies within it.
         all.sort_by_key(|(net, index, _)| {
             let interval = interval((*net).into());
-            (net.addr().is_ipv6(), interval.first, std::cmp::Reverse(interval.last), *index)
+            (vrf(*index), net.addr().is_ipv6(), interval.first, std::cmp::Reverse(interval.last), *index)
         });
         let mut outer: Vec<(IpNet, usize)> = Vec::new();
         for (net, index, at) in all {
-            outer.retain(|(other, _)| other.trunc().contains(&net.trunc()));
+            outer.retain(|(other, at)| vrf(*at) == vrf(index) && other.trunc().contains(&net.trunc()));
             let other = outer.iter().find(|(_, owner)| *owner != index).copied();
             outer.push((net, index));
             let Some((other, owner)) = other.filter(|_| !twice.contains(&(index, at))) else { continue };

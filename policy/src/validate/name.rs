@@ -118,7 +118,7 @@ impl<'a> Validator<'a> {
         }
     }
 
-    fn form(&mut self, kind: &str, name: &str, place: Option<Place>) {
+    pub(super) fn form(&mut self, kind: &str, name: &str, place: Option<Place>) {
         let starts = name.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '_');
         let good = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:/+".contains(&byte));
         if !starts || !good || name.len() > LONGEST {

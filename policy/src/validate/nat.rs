@@ -264,9 +264,9 @@ impl<'a> Validator<'a> {
             self.ports_have_protocol(item, "port", &nat.protocols);
         }
         match &nat.action {
-            NatAction::Forward { outside, ports, target, target_port, .. } => {
+            NatAction::Forward { outside, ports, target, vrf, target_port, .. } => {
                 let at = In { item, key: "target", index: 0 };
-                self.forwarded(at, *outside, ports, (*target, *target_port));
+                self.forwarded(at, *outside, ports, (*target, *target_port), vrf.as_deref());
             }
             NatAction::Balance(balance) => self.balance(item, nat, balance),
             _ => {}
@@ -292,7 +292,7 @@ impl<'a> Validator<'a> {
                 let hint = "give servers of one version, and those of the other a translation of their own";
                 self.wrong_in(Code::FamilyMismatch, at, message, hint);
             } else {
-                self.forwarded(at, balance.outside, &balance.ports, (server.address, server.port));
+                self.forwarded(at, balance.outside, &balance.ports, (server.address, server.port), None);
             }
         }
         self.server_check(item, nat, balance);
@@ -310,6 +310,7 @@ impl<'a> Validator<'a> {
         outside: Option<IpAddr>,
         ports: &[PortRange],
         (target, target_port): (IpAddr, Option<u16>),
+        vrf: Option<&str>,
     ) {
         let item = at.item;
         if let Some(port) = target_port {
@@ -358,7 +359,7 @@ impl<'a> Validator<'a> {
             }
             _ => {}
         }
-        if self.reach.as_ref().is_some_and(|reach| !reach.leads_to(target)) {
+        if self.reach.as_ref().is_some_and(|reach| !reach.leads_to(vrf, target)) {
             let message = format!("no route leads to {target}");
             let hint = "correct the address, or add a [[route]] to it";
             self.wrong_in(Code::TargetUnreachable, at, message, hint);
@@ -367,7 +368,7 @@ impl<'a> Validator<'a> {
 
     /// True if the address is on the network of an interface.
     fn is_on_network(&self, address: IpAddr) -> bool {
-        super::reach::interface_of(self.policy, address).is_some()
+        super::reach::interface_of(self.policy, None, address).is_some()
     }
 
     /// True if an interface has no address in the policy: Linux assigns some.
@@ -377,7 +378,7 @@ impl<'a> Validator<'a> {
 
     /// Reports a target without a route.
     fn target(&mut self, item: Item, key: &str, target: IpAddr) {
-        if self.reach.as_ref().is_some_and(|reach| !reach.leads_to(target)) {
+        if self.reach.as_ref().is_some_and(|reach| !reach.leads_to(None, target)) {
             let message = format!("no route leads to {target}");
             let hint = "correct the address, or add a [[route]] to it";
             self.wrong(Code::TargetUnreachable, item, key, message, hint);

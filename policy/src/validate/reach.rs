@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::space::{Family, Interval, Space, interval};
-use crate::model::{AddressRange, NextHop, Policy, RouteTarget, SELF_ZONE, SourceCheck};
+use crate::model::{AddressRange, Interface, NextHop, Policy, RouteTarget, SELF_ZONE, SourceCheck};
 
 /// Prefixes of the default routes.
 pub(super) const EVERYWHERE: [IpNet; 2] = [
@@ -17,28 +17,47 @@ pub(super) const EVERYWHERE: [IpNet; 2] = [
 
 /// Reachable addresses, by zone.
 pub(super) struct Reach<'a> {
-    /// Addresses with a route to the zone.
-    routed: HashMap<&'a str, Space>,
+    /// Addresses with a route in each VRF.
+    routed: Vec<Routed<'a>>,
     sources: HashMap<&'a str, Arc<Space>>,
     destinations: HashMap<&'a str, Arc<Space>>,
 }
 
+/// Addresses with a route in a VRF.
+struct Routed<'a> {
+    vrf: Option<&'a str>,
+    /// By the zone that the route leads to.
+    zones: HashMap<&'a str, Space>,
+}
+
 impl<'a> Reach<'a> {
-    /// Computes reachability by longest prefix match on the interfaces' own networks and the static routes.
-    pub(super) fn of(policy: &'a Policy, own: &Space) -> Reach<'a> {
-        let routed = routed(policy);
+    /// Computes reachability by longest prefix match on the interfaces' own networks and the static routes, in each VRF by itself.
+    pub(super) fn of(policy: &'a Policy) -> Reach<'a> {
+        let vrfs = std::iter::once(None).chain(policy.vrfs().into_iter().map(Some));
+        let routed: Vec<Routed<'_>> = vrfs.map(|vrf| Routed { vrf, zones: routed(policy, vrf) }).collect();
         let mut sources = HashMap::new();
-        let mut destinations = HashMap::new();
-        for (zone, space) in &routed {
-            let mut interfaces = policy.interfaces.iter().filter(|interface| interface.zone == *zone);
-            let strict = interfaces.all(|interface| interface.source_check == SourceCheck::Strict);
-            let from = if strict { space.clone().union(&link_local()) } else { Space::all() };
-            sources.insert(*zone, Arc::new(from));
-            destinations.insert(*zone, Arc::new(space.without(own)));
+        let mut to: HashMap<&str, Space> = HashMap::new();
+        let mut itself = Space::default();
+        for Routed { vrf, zones } in &routed {
+            let own = own_addresses(policy, *vrf);
+            for (zone, space) in zones {
+                let known = to.entry(zone).or_default();
+                *known = std::mem::take(known).union(&space.without(&own));
+                if policy.vrf_of_zone(zone) != *vrf {
+                    continue;
+                }
+                let mut interfaces = policy.interfaces.iter().filter(|interface| interface.zone == *zone);
+                let strict = interfaces.all(|interface| interface.source_check == SourceCheck::Strict);
+                let from = if strict { space.clone().union(&link_local()) } else { Space::all() };
+                sources.insert(*zone, Arc::new(from));
+            }
+            itself = itself.union(&own);
         }
+        let mut destinations: HashMap<&str, Arc<Space>> =
+            to.into_iter().map(|(zone, space)| (zone, Arc::new(space))).collect();
         let nets = policy.interfaces.iter().flat_map(|interface| &interface.addresses);
         let broadcasts = Space::of_ranges(nets.map(|net| AddressRange::single(net.broadcast())));
-        let itself = own.clone().union(&broadcasts).union(&link_local()).union(&multicast());
+        let itself = itself.union(&broadcasts).union(&link_local()).union(&multicast());
         destinations.insert(SELF_ZONE, Arc::new(itself));
         Reach { routed, sources, destinations }
     }
@@ -53,34 +72,40 @@ impl<'a> Reach<'a> {
         self.destinations.get(zone).cloned().unwrap_or_default()
     }
 
-    /// True if a route leads to `address`.
-    pub(super) fn leads_to(&self, address: IpAddr) -> bool {
-        self.routed.values().any(|zone| zone.contains(address))
+    /// True if a route of a VRF leads to `address`.
+    pub(super) fn leads_to(&self, vrf: Option<&str>, address: IpAddr) -> bool {
+        let routed = self.routed.iter().find(|routed| routed.vrf == vrf);
+        routed.is_some_and(|routed| routed.zones.values().any(|zone| zone.contains(address)))
     }
 
     /// Zones that `space` lies behind, for hints.
     pub(super) fn zones_of(&self, space: &Space) -> Vec<&'a str> {
+        let all = self.routed.iter().flat_map(|routed| &routed.zones);
         let mut zones: Vec<&str> =
-            self.routed.iter().filter(|(_, zone)| zone.overlaps(space)).map(|(name, _)| *name).collect();
+            all.filter(|(_, zone)| zone.overlaps(space)).map(|(name, _)| *name).collect();
         zones.sort_unstable();
+        zones.dedup();
         zones
     }
 }
 
-/// Addresses with routes, by the zone of the outgoing interface.
-fn routed(policy: &Policy) -> HashMap<&str, Space> {
+/// Addresses with routes of a VRF, by the zone of the outgoing interface.
+fn routed<'a>(policy: &'a Policy, vrf: Option<&str>) -> HashMap<&'a str, Space> {
     let mut entries: Vec<Entry> = Vec::new();
-    for (index, interface) in policy.interfaces.iter().enumerate() {
+    let is_own = |interface: &Interface| interface.vrf.as_deref() == vrf;
+    for (index, interface) in policy.interfaces.iter().enumerate().filter(|(_, one)| is_own(one)) {
         entries.extend(interface.addresses.iter().map(|net| Entry::of(net.trunc(), vec![index])));
     }
-    for route in &policy.routes {
+    for route in policy.routes.iter().filter(|route| route.vrf.as_deref() == vrf) {
         let leaves_by = match &route.target {
-            RouteTarget::Via(hops) => hops.iter().filter_map(|hop| hop_interface(policy, hop)).collect(),
+            RouteTarget::Via(hops) => {
+                hops.iter().filter_map(|hop| hop_interface(policy, route.hop_vrf(), hop)).collect()
+            }
             RouteTarget::Blackhole | RouteTarget::Unreachable => Vec::new(),
         };
         entries.push(Entry::of(route.destination, leaves_by));
     }
-    for everywhere in EVERYWHERE {
+    for everywhere in EVERYWHERE.into_iter().filter(|_| vrf.is_none()) {
         let leaves_by = policy.wans.iter().filter_map(|wan| {
             let place = policy.interfaces.iter().position(|interface| interface.name == wan.interface)?;
             // Where the routers are not written they are learnt from Linux.
@@ -105,7 +130,7 @@ fn routed(policy: &Policy) -> HashMap<&str, Space> {
         }
     }
     // Selectors stand in the place of routes.
-    for interface in &policy.interfaces {
+    for interface in policy.interfaces.iter().filter(|one| is_own(one)) {
         let Some(tunnel) = interface.esp.as_ref().filter(|tunnel| tunnel.is_by_policy()) else { continue };
         let remote = Space::of_ranges(tunnel.selectors().map(|pair| AddressRange::from(pair.remote.net)));
         let zone = zones.entry(&interface.zone).or_default();
@@ -114,20 +139,21 @@ fn routed(policy: &Policy) -> HashMap<&str, Space> {
     zones
 }
 
-/// Outgoing interface of `hop`: its own, or the one whose longest prefix contains the router's address.
-pub(crate) fn hop_interface(policy: &Policy, hop: &NextHop) -> Option<usize> {
+/// Outgoing interface of `hop`: its own, or the one of a VRF whose longest prefix contains the router's address.
+pub(crate) fn hop_interface(policy: &Policy, vrf: Option<&str>, hop: &NextHop) -> Option<usize> {
     let named = |name: &String| policy.interfaces.iter().position(|interface| interface.name == *name);
     match (&hop.interface, hop.via) {
         (Some(name), _) => named(name),
-        (None, Some(via)) => interface_of(policy, via),
+        (None, Some(via)) => interface_of(policy, vrf, via),
         (None, None) => None,
     }
 }
 
-/// Interface on whose link `address` is: of several, the one with the longest prefix.
-pub fn interface_of(policy: &Policy, address: IpAddr) -> Option<usize> {
+/// Interface of a VRF, `None` for the default one, on whose link `address` is: of several, the one with the longest prefix.
+pub fn interface_of(policy: &Policy, vrf: Option<&str>, address: IpAddr) -> Option<usize> {
     let mut found: Option<(u8, usize)> = None;
-    for (index, interface) in policy.interfaces.iter().enumerate() {
+    let interfaces = policy.interfaces.iter().enumerate();
+    for (index, interface) in interfaces.filter(|(_, interface)| interface.vrf.as_deref() == vrf) {
         for net in interface.addresses.iter().filter(|net| net.contains(&address)) {
             if found.is_none_or(|(length, _)| length < net.prefix_len()) {
                 found = Some((net.prefix_len(), index));
@@ -137,8 +163,10 @@ pub fn interface_of(policy: &Policy, address: IpAddr) -> Option<usize> {
     found.map(|(_, index)| index)
 }
 
-pub(super) fn own_addresses(policy: &Policy) -> Space {
-    let all = policy.interfaces.iter().flat_map(|interface| &interface.addresses);
+/// The gateway's own addresses in a VRF.
+pub(super) fn own_addresses(policy: &Policy, vrf: Option<&str>) -> Space {
+    let interfaces = policy.interfaces.iter().filter(|interface| interface.vrf.as_deref() == vrf);
+    let all = interfaces.flat_map(|interface| &interface.addresses);
     Space::of_ranges(all.map(|net| AddressRange::single(net.addr())))
 }
 

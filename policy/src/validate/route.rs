@@ -2,11 +2,13 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 
 use super::interface::{is_link_local, unusable};
-use super::reach::interface_of;
+use super::reach::{interface_of, own_addresses};
+use super::space::Space;
 use super::{In, Validator};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::lines::Item;
@@ -15,18 +17,25 @@ use crate::model::{ANY_ZONE, NextHop, OTHER_ZONE, Route, RouteTarget, SELF_ZONE}
 /// Most next hops of one route.
 const MOST_HOPS: usize = 64;
 
+/// Link that a router or neighbour is on: that of an interface, or else of any interface of a VRF.
+#[derive(Clone, Copy)]
+pub(super) struct Link<'a> {
+    pub(super) named: Option<&'a str>,
+    pub(super) vrf: Option<&'a str>,
+}
+
 impl Validator<'_> {
     pub(super) fn routes(&mut self) {
         let policy = self.policy;
-        let mut seen: HashMap<IpNet, Item> = HashMap::new();
+        let mut seen: HashMap<(Option<&str>, IpNet), Item> = HashMap::new();
         for (index, interface) in policy.interfaces.iter().enumerate() {
             for net in interface.addresses.iter().filter(|net| !is_link_local(net.addr())) {
-                seen.insert(net.trunc(), Item::Interface(index));
+                seen.insert((interface.vrf.as_deref(), net.trunc()), Item::Interface(index));
             }
         }
         for (index, route) in policy.routes.iter().enumerate() {
             let item = Item::Route(index);
-            if let Some(first) = seen.insert(route.destination, item) {
+            if let Some(first) = seen.insert((route.vrf.as_deref(), route.destination), item) {
                 let (what, hint) = match first {
                     Item::Interface(_) => {
                         ("an interface's own network", "routes to own networks need not be written")
@@ -68,27 +77,27 @@ impl Validator<'_> {
                 None => None,
             };
             if let NextHop { via: Some(via), .. } = hop {
-                self.hop(at, route.destination, *via, named);
+                self.hop(at, route.destination, *via, Link { named, vrf: route.hop_vrf() });
             }
         }
     }
 
-    pub(super) fn hop(&mut self, at: In<'_>, destination: IpNet, via: IpAddr, named: Option<&str>) {
+    pub(super) fn hop(&mut self, at: In<'_>, destination: IpNet, via: IpAddr, link: Link<'_>) {
         if via.is_ipv4() != destination.addr().is_ipv4() {
             let message = format!("{destination} cannot be reached through {via}, of the other IP version");
             self.wrong_in(Code::FamilyMismatch, at, message, "give a next hop of the destination's version");
         } else if let Some(why) = unusable(IpNet::from(via)) {
             let message = format!("{via} cannot be a next hop: it is {why}");
             self.wrong_in(Code::UnusableAddress, at, message, "give the router's address");
-        } else if self.own.contains(via) {
+        } else if self.own_in(link.vrf).contains(via) {
             let message = format!("the next hop {via} is the gateway itself");
             self.wrong_in(Code::UnusableAddress, at, message, "give the neighbouring router's address");
-        } else if !self.is_on_link(via, named) {
-            let message = match named {
+        } else if !self.is_on_link(via, link) {
+            let message = match link.named {
                 Some(name) => format!("the next hop {via} is not on the link of \"{name}\""),
                 None => format!("the next hop {via} is on no interface's link"),
             };
-            let hint = self.link_hint(via, named);
+            let hint = self.link_hint(via, link);
             self.wrong_in(Code::NextHopOffLink, at, message, hint);
         }
     }
@@ -127,7 +136,12 @@ impl Validator<'_> {
                 continue;
             }
             let address = neighbour.address;
-            if self.own.contains(address) {
+            let interface = self.policy.interface(&neighbour.interface);
+            let link = Link {
+                named: Some(&neighbour.interface),
+                vrf: interface.and_then(|interface| interface.vrf.as_deref()),
+            };
+            if self.own_in(link.vrf).contains(address) {
                 let message = format!("the neighbour {address} is the gateway itself");
                 self.wrong(
                     Code::UnusableAddress,
@@ -136,28 +150,33 @@ impl Validator<'_> {
                     message,
                     "give the neighbour's own address",
                 );
-            } else if !self.is_on_link(address, Some(&neighbour.interface)) {
+            } else if !self.is_on_link(address, link) {
                 let message = format!("{address} is not on the link of \"{}\"", neighbour.interface);
-                let hint = self.link_hint(address, Some(&neighbour.interface));
+                let hint = self.link_hint(address, link);
                 self.wrong(Code::NeighbourOffLink, item, "address", message, hint);
             }
         }
     }
 
-    /// True if `address` is on the link of the interface `named`, or of any if none is; also if an address of an interface could
-    /// not be read.
-    fn is_on_link(&self, address: IpAddr, named: Option<&str>) -> bool {
+    /// The gateway's own addresses in a VRF.
+    fn own_in(&self, vrf: Option<&str>) -> Arc<Space> {
+        if vrf.is_none() { Arc::clone(&self.own) } else { Arc::new(own_addresses(self.policy, vrf)) }
+    }
+
+    /// True if `address` is on a link; also if an address of an interface could not be read.
+    fn is_on_link(&self, address: IpAddr, link: Link<'_>) -> bool {
+        let Link { named, vrf } = link;
         if self.lines.any_broken(Item::Interface(0)) || (is_link_local(address) && named.is_some()) {
             return true;
         }
         let mut interfaces = self.policy.interfaces.iter();
         interfaces.any(|interface| {
-            named.is_none_or(|name| interface.name == name)
+            named.map_or(interface.vrf.as_deref() == vrf, |name| interface.name == name)
                 && interface.addresses.iter().any(|net| net.contains(&address))
         })
     }
 
-    fn link_hint(&self, address: IpAddr, named: Option<&str>) -> String {
+    fn link_hint(&self, address: IpAddr, link: Link<'_>) -> String {
         if is_link_local(address) {
             return "a link-local address needs the key `interface`".to_owned();
         }
@@ -167,7 +186,7 @@ impl Validator<'_> {
             let nets: Vec<String> = nets.map(|net| net.trunc().to_string()).collect();
             if nets.is_empty() { "none".to_owned() } else { nets.join(", ") }
         };
-        match (interface_of(self.policy, address), named) {
+        match (interface_of(self.policy, link.vrf, address), link.named) {
             (Some(index), _) => format!("it is on the link of \"{}\"", self.policy.interfaces[index].name),
             (None, Some(name)) => format!("the networks there are: {}", nets(name)),
             (None, None) => "give an address in an interface's network, or the key `interface`".to_owned(),

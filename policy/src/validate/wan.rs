@@ -7,6 +7,7 @@ use ipnet::IpNet;
 
 use super::interface::unusable;
 use super::reach::EVERYWHERE;
+use super::route::Link;
 use super::{In, Validator};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::lines::Item;
@@ -71,7 +72,7 @@ impl Validator<'_> {
             if let Some(everywhere) =
                 EVERYWHERE.into_iter().find(|net| net.addr().is_ipv4() == gateway.is_ipv4())
             {
-                self.hop(at, everywhere, *gateway, Some(&wan.interface));
+                self.hop(at, everywhere, *gateway, Link { named: Some(&wan.interface), vrf: None });
             }
         }
         let interface = self.policy.interface(&wan.interface);
@@ -127,7 +128,7 @@ impl Validator<'_> {
         for (index, route) in policy.routes.iter().enumerate() {
             let is_everywhere = EVERYWHERE.contains(&route.destination);
             let leads = matches!(route.target, RouteTarget::Via(_));
-            if is_everywhere && !policy.wans.is_empty() {
+            if is_everywhere && route.vrf.is_none() && !policy.wans.is_empty() {
                 let item = Item::Route(index);
                 let message = format!("the default routes are the WANs', and so is {}", route.destination);
                 let hint = match leads {

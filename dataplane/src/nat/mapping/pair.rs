@@ -48,7 +48,7 @@ impl Mappings {
     pub(crate) fn outside_of(&self, pool: PoolId, inside: Endpoint) -> Option<Endpoint> {
         let place = PoolId(*self.places.get(usize::from(pool.0))?);
         let tally = &mut NoTally;
-        let host = self.hosts.find(&self.hasher, place, inside.address, inside.family, tally)?;
+        let host = self.hosts.find(&self.hasher, place, &inside, tally)?;
         let found = self.find_inside(host, inside, self.hash_inside(&inside, tally), tally)?;
         Some(self.outside_end(found))
     }

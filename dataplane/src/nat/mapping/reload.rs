@@ -336,7 +336,7 @@ impl Mappings {
         let Outside { address, family, held, role, .. } = self.outside[place as usize];
         (held > 0 || role == Role::Successor)
             && space.protocols().iter().any(|protocol| {
-                let end = Endpoint { address, port, protocol: *protocol, family };
+                let end = Endpoint { address, port, protocol: *protocol, family, ..Endpoint::default() };
                 self.inside_of(&end, &mut NoTally).is_some()
             })
     }

@@ -55,7 +55,7 @@ impl Mappings {
             .ok_or(Restore::AddressGone)?;
         let tally = &mut NoTally;
         let by_place = PoolId(place);
-        let host = self.hosts.find(&self.hasher, by_place, inside.address, inside.family, tally);
+        let host = self.hosts.find(&self.hasher, by_place, &inside, tally);
         let hash = self.hash_inside(&inside, tally);
         if let Some(mapping) = host.and_then(|host| self.find_inside(host, inside, hash, tally)) {
             let same = self.outside_end(mapping) == outside;
@@ -76,7 +76,7 @@ impl Mappings {
         let host = match host {
             Some(host) => host,
             None => {
-                let key = (by_place, inside.address, inside.family);
+                let key = (by_place, &inside);
                 self.hosts.insert(&self.hasher, key, address, tally).ok_or(Restore::TableFull)?
             }
         };

@@ -31,7 +31,7 @@ impl Mappings {
         let place = *self.places.get(usize::from(pool.0)).ok_or(Refusal::NoPool)?;
         let space = PortSpace::of(inside.protocol).ok_or(Refusal::NoPorts)?;
         let by_place = PoolId(place);
-        let mut host = self.hosts.find(&self.hasher, by_place, inside.address, inside.family, tally);
+        let mut host = self.hosts.find(&self.hasher, by_place, &inside, tally);
         if self.any_left {
             host = host.filter(|host| self.stays(*host, by_place));
         }
@@ -94,7 +94,7 @@ impl Mappings {
         let host = match host {
             Some(host) => host,
             None => {
-                let key = (by_place, inside.address, inside.family);
+                let key = (by_place, &inside);
                 // There was room a moment ago.
                 self.hosts.insert(&self.hasher, key, outside, tally).ok_or(Refusal::TableFull)?
             }

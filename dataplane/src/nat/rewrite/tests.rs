@@ -130,7 +130,7 @@ fn verifies(packet: &[u8], transport: Transport) -> bool {
 
 fn end(family: Family, address: u128, port: u16) -> Endpoint {
     let address = if family == Family::V4 { address & 0xffff_ffff } else { address };
-    Endpoint { address, port, protocol: 0, family }
+    Endpoint { address, port, protocol: 0, family, ..Endpoint::default() }
 }
 
 /// The ends that a packet has, as the rewriter names them.

@@ -14,7 +14,7 @@ use super::{Carried, transport};
 use crate::sa::{Expired, Peer, SA_BYTES};
 use crate::stage::route::is_link_local;
 use crate::stage::{Cx, cipher, header, parse, selector};
-use crate::tables::{Tables, Tunnel};
+use crate::tables::{Tables, Tunnel, VrfId};
 use crate::tunnel;
 use crate::verdict::Reason;
 
@@ -232,7 +232,7 @@ fn family_of(stand_in: &[u8; STAND_IN]) -> Family {
 /// True for an end that packets can be sent to.
 #[cold]
 fn is_end(peer: Peer, tables: &Tables) -> bool {
-    !tables.is_own(peer.address) && !is_link_local(peer.address)
+    !tables.is_own(VrfId::DEFAULT, peer.address) && !is_link_local(peer.address)
 }
 
 /// Carries a mark of congestion from the outer header to the inner one (RFC 6040). A sender that knows no marks is told by a loss.

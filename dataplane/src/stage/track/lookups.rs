@@ -212,5 +212,6 @@ fn prefetch_for_first<T: Tally>(key: &Key, cx: &Cx<'_, T>) {
         port: key.sport(),
         protocol: key.protocol(),
         family: source.family(),
+        ..Endpoint::default()
     });
 }

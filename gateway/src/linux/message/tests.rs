@@ -61,6 +61,7 @@ fn links() {
         kind: "veth".into(),
         parent: Some(LinkIndex(2)),
         master: None,
+        table: None,
     };
     assert_eq!((index, link), (EAST, expected));
     let added = told("ip link add link east name vlan type macvlan");
@@ -167,7 +168,10 @@ fn routes() {
     }
     let gone = Event::RouteGone(net("198.51.100.0/24"), bird);
     assert_eq!(told("ip route del 198.51.100.0/24"), Body::Event(gone));
-    assert_eq!(told("ip route add table 7 10.8.0.0/16 dev east"), Body::Other);
+    let of_table = told("ip route add table 7 10.8.0.0/16 dev east");
+    let expected = route(0, Target::One(Hop { via: None, ..hop("192.0.2.9") }));
+    let event = Event::TableRoute(TableId(7), net("10.8.0.0/16"), expected, Placing::First);
+    assert_eq!(of_table, Body::Event(event), "that of a VRF, perhaps");
 }
 
 #[test]

@@ -115,7 +115,14 @@ impl Emit {
                 }
                 NatAction::Forward { target, target_port, .. } => {
                     let target_port = target_port.filter(|_| has_port);
-                    NatAction::Forward { outside: single, ports, target: *target, target_port, hairpin }
+                    NatAction::Forward {
+                        outside: single,
+                        ports,
+                        target: *target,
+                        vrf: None,
+                        target_port,
+                        hairpin,
+                    }
                 }
                 _ => return Err(Why::NatTarget),
             };

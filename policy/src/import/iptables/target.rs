@@ -122,6 +122,7 @@ impl Target {
 pub(in crate::import) fn forward(target: IpAddr, range: Option<PortRange>) -> NatAction {
     let inside = range.filter(|range| range.first != range.last);
     NatAction::Forward {
+        vrf: None,
         outside: None,
         ports: inside.into_iter().collect(),
         target,

@@ -4,7 +4,7 @@ use ipnet::{IpNet, Ipv4Net};
 use proptest::collection::vec;
 use proptest::prelude::{ProptestConfig, any, prop_assert_eq, proptest};
 
-use super::{Reach, interface_of, own_addresses};
+use super::{Reach, interface_of};
 use crate::parse::parse;
 
 const TWO: &str = r#"
@@ -28,7 +28,7 @@ kind = "blackhole"
 #[test]
 fn the_longest_prefix_decides() {
     let policy = parse(TWO, "p").policy.unwrap();
-    let reach = Reach::of(&policy, &own_addresses(&policy));
+    let reach = Reach::of(&policy);
     let at = |zone: &str, address: &str| reach.destinations(zone).contains(address.parse().unwrap());
     assert!(at("lan", "192.168.1.7") && !at("wan", "192.168.1.7"));
     assert!(at("wan", "192.168.1.200") && !at("lan", "192.168.1.200"));
@@ -36,7 +36,47 @@ fn the_longest_prefix_decides() {
     assert!(!at("wan", "10.1.1.1") && !at("lan", "10.1.1.1"), "swallowed");
     assert!(!at("wan", "2001:db8::1"), "no route");
     assert!(at("self", "203.0.113.2") && !at("self", "203.0.113.3"));
-    assert_eq!(interface_of(&policy, "203.0.113.9".parse().unwrap()), Some(1));
+    assert_eq!(interface_of(&policy, None, "203.0.113.9".parse().unwrap()), Some(1));
+}
+
+#[test]
+fn each_vrf_has_routes_of_its_own() {
+    let text = r#"
+[interface.red]
+zone = "red"
+vrf = "red"
+addresses = ["192.168.1.1/24"]
+[interface.blue]
+zone = "blue"
+vrf = "blue"
+addresses = ["192.168.1.7/24"]
+[interface.wan]
+zone = "wan"
+addresses = ["203.0.113.2/24"]
+[[route]]
+to = "10.0.0.0/8"
+vrf = "red"
+via = "192.168.1.9"
+[[route]]
+to = "0.0.0.0/0"
+vrf = "red"
+next-vrf = "default"
+via = "203.0.113.1"
+"#;
+    let policy = parse(text, "p").policy.unwrap();
+    let reach = Reach::of(&policy);
+    let to = |zone: &str, address: &str| reach.destinations(zone).contains(address.parse().unwrap());
+    let from = |zone: &str, address: &str| reach.sources(zone).contains(address.parse().unwrap());
+    // The address of the gateway in one VRF is a host's in the other.
+    assert!(to("red", "192.168.1.7") && !to("red", "192.168.1.1"));
+    assert!(to("blue", "192.168.1.1") && !to("blue", "192.168.1.7"));
+    assert!(from("red", "10.1.1.1") && !from("blue", "10.1.1.1"));
+    // The leak leads there, and nobody from there.
+    assert!(to("wan", "8.8.8.8") && !from("wan", "8.8.8.8"));
+    let leads = |vrf, address: &str| reach.leads_to(vrf, address.parse().unwrap());
+    assert!(leads(Some("red"), "8.8.8.8") && !leads(None, "8.8.8.8") && !leads(Some("blue"), "10.1.1.1"));
+    let link = |vrf| interface_of(&policy, vrf, "192.168.1.20".parse().unwrap());
+    assert_eq!([link(None), link(Some("red")), link(Some("blue"))], [None, Some(0), Some(1)]);
 }
 
 proptest! {
@@ -64,9 +104,9 @@ proptest! {
                 }]),
                 None => crate::model::RouteTarget::Blackhole,
             };
-            policy.routes.push(crate::model::Route { destination: net, target });
+            policy.routes.push(crate::model::Route { destination: net, vrf: None, next_vrf: None, target });
         }
-        let reach = Reach::of(&policy, &own_addresses(&policy));
+        let reach = Reach::of(&policy);
         let naive = |address: IpAddr| {
             let best = policy.routes.iter().filter(|route| route.destination.contains(&address));
             let best = best.max_by_key(|route| route.destination.prefix_len())?;
