@@ -7,6 +7,7 @@ use dataplane::nat::Endpoint;
 use dataplane::port_mapping::{Holder, Label, PortMapping, PortRefusal, PortRequest};
 use dataplane::replay::{ReloadError, ReplayError, Way, Witness};
 use dataplane::set::{SetChange, SetOutcome};
+use dataplane::tunnel::is_copy;
 use dataplane::{Reason, Replay, Shard, Tables, Verdict};
 use wire::{Frame, Meta, Nanos, PortId};
 
@@ -99,6 +100,8 @@ pub struct Record {
     pub sent: Vec<Vec<Sent>>,
     /// Outcome of each frame, by number; `None` while it is held.
     pub fates: Vec<Option<End>>,
+    /// Outcomes of further copies of packets to multicast groups.
+    pub copies: Vec<End>,
     /// Frames with two verdicts.
     pub twice: Vec<u32>,
     /// Number of reloads so far.
@@ -132,7 +135,11 @@ pub struct End {
 impl Record {
     fn note(&mut self, frame: &Frame, verdict: Verdict) {
         let end = End { verdict, rule: frame.meta.rule, nat: frame.meta.nat, turn: self.turn };
-        self.note_end(frame.meta.number, end);
+        if is_copy(&frame.meta) {
+            self.copies.push(end);
+        } else {
+            self.note_end(frame.meta.number, end);
+        }
     }
 
     fn note_end(&mut self, number: u32, end: End) {
@@ -201,7 +208,7 @@ impl Replaying {
             recorded.entry(packet.verdict.reason()?).or_default().push((packet.verdict, rule));
         }
         let mut expected: BTreeMap<Reason, Vec<Fate>> = BTreeMap::new();
-        for end in self.record.fates.iter().flatten() {
+        for end in self.record.fates.iter().flatten().chain(&self.record.copies) {
             let (Verdict::Dropped(reason) | Verdict::Answered(reason)) = end.verdict else { continue };
             // Its session has made the answer before the pipeline has a verdict.
             if end.verdict != Verdict::Answered(Reason::PppControl) {

@@ -300,7 +300,7 @@ impl<'a> Play<'a> {
             }
         }
         if !self.player.shard().counters.are_conserved() {
-            let text = "frames are not conserved: received is not forwarded + delivered + answered + dropped + queued + held";
+            let text = "frames are not conserved: received + copied is not forwarded + delivered + answered + dropped + queued + held";
             found.push(Failure { line: 0, text: vec![text.to_owned()] });
         }
         for number in &record.twice {
@@ -510,6 +510,7 @@ fn value(name: &str, tables: &Tables, shard: &Shard) -> Option<u64> {
     let reason = || Reason::of_name(rest);
     match (group, rest) {
         ("received", "") => Some(counters.received.frames),
+        ("copied", "") => Some(counters.copied),
         ("forwarded", "") => Some(counters.forwarded()),
         ("delivered", "") => Some(counters.delivered()),
         ("answered", "") => Some(counters.answered()),

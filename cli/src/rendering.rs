@@ -8,7 +8,7 @@ use dataplane::egress::TreeSide;
 use dataplane::explain::{Account, Membership, Visit};
 use dataplane::flag;
 use dataplane::flow::{Flow, Key, Life};
-use dataplane::hop::LOCAL_HOP;
+use dataplane::hop::{LOCAL_HOP, NO_HOP};
 use dataplane::meter::{Level, MeterState, Unit};
 use dataplane::pipeline;
 use dataplane::stage::Packets;
@@ -23,6 +23,7 @@ use wire::{Dscp, Family, Meta, Nanos, PortId};
 use crate::screen::{count, number};
 use gateway::describe::Description;
 
+mod multicast;
 mod tunnel;
 mod wan;
 
@@ -157,6 +158,7 @@ impl Renderer<'_> {
             "decap" => self.decap(visit, &mut says),
             "encap" => self.encap(visit, &mut says),
             "track" => self.track(visit, &mut says),
+            "replicate" => self.replicate(visit, bytes, &mut says),
             "dnat" => self.dnat(visit, &mut says),
             "route" => self.route(visit, bytes, &mut says),
             "filter" => self.filter(visit, &mut says),
@@ -376,6 +378,10 @@ impl Renderer<'_> {
                 "selectors of the tunnel {name} match: it goes into the tunnel, wherever routes lead"
             ));
             destination = None;
+        }
+        if visit.before.hop != NO_HOP && after.flags & flag::TO_GROUP != 0 {
+            says.push(format!("leaves by {} to the group on its link", self.interface(after.egress)));
+            return;
         }
         if let (Some(destination), false) = (destination, hit) {
             let vrf = self.tables.vrfs.get(visit.vrf).map(|vrf| vrf.name.as_str());

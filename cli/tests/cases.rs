@@ -17,6 +17,7 @@ const WITHOUT_CASE: &[(Reason, &str)] = &[
         Reason::EspSequence,
         "a security association has 2^32 numbers: unit test of dataplane/src/sa/sequence.rs",
     ),
+    (Reason::MulticastCopy, "a replay has slots for all copies: dataplane/tests/multicast.rs"),
     (Reason::FramePoolEmpty, "more than 65,536 frames have to wait: dataplane/tests/departure.rs"),
 ];
 

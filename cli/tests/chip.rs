@@ -435,7 +435,7 @@ fn programs_too_long_for_one_engine_are_spread_over_several() {
     // Asked for by name, the other one is refused, and says what would do.
     let run = wirerate(&[&asked[..], &["--mapping", "pool"]].concat()).exits(1);
     for part in
-        ["store-full", "parse to track 901, dnat to snat", "rewrite to queue 554", "another --mapping"]
+        ["store-full", "parse to replicate 901, dnat to snat", "rewrite to queue 554", "another --mapping"]
     {
         // The screen breaks lines, and draws before them.
         let flat: Vec<&str> = run.err.split_whitespace().filter(|word| *word != "│").collect();
@@ -495,7 +495,7 @@ to = "there"
 [pool.b]
 at = 2
 threads = 1
-stages = "dnat..route"
+stages = "replicate..route"
 from = "there"
 to = "back"
 [pool.transmit]

@@ -116,6 +116,7 @@ fn explain_tells_rule_line_and_translation() {
             "terminate",
             "decap",
             "track",
+            "replicate",
             "dnat",
             "route",
             "filter",

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use lookup::classify::{Algorithm, Bounds, Choice, Pattern, Task};
 use policy::Policy;
-use policy::model::{ANY_ZONE, Mac, MssClamp, OTHER_ZONE, SELF_ZONE, SourceCheck, SynAnswer};
+use policy::model::{ANY_ZONE, Mac, MssClamp, MulticastMiss, OTHER_ZONE, SELF_ZONE, SourceCheck, SynAnswer};
 use wire::atm::{Connection, Vc};
 use wire::link_kind::NEAR;
 use wire::vlan::{Tag, Tags};
@@ -21,6 +21,7 @@ use crate::tables::{
 };
 
 mod class;
+mod multicast;
 mod names;
 mod nat;
 mod pattern;
@@ -102,6 +103,7 @@ impl Tables {
             source_macs,
             nat: nat::compile(policy, &names, &routes)?,
             wans: wan::compile(policy, &names, &routes)?,
+            multicast: multicast::compile(policy, &names)?,
             zones: names.zones,
             exits: routes.targets.iter().map(|target| routes.exit(target)).collect(),
             only_hops: routes.targets.iter().map(|target| routes.only_hop(target)).collect(),
@@ -203,6 +205,7 @@ fn interfaces(policy: &Policy, names: &Names, ct_zones: &[u16]) -> Result<Vec<In
                 Some(tunnel) if tunnel.is_by_policy() => SourceCheck::Off,
                 _ => interface.source_check,
             },
+            multicast_miss: interface.multicast_miss,
             mss4: clamp(40),
             mss6: clamp(60),
             networks: interface.addresses.clone(),
@@ -303,6 +306,7 @@ fn itself() -> Interface {
         egress: Link::new(LinkKind::Ethernet, None, Bytes(0)),
         ct_zone: u16::MAX,
         source_check: SourceCheck::Off,
+        multicast_miss: MulticastMiss::Drop,
         mss4: u16::MAX,
         mss6: u16::MAX,
         networks: Vec::new(),

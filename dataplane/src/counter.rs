@@ -64,6 +64,8 @@ pub struct Counters {
     dropped: [u64; Reason::COUNT],
     /// Frames held now.
     pub held: u64,
+    /// Frames that are copies of packets to multicast groups, beyond those received.
+    pub copied: u64,
     /// Frames ever queued before a port, without further fragments.
     entered: u64,
     /// Frames of `entered` that have left the queue without being forwarded: answers sent, and drops from a queue.
@@ -142,6 +144,7 @@ impl Counters {
             entered_otherwise: 0,
             given: 0,
             taken: 0,
+            copied: 0,
             rules: vec![Traffic::default(); tables.filter.rules.len()],
             nats: vec![Traffic::default(); tables.nat.pairs()],
             classes: vec![ClassTraffic::default(); tables.classes.list.len()],
@@ -380,10 +383,16 @@ impl Counters {
         self.dropped[reason as usize]
     }
 
-    /// True if received + taken = forwarded + delivered + answered + dropped + queued + held + given.
+    /// Counts a copy for which there is no slot.
+    #[cold]
+    pub(crate) fn count_copy_lost(&mut self) {
+        self.dropped[Reason::MulticastCopy as usize] += 1;
+    }
+
+    /// True if received + taken + copied = forwarded + delivered + answered + dropped + queued + held + given.
     pub fn are_conserved(&self) -> bool {
         let ended = self.forwarded() + self.delivered() + self.answered() + self.dropped();
-        self.received.frames + self.taken == ended + self.queued() + self.held + self.given
+        self.received.frames + self.taken + self.copied == ended + self.queued() + self.held + self.given
     }
 
     /// Traffic of each translation.

@@ -21,6 +21,7 @@ use crate::stage::route::{self, Route};
 use crate::stage::vrf;
 use crate::stage::{Cx, Stage};
 use crate::tables::{Side, VrfId, WanChoice};
+use crate::tunnel::is_copy;
 use crate::verdict::{Reason, Verdict};
 
 mod sa;
@@ -32,10 +33,29 @@ pub use sa::{SaBrief, SaMet};
 pub struct Account {
     /// The stages that took the frame, in their order. None if it was too large to be taken in.
     pub visits: Vec<Visit>,
+    /// Of a packet to a multicast group: its further copies, in the order in which they ended or were queued.
+    pub copies: Vec<CopyEnd>,
     /// Frames sent because of it, in order: itself, its fragments, its answer, or frames that waited for it.
     pub sent: Vec<Sent>,
     /// Its verdict.
     pub verdict: Verdict,
+}
+
+/// Outcome of a further copy of a packet to a multicast group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyEnd {
+    /// Interface that the copy was for.
+    pub egress: PortId,
+    /// Rule that decided on it, by its place; [`Meta::NO_RULE`] for none.
+    pub rule: u32,
+    /// Its verdict.
+    pub verdict: Verdict,
+}
+
+impl CopyEnd {
+    fn of(frame: &Frame, verdict: Verdict) -> CopyEnd {
+        CopyEnd { egress: frame.meta.egress, rule: frame.meta.rule, verdict }
+    }
 }
 
 /// Visit of the frame to one stage: metadata, flow and bytes after it, and its cost.
@@ -103,16 +123,16 @@ impl Replay {
         witness: &mut impl Witness,
     ) -> Account {
         self.advance(at, witness);
-        let mut listener = Listener { witness, number, sent: Vec::new(), verdict: None };
+        let mut listener = Listener { witness, number, copies: Vec::new(), sent: Vec::new(), verdict: None };
         self.receive(ingress, at, number, bytes, &mut listener);
         let mut watcher = Watcher::default();
         let mut tally = Count::default();
         self.pass_watched(&mut listener, &mut tally, &mut watcher);
-        let Listener { sent, verdict, .. } = listener;
+        let Listener { copies, sent, verdict, .. } = listener;
         // Of what waits nobody has been told; its last stage knows.
         let last = watcher.visits.last().and_then(|visit| Verdict::of_fate(visit.after.fate));
         let verdict = verdict.or(last).unwrap_or(Verdict::Held(Reason::FragmentWaits));
-        Account { visits: watcher.visits, sent, verdict }
+        Account { visits: watcher.visits, copies, sent, verdict }
     }
 }
 
@@ -174,15 +194,30 @@ impl Watch<Count> for Watcher {
 struct Listener<'a, W> {
     witness: &'a mut W,
     number: u32,
+    copies: Vec<CopyEnd>,
     sent: Vec<Sent>,
     verdict: Option<Verdict>,
+}
+
+impl<W> Listener<'_, W> {
+    /// Notes the verdict of a frame, if it is of the packet.
+    fn note(&mut self, frame: &Frame, verdict: Verdict) {
+        if frame.meta.number != self.number {
+            return;
+        }
+        if is_copy(&frame.meta) {
+            self.copies.push(CopyEnd::of(frame, verdict));
+        } else {
+            self.verdict = Some(verdict);
+        }
+    }
 }
 
 impl<W: Witness> Witness for Listener<'_, W> {
     fn queued(&mut self, port: PortId, frame: &Frame) {
         let verdict = Verdict::of_fate(frame.meta.fate);
-        if frame.meta.number == self.number && verdict.is_some() {
-            self.verdict = verdict;
+        if let Some(verdict) = verdict {
+            self.note(frame, verdict);
         }
         self.sent.push(Sent { port, bytes: frame.bytes().to_vec(), verdict });
         self.witness.queued(port, frame);
@@ -193,16 +228,12 @@ impl<W: Witness> Witness for Listener<'_, W> {
     }
 
     fn ended(&mut self, frame: &Frame, verdict: Verdict) {
-        if frame.meta.number == self.number {
-            self.verdict = Some(verdict);
-        }
+        self.note(frame, verdict);
         self.witness.ended(frame, verdict);
     }
 
     fn ended_at(&mut self, at: Nanos, frame: &Frame, verdict: Verdict) {
-        if frame.meta.number == self.number {
-            self.verdict = Some(verdict);
-        }
+        self.note(frame, verdict);
         self.witness.ended_at(at, frame, verdict);
     }
 

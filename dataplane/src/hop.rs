@@ -148,6 +148,8 @@ pub struct Hops {
     index: HashMap<Wanted, u32, RandomState>,
     /// The one hop of each interface whose link has no Ethernet, by the number of the interface; [`NO_HOP`] of others.
     bare: Vec<u32>,
+    /// The hop to multicast groups of each interface, by the number of the interface; [`NO_HOP`] of those by which no copies leave.
+    groups: Vec<u32>,
     /// Numbers free for reuse.
     free: Vec<u32>,
     /// Number of entries, from the first on, that are the tables' own and keep their numbers.
@@ -231,6 +233,7 @@ impl Hops {
             owners: Vec::new(),
             index: HashMap::default(),
             bare: Vec::new(),
+            groups: Vec::new(),
             free: Vec::new(),
             own: 0,
             forgotten: 0,
@@ -252,7 +255,8 @@ impl Hops {
         self.free.clear();
         self.forgotten = 0;
         let bare = || (0..tables.interfaces.len() as u16).map(PortId).filter(|id| is_bare(tables, *id));
-        let most = tables.gateways.len() + tables.neighbours.len() + bare().count() + self.capacity;
+        let groups = if tables.multicast.list.is_empty() { 0 } else { tables.interfaces.len() };
+        let most = tables.gateways.len() + tables.neighbours.len() + bare().count() + groups + self.capacity;
         self.most = most;
         self.entries.reserve(most);
         self.owners.reserve(most);
@@ -280,6 +284,16 @@ impl Hops {
             let hop = self.add(everybody(interface), made(tables, interface, Some(FAR)));
             self.bare[usize::from(interface.0)] = hop.unwrap_or(NO_HOP);
         }
+        self.groups.clear();
+        self.groups.extend(self.bare.iter().take(groups));
+        for place in 0..self.groups.len() {
+            if self.groups[place] == NO_HOP {
+                // `rewrite` writes the group's address.
+                let interface = PortId(place as u16);
+                let hop = self.add(everybody(interface), made(tables, interface, Some(Mac::ZERO)));
+                self.groups[place] = hop.unwrap_or(NO_HOP);
+            }
+        }
         self.own = self.entries.len();
         for interface in &tables.sessions {
             self.follow(tables, *interface, None);
@@ -302,7 +316,7 @@ impl Hops {
         let tables = self.entries.capacity() * size_of::<Hop>()
             + self.owners.capacity() * size_of::<Wanted>()
             + self.index.capacity() * (size_of::<(Wanted, u32)>() + 1)
-            + (self.free.capacity() + self.bare.capacity()) * size_of::<u32>();
+            + (self.free.capacity() + self.bare.capacity() + self.groups.capacity()) * size_of::<u32>();
         tables + self.waiting.memory_bytes()
     }
 
@@ -325,6 +339,12 @@ impl Hops {
             Some(mac) => self.add(wanted, made(tables, interface, Some(mac))),
             None => Some(ASKED_HOP),
         }
+    }
+
+    /// Returns the hop to multicast groups on an interface's link.
+    #[inline(always)]
+    pub(crate) fn group(&self, interface: PortId) -> Option<u32> {
+        self.groups.get(usize::from(interface.0)).copied().filter(|hop| *hop != NO_HOP)
     }
 
     /// Returns the next neighbour that the host shall resolve, each once. A neighbour without an update within

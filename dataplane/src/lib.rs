@@ -27,6 +27,7 @@ pub mod import;
 pub mod limiter;
 pub mod log;
 pub mod meter;
+pub mod multicast;
 pub mod nat;
 pub mod neighbour;
 pub mod opening;

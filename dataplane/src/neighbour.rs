@@ -121,6 +121,6 @@ fn renew(frame: &mut Frame) {
     meta.hop = NO_HOP;
     meta.nat = 0;
     meta.class = 0;
-    meta.tunnel &= tunnel::IN;
+    meta.tunnel &= tunnel::IN | tunnel::COPY;
     meta.fate = 0;
 }

@@ -34,6 +34,7 @@ use crate::stage::parse::Parse;
 use crate::stage::police::Police;
 use crate::stage::queue::{self, ANSWERED, Queue};
 use crate::stage::reassemble::Reassemble;
+use crate::stage::replicate::Replicate;
 use crate::stage::rewrite::Rewrite;
 use crate::stage::route::{Route, awaited};
 use crate::stage::snat::Snat;
@@ -59,6 +60,7 @@ impl<T: Tally + 'static> Stages<T> {
         Entry::of::<Terminate>(),
         Entry::of::<Decap>(),
         Entry::of::<Track>(),
+        Entry::of::<Replicate>(),
         Entry::of::<Dnat>(),
         Entry::of::<Route>(),
         Entry::of::<Filter>(),
@@ -300,7 +302,9 @@ impl Pipeline {
         let front = if begin == Begin::AtFront { &stages.front } else { &stages.first };
         // A packet that a rule adds to a set by changes what the next one finds there.
         let has_additions = cx.tables.set_questions.has_additions;
-        if is_spread || has_additions || is_due_before_one(batch, cx) {
+        // The copies of a packet leave before the next packet does.
+        let has_copies = !cx.tables.multicast.is_unused();
+        if is_spread || has_additions || has_copies || is_due_before_one(batch, cx) {
             for mut frame in batch.drain() {
                 let (now, number) = (frame.meta.received, frame.meta.number);
                 pass_time(now, cx);

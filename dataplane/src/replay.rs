@@ -72,6 +72,7 @@ fn slots(tables: &Tables, resolve: Resolve) -> u32 {
         + tables.limits.fragments.held
         + waiting
         + queued
+        + (BATCH * tables.multicast.most_exits()) as u32
         + keepalives(tables) as u32
         + sessions(tables) as u32
 }
@@ -82,7 +83,9 @@ fn growth(tables: &Tables) -> usize {
     // What the largest frame is fragmented into behind the longest IPv4 header, in units of eight bytes; an answer, and a segment
     // that goes to the other side with it; and keepalives.
     let part = usize::from(least.saturating_sub(60) / 8 * 8).max(8);
-    BATCH * (SLOT.div_ceil(part) + 2 + keepalives(tables) + sessions(tables))
+    // Of a packet to a group, copies may leave by VLANs of one port.
+    let copies = tables.multicast.most_exits().max(1);
+    BATCH * copies * (SLOT.div_ceil(part) + 2 + keepalives(tables) + sessions(tables))
 }
 
 /// Number of packets that PPP sessions may send at a time.

@@ -27,6 +27,7 @@ use crate::import::Imports;
 use crate::limiter::{self, CountId, Limiter};
 use crate::log::{Cause, Log};
 use crate::meter::Meters;
+use crate::multicast::Misses;
 use crate::nat::{BlockEvent, Capacity, ConfigError, MappingId, Mappings, PoolId, Share};
 use crate::opening::{Opening, Openings};
 use crate::port_mapping::PortMappings;
@@ -87,6 +88,8 @@ pub struct Shard {
     pub sets: Sets,
     /// Connections that helpers expect.
     pub(crate) expectations: Expectations,
+    /// Packets to groups without a route that have been given to Linux.
+    pub(crate) misses: Misses,
     /// Outside ports that hosts have asked for.
     pub port_mappings: PortMappings,
     /// Frames no longer pending, because of a timeout or because the fragment or neighbour has come: next to be processed.
@@ -176,8 +179,9 @@ impl Shard {
             fast_path: FastPath::default(),
             sets: Sets::new(tables, setup.seed).map_err(ShardError::Memory)?,
             expectations: Expectations::new(tables),
+            misses: Misses::default(),
             port_mappings: PortMappings::new(tables),
-            released: VecDeque::with_capacity((tables.limits.fragments.held + MOST_WAITING) as usize + 1),
+            released: VecDeque::with_capacity(most_released(tables)),
             parts: VecDeque::with_capacity(MOST_PARTS + BATCH),
             next_id: 1,
         })
@@ -535,6 +539,11 @@ pub(crate) fn watches_sets(tables: &Tables) -> bool {
 /// True if flows have WANs.
 pub(crate) fn remembers_wans(tables: &Tables) -> bool {
     tables.mode == Mode::Stateful && !tables.wans.is_empty()
+}
+
+/// Returns the number of frames that may be released and not be processed yet: those pending, and copies of a packet.
+pub(crate) fn most_released(tables: &Tables) -> usize {
+    (tables.limits.fragments.held + MOST_WAITING) as usize + 1 + tables.multicast.most_exits()
 }
 
 /// Returns the number of flows to allocate memory for; 1 without connection tracking.

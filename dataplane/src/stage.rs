@@ -35,6 +35,7 @@ mod protect;
 pub mod proxy;
 pub mod queue;
 pub mod reassemble;
+pub mod replicate;
 mod revalidate;
 pub mod rewrite;
 pub mod route;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use policy::model::{
-    Action, AddressRange, ConnectionLimit, Helper, Ipfix, Limits, Log, Logging, Mode, PriorityTag, Rate,
-    SourceCheck, SynAnswer, Timeouts,
+    Action, AddressRange, ConnectionLimit, Helper, Ipfix, Limits, Log, Logging, Mode, MulticastMiss,
+    PriorityTag, Rate, SourceCheck, SynAnswer, Timeouts,
 };
 use tally::{Offload, Op, Region, Tally};
 use wire::atm::{Connection, Vc};
@@ -16,6 +16,7 @@ use wire::{Family, Link, LinkKind, PortId};
 mod class;
 mod error;
 mod mac;
+mod multicast;
 mod nat;
 mod number;
 mod priority;
@@ -37,6 +38,7 @@ pub use error::CompileError;
 use lookup::classify::{self, Choice, Header};
 use lookup::fib::{Fib4, Fib6};
 pub use mac::{NO_MAC, SourceMacs};
+pub use multicast::{MulticastCount, MulticastExit, MulticastRoute, MulticastRoutes};
 pub(crate) use nat::is_within;
 pub use nat::{
     Asker, Destination, DestinationAction, FirstAddresses, Home, NatRule, NatTables, NewDestination,
@@ -113,6 +115,8 @@ pub struct Tables {
     pub gateways: Vec<Gateway>,
     /// WANs, which share the default routes, and policy routes to them.
     pub wans: Wans,
+    /// Multicast routes.
+    pub multicast: MulticastRoutes,
     /// Static neighbours.
     pub neighbours: Vec<Neighbour>,
     /// Rules, classifier and default actions.
@@ -191,6 +195,8 @@ pub struct Interface {
     pub ct_zone: u16,
     /// Check of source addresses.
     pub source_check: SourceCheck,
+    /// Packets to multicast groups without a route that come by it.
+    pub multicast_miss: MulticastMiss,
     /// Bound on the MSS of IPv4 connections; `u16::MAX` where there is none.
     pub mss4: u16,
     /// Likewise of IPv6 connections.

@@ -153,6 +153,7 @@ fn office(way: Way, seconds: u64) -> (u64, u64, u64) {
     let lan = gateway.tables.interface_named("lan").unwrap();
     let scene = crate::scene::policy::Scene {
         has_tunnel: false,
+        has_groups: false,
         transport: None,
         inward: crate::scene::policy::Association::default(),
         text: String::new(),

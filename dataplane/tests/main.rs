@@ -25,6 +25,7 @@ mod import_tc;
 mod itself;
 mod l4s;
 mod log;
+mod multicast;
 mod nat64;
 mod neighbour;
 mod oracle;

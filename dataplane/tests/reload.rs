@@ -71,6 +71,7 @@ fn shaped(scene: &Scene, shape: u8) -> String {
         (3, "name = \"out\"", "name = \"away\""),
         (4, "name = \"web-out\"", "name = \"surfing\""),
         (5, "[interface.guest]", "[interface.visitor]"),
+        (5, "\"guest threshold", "\"visitor threshold"),
         (6, "[\"203.0.113.2/24\"", "[\"203.0.113.3/24\""),
         (6, "local = \"203.0.113.2\"", "local = \"203.0.113.3\""),
         (6, "local-net = \"203.0.113.2\"", "local-net = \"203.0.113.3\""),

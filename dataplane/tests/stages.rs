@@ -138,6 +138,11 @@ fn stages_write_what_they_say_and_take_what_they_are_there_for() {
     play_arrivals(&crate::scene::tables(&text), &arrivals, &mut seen);
     let all = written.entry("terminate").or_default();
     *all = all.and(seen.written["terminate"]);
+    let mut seen = Seen::default();
+    let (text, arrivals) = crate::multicast::corners();
+    play_arrivals(&crate::scene::tables(&text), &arrivals, &mut seen);
+    let all = written.entry("replicate").or_default();
+    *all = all.and(seen.written["replicate"]);
     for entry in pipeline::stages() {
         let About { name, writes, .. } = entry.about;
         let written = written[name];
@@ -147,7 +152,7 @@ fn stages_write_what_they_say_and_take_what_they_are_there_for() {
         // by `decap` or `terminate`, other workers; a host that has no address yet, neighbours that have to be asked for.
         let unseen = match name {
             "decap" | "terminate" => Fields::HOP,
-            "track" => Fields::PACKET.and(Fields::HEADERS),
+            "track" | "replicate" => Fields::PACKET.and(Fields::HEADERS),
             "rewrite" => Fields::FLAGS.and(Fields::PARTS).and(Fields::HOP),
             _ => Fields::NONE,
         };
@@ -360,8 +365,8 @@ fn a_pipeline_has_what_its_policy_needs() {
         burst = 3000
     "#;
     let without = |names: &[&str]| {
-        // None has a tunnel, cells, or a PPP session.
-        let others = ["reassemble", "terminate", "decap", "encap"];
+        // None has a tunnel, cells, a PPP session, or a multicast route.
+        let others = ["reassemble", "terminate", "decap", "replicate", "encap"];
         let all = pipeline::names().into_iter().filter(|name| !others.contains(name));
         all.filter(|name| !names.contains(name)).collect::<Vec<_>>()
     };
@@ -385,6 +390,8 @@ fn a_pipeline_has_what_its_policy_needs() {
     assert!(needed.contains(&"decap") && needed.contains(&"encap"), "{needed:?}");
     assert!(self::needed(&crate::atm::corners().0).contains(&"reassemble"));
     assert!(self::needed(&crate::ppp::corners().0).contains(&"terminate"));
+    let groups = "[[multicast-route]]\ngroup = \"239.1.1.1\"\nfrom = \"wan\"\nto = \"lan\"\n";
+    assert!(self::needed(&format!("{INTERFACES}{groups}")).contains(&"replicate"));
     // And it forwards.
     let tables = crate::scene::tables(&format!("mode = \"stateless\"\n{INTERFACES}"));
     assert!(Replay::new(tables, START, Way::Run).is_ok());

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use config::{Entry, Place, Source};
 
 /// Kinds of items.
-const KINDS: usize = 18;
+const KINDS: usize = 19;
 
 /// Positions of a policy's items.
 #[derive(Clone, Debug, Default)]
@@ -42,6 +42,8 @@ pub enum Item {
     Wan(usize),
     /// A policy route.
     PolicyRoute(usize),
+    /// A multicast route.
+    MulticastRoute(usize),
     /// A neighbour.
     Neighbour(usize),
     /// A cross-connection.
@@ -203,6 +205,7 @@ impl Item {
             Item::Wan(_) => 15,
             Item::PolicyRoute(_) => 16,
             Item::DynamicSet(_) => 17,
+            Item::MulticastRoute(_) => 18,
         }
     }
 
@@ -214,6 +217,7 @@ impl Item {
             | Item::Route(index)
             | Item::Wan(index)
             | Item::PolicyRoute(index)
+            | Item::MulticastRoute(index)
             | Item::Neighbour(index)
             | Item::CrossConnect(index)
             | Item::Default(index)

@@ -21,6 +21,7 @@ mod ipfix;
 mod limit;
 mod log;
 mod metrics;
+mod multicast;
 mod nat;
 mod page;
 mod port_mapping;
@@ -46,6 +47,7 @@ pub use ipfix::{Collector, Ipfix, IpfixRecord};
 pub use limit::{Checksum, FragmentLimits, Limits, Pickup, TcpWindow, Timeouts, WhenFull};
 pub use log::{Log, LogEvent, LogOutput, SyslogAddress};
 pub use metrics::MetricsAccess;
+pub use multicast::{MulticastExit, MulticastMiss, MulticastRoute};
 pub use nat::{
     Balance, Clat, Hairpin, Nat, Nat64, NatAction, OnDemand, PortChoice, PortUse, Server, ServerState, Sticky,
 };
@@ -101,6 +103,8 @@ pub struct Policy {
     pub wan_sticky: Sticky,
     /// Policy routes: the WANs of chosen traffic. The first that matches a flow decides.
     pub policy_routes: Vec<PolicyRoute>,
+    /// Multicast routes.
+    pub multicast_routes: Vec<MulticastRoute>,
     /// Static neighbours: the link-layer addresses of next hops.
     pub neighbours: Vec<Neighbour>,
     /// Cross-connections of ATM cells; names are unique.
@@ -295,6 +299,7 @@ impl Policy {
             wans: self.wans.clone(),
             wan_sticky: self.wan_sticky,
             policy_routes: self.policy_routes.clone(),
+            multicast_routes: self.multicast_routes.clone(),
             neighbours: self.neighbours.clone(),
             cross_connects: self.cross_connects.clone(),
             defaults: self.defaults.clone(),

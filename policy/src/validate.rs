@@ -25,6 +25,7 @@ mod dynamic_set;
 mod gateway;
 mod interface;
 mod limit;
+mod multicast;
 mod name;
 mod nat;
 mod pool;
@@ -65,6 +66,7 @@ pub fn validate(policy: &Policy, lines: &Lines) -> Vec<Diagnostic> {
     validator.routes();
     validator.wans();
     validator.policy_routes();
+    validator.multicast_routes();
     validator.dynamic_sets();
     validator.defaults();
     validator.rules();

@@ -30,7 +30,7 @@ fn a_mapping_is_what_its_text_says() {
     let names: Vec<&str> = mapping.pools.iter().map(|pool| pool.name.as_str()).collect();
     assert_eq!(names, ["receive", "transmit", "pre-routing", "routing", "core", "firewall", "post-routing"]);
     assert_eq!(mapping.pools[0].tasks[0].work, Work::Receive(0..0));
-    assert_eq!(mapping.pools[2].tasks[0].work, Work::Stages(0..6));
+    assert_eq!(mapping.pools[2].tasks[0].work, Work::Stages(0..7));
     let ring = |name| mapping.rings.iter().position(|ring| ring.name == name).unwrap();
     let exits = [Exit { who: Who::New, ring: ring("new") }, Exit { who: Who::Known, ring: ring("routed") }];
     assert_eq!(mapping.pools[3].tasks[0].to, exits);

@@ -38,7 +38,7 @@ Examples:
 
 Points for --stage:
   received              as it came in
-  parse, decap, track, dnat, route, filter, classify, snat, rewrite, answer, encap, fragment, queue
+  parse, decap, track, replicate, dnat, route, filter, classify, snat, rewrite, answer, encap, fragment, queue
                         behind that stage, if the packet went through it; those
                         that the policy does not need are refused
   before-STAGE          in front of it

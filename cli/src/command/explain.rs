@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use cases::Received;
 use clap::Args;
-use dataplane::explain::{Account, Sent, Visit};
+use dataplane::explain::{Account, CopyEnd, Sent, Visit};
 use dataplane::replay::Way;
 use dataplane::state::FlowRecord;
 use dataplane::{Reason, Replay, Tables, Verdict};
@@ -345,6 +345,9 @@ impl Report<'_> {
         if let Some(reason) = verdict.reason() {
             writeln!(out, "  Cause:  {}\n  Remedy: {}", reason.entry().cause, self.remedy(reason))?;
         }
+        for copy in &self.account.copies {
+            writeln!(out, "  {}", self.renderer.copy(copy))?;
+        }
         for sent in &self.account.sent {
             let headline = self.renderer.describe(&sent.bytes).headline;
             writeln!(out, "  Out by {}: {headline}", self.left_by(sent))?;
@@ -377,6 +380,16 @@ impl Report<'_> {
             _ => None,
         };
         of_queue.unwrap_or_else(|| reason.entry().remedy.to_owned())
+    }
+
+    fn copy_json(&self, copy: &CopyEnd) -> Value {
+        let rule = self.renderer.tables.filter.rules.get(copy.rule as usize).map(|rule| &rule.name);
+        json!({
+            "interface": self.interface(copy.egress),
+            "verdict": copy.verdict.name(),
+            "reason": copy.verdict.reason().map(|reason| reason.name()),
+            "rule": rule,
+        })
     }
 
     fn to_json(&self) -> Value {
@@ -448,6 +461,7 @@ impl Report<'_> {
             "meter": meter,
             "queues": queues,
             "delay_ns": self.fate.and_then(Fate::delay_ns),
+            "copies": self.account.copies.iter().map(|copy| self.copy_json(copy)).collect::<Vec<_>>(),
             "sent": sent.collect::<Vec<_>>(),
             "instructions": instructions(self.account),
         });

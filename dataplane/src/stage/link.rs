@@ -2,9 +2,9 @@
 
 use policy::model::Colour;
 use tally::{Op, Region, Tally};
-use wire::ethernet::{self, EtherType};
+use wire::ethernet::{self, EtherType, Mac};
 use wire::vlan::TAG_LEN;
-use wire::{Family, Frame, ppp, pppoe};
+use wire::{Family, Frame, LinkKind, ppp, pppoe};
 
 use super::{Cx, header};
 use crate::hop::{Hop, SessionHeader};
@@ -94,6 +94,23 @@ fn in_session<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> bool {
         set_priority(frame, tags_end, cx);
     }
     true
+}
+
+/// Addresses a frame to the multicast group of its packet (RFC 1112, section 6.4; RFC 2464, section 7), where its link is Ethernet.
+#[cold]
+#[inline(never)]
+pub(super) fn address_group<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) {
+    // The link, 4; the address, 6; two words, 4.
+    cx.tally.instructions(14);
+    cx.tally.execute(Op::Branch, 3);
+    cx.tally.write(Region::Frame, 0, 6);
+    if cx.tables.interface(frame.meta.egress).is_none_or(|own| own.link != LinkKind::Ethernet) {
+        return;
+    }
+    let (_, group) = header::addresses(frame);
+    if let Some(destination) = frame.bytes_mut().first_chunk_mut::<6>() {
+        *destination = Mac::of_group(group.to_ip()).0;
+    }
 }
 
 /// Reason why [`replace`] has refused a packet.

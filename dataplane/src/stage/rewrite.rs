@@ -43,7 +43,7 @@ impl Stage for Rewrite {
 
     #[inline(always)]
     fn step<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
-        const UNTOUCHED: u16 = flag::TRANSLATED | flag::OWN;
+        const UNTOUCHED: u16 = flag::TRANSLATED | flag::OWN | flag::TO_GROUP;
         let meta = &frame.meta;
         let is_plain = meta.flags & UNTOUCHED == 0
             && meta.tunnel & tunnel::OUT == 0
@@ -121,6 +121,9 @@ pub(super) fn finish<T: Tally>(frame: &mut Frame, came: Family, cx: &mut Cx<'_, 
     cx.tally.end_offload();
     if !is_done && !link::replace(frame, cx) {
         return Step::Drop(link::refusal(frame, cx));
+    }
+    if frame.meta.flags & flag::TO_GROUP != 0 {
+        link::address_group(frame, cx);
     }
     Step::Next
 }

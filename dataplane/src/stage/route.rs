@@ -9,7 +9,7 @@ use tally::{Branch, Op, Region, Tally};
 use wire::meta::Fields;
 use wire::{BATCH, Family, Frame, PortId, ipv4, ipv6};
 
-use super::{About, Cx, Stage, Step, header, nat64, protect, take, underlay, vrf, wan};
+use super::{About, Cx, Stage, Step, header, nat64, protect, replicate, take, underlay, vrf, wan};
 use crate::flag;
 use crate::flow::FlowId;
 use crate::hop::{Hop, LINK_HOP, LOCAL_HOP, NO_HOP, WAITING, Wanted, leaves, waits};
@@ -311,7 +311,7 @@ fn find<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), Step> {
     let hash = cx.shard.openings.of(&frame.meta).map_or(0, |opening| (opening.hash >> 32) as u32);
     tell_find(cx);
     if frame.meta.flags & flag::TO_GROUP != 0 {
-        if !is_ours(destination) && !is_search(frame.meta.ingress, destination, cx.tables) {
+        if replicate::may_be_routed(frame, destination, cx.tables) {
             return Err(Step::Drop(Reason::MulticastUnrouted));
         }
         to_self(frame);
@@ -565,7 +565,7 @@ fn look_back<T: Tally>(
 }
 
 /// Link-local groups, and what is sent to everybody on the link.
-fn is_ours(group: Address) -> bool {
+pub(super) fn is_ours(group: Address) -> bool {
     if group.v6 {
         // RFC 4291, section 2.7: scopes 1 and 2, interface and link.
         matches!(group.bits >> 112 & 0xf, 1 | 2)
@@ -578,7 +578,7 @@ fn is_ours(group: Address) -> bool {
 
 /// Group of searches for UPnP devices, where hosts of the zone may ask for outside ports by UPnP.
 #[cold]
-fn is_search(ingress: PortId, group: Address, tables: &Tables) -> bool {
+pub(super) fn is_search(ingress: PortId, group: Address, tables: &Tables) -> bool {
     group == SSDP && tables.nat.upnp_zones & (1 << tables.zone(ingress)) != 0
 }
 

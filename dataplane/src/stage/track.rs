@@ -8,7 +8,7 @@
 //! For a batch, `Lookups::prepare` asks for the memory of all its flows before the first is looked at.
 
 use policy::model::{Checksum, Mode, Pickup, TcpWindow};
-use tally::{Branch, Offload, Op, Region, Tally};
+use tally::{Branch, Op, Region, Tally};
 use wire::checksum::Sum;
 use wire::header::Protocol;
 use wire::meta::Fields;
@@ -17,7 +17,9 @@ use wire::{Family, Frame, Part, icmpv4, ipv4, ipv6, tcp, udp};
 
 use super::route::{back, is_link_local};
 use super::vrf::{self, ct_zone};
-use super::{About, Cx, Packets, Stage, Step, handoff, handshake, header, helper, protect, revalidate, wan};
+use super::{
+    About, Cx, Packets, Stage, Step, handoff, handshake, header, helper, protect, replicate, revalidate, wan,
+};
 use crate::client;
 use crate::flag;
 use crate::flow::tcp::{Fault, Midstream, Segment, Settings, WindowCheck};
@@ -32,6 +34,7 @@ use crate::verdict::Reason;
 mod lookups;
 
 pub(crate) use lookups::Lookups;
+use lookups::search;
 
 /// The stage.
 #[derive(Clone, Copy, Debug, Default)]
@@ -67,6 +70,9 @@ impl Stage for Track {
             if let Err(step) = follow_first(frame, cx) {
                 return step;
             }
+        }
+        if frame.meta.flags & flag::TO_GROUP != 0 && replicate::is_replicated(frame, cx) {
+            return Step::Next;
         }
         if frame.meta.flags & flag::ERROR != 0 {
             return relate(frame, cx);
@@ -130,11 +136,6 @@ pub(super) fn is_icmp(frame: &Frame) -> bool {
         Family::V4 => frame.meta.protocol == Protocol::ICMP.0,
         _ => frame.meta.protocol == Protocol::ICMPV6.0,
     }
-}
-
-/// Search for a flow by addresses, ports, protocol.
-fn search(family: Family) -> Offload {
-    Offload::Search { region: Region::FlowIndex, bytes: if family == Family::V4 { 13 } else { 37 } }
 }
 
 /// Finds the flow with this key; returns the key's hash, too.

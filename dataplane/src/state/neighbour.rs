@@ -3,8 +3,8 @@
 use tally::Region;
 
 use super::{Applying, Part, Plan, Reload};
-use crate::hop::{Hops, MOST_WAITING, TooMany, Wanted};
-use crate::shard::{NEIGHBOURS, Shard, ShardError};
+use crate::hop::{Hops, TooMany, Wanted};
+use crate::shard::{NEIGHBOURS, Shard, ShardError, most_released};
 use crate::tables::{Neighbour, Tables};
 use crate::verdict::Verdict;
 
@@ -37,7 +37,7 @@ impl Plan for Hops {
         std::mem::swap(&mut shard.hops, self);
         shard.sas.forget_ways();
         // What is about to go through comes from interfaces that may have other places now, or none.
-        let room = (reload.tables.limits.fragments.held + MOST_WAITING) as usize + 1;
+        let room = most_released(reload.tables);
         shard.released.reserve(room.saturating_sub(shard.released.len()));
         for frame in &mut shard.released {
             if let Err(reason) = reload.renumbering.carry(&mut frame.meta) {

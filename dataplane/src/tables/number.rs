@@ -49,6 +49,7 @@ impl Tables {
         self.epoch = next_epoch(old.epoch);
         self.number(Some(old));
         self.keep_ct_zones(old);
+        self.multicast.go_on(&old.multicast);
         self.tunnels.go_on(old.tunnels.sequences().clone());
         for interface in &mut self.interfaces {
             let before = old.interfaces.iter().find(|before| before.number == interface.number);

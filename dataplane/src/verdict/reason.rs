@@ -55,8 +55,14 @@ pub enum Reason {
     SourceSpoofed,
     /// Source and destination, address and port, are the same.
     Land,
-    /// The destination is a multicast group that is not the gateway's own affair.
+    /// The destination is a multicast group that no route has, or whose route leads to no interface.
     MulticastUnrouted,
+    /// A packet to a multicast group came in by another interface than its route says.
+    MulticastInterface,
+    /// The time to live of a packet to a multicast group is not above the threshold of any interface that its route leads to.
+    MulticastTtl,
+    /// A copy of a packet to a multicast group, for which there was no slot.
+    MulticastCopy,
     /// The destination is the broadcast address of a network behind the gateway.
     BroadcastDirected,
     /// A fragment came before the first of its datagram, which has the ports; it waits.
@@ -261,7 +267,7 @@ pub struct Entry {
 
 impl Reason {
     /// Every reason with its name, cause and remedy, in the order of the enum.
-    pub const ALL: [Entry; 118] = [
+    pub const ALL: [Entry; 121] = [
         Entry {
             reason: Reason::LinkTruncated,
             name: "link-truncated",
@@ -409,8 +415,26 @@ impl Reason {
         Entry {
             reason: Reason::MulticastUnrouted,
             name: "multicast-unrouted",
-            cause: "The destination is a multicast group that is not the gateway's own affair.",
-            remedy: "None; wirerate does not route multicast.",
+            cause: "The destination is a multicast group that neither a [[multicast-route]] of the policy nor Linux's multicast forwarding cache has, or whose route leads to no interface.",
+            remedy: "None where nobody has joined the group. Else look at `ip mroute` and the log of the multicast daemon (igmpproxy, smcroute), or add a [[multicast-route]].",
+        },
+        Entry {
+            reason: Reason::MulticastInterface,
+            name: "multicast-interface",
+            cause: "A packet to a multicast group came in by another interface than its route says: it would go round in a loop, or reach hosts twice.",
+            remedy: "Compare `from` of the [[multicast-route]], or the incoming interface in `ip mroute`, with where the source is.",
+        },
+        Entry {
+            reason: Reason::MulticastTtl,
+            name: "multicast-ttl",
+            cause: "The time to live of a packet to a multicast group is 1, or not above the TTL threshold of any interface that its route leads to.",
+            remedy: "Have the sender use a larger one (`IP_MULTICAST_TTL`, 1 by default), or lower the threshold.",
+        },
+        Entry {
+            reason: Reason::MulticastCopy,
+            name: "multicast-copy",
+            cause: "A copy of a packet to a multicast group was lost, as no slot of memory was free for it.",
+            remedy: "Look for a queue that is full: frames wait there.",
         },
         Entry {
             reason: Reason::BroadcastDirected,

@@ -95,6 +95,8 @@ pub struct Packets {
     peer: Association,
     /// The gateway's end and the peer's, in transport mode.
     ends: Option<[IpAddr; 2]>,
+    /// Some packets are sent to multicast groups.
+    has_groups: bool,
     /// Second fragment of a packet of the peer's.
     rest: Option<(PortId, Vec<u8>)>,
 }
@@ -107,7 +109,7 @@ impl Packets {
     /// Packets of a scene, whose tunnel's peer seals as this expects it.
     pub fn of(scene: &Scene) -> Packets {
         let ends = scene.transport.map(|ends| ends.map(|end| end.parse().unwrap()));
-        Packets { peer: scene.inward, ends, ..Packets::new() }
+        Packets { peer: scene.inward, ends, has_groups: scene.has_groups, ..Packets::new() }
     }
 
     /// The packet that these bytes stand for.
@@ -124,6 +126,9 @@ impl Packets {
             3 | 4 if self.ends.is_some() => fresh(bytes, self.ends.map(|ends| (LOCAL, ends))),
             _ => self.made(bytes),
         };
+        if self.has_groups && bytes[6] & 3 == 3 && port.0 < LOCAL.0 - 1 {
+            to_group(&mut frame, bytes[7]);
+        }
         spoil(&mut frame, bytes);
         remember(&mut self.received, port, &frame);
         self.number += 1;
@@ -195,6 +200,29 @@ impl Packets {
         }
         .unwrap_or_else(|| fresh(bytes, None))
     }
+}
+
+/// Sends an untagged packet to a multicast group in the place of its destination. The transport's checksum is left as it was.
+fn to_group(frame: &mut [u8], which: u8) {
+    let group: IpAddr = match frame.get(12..14) {
+        Some([8, 0]) => {
+            [[239, 1, 1, 1], [239, 1, 2, 1], [239, 1, 3, 1], [239, 2, 1, 1]][usize::from(which % 4)].into()
+        }
+        Some([0x86, 0xdd]) => {
+            ["ff3e::1:2", "ff0e::1"][usize::from(which % 2)].parse::<Ipv6Addr>().unwrap().into()
+        }
+        _ => return,
+    };
+    let (header, packet) = frame.split_at_mut(14);
+    match group {
+        IpAddr::V4(group) if packet.len() >= 20 => {
+            packet[16..20].copy_from_slice(&group.octets());
+            ipv4::fill_checksum(&mut packet[..20]);
+        }
+        IpAddr::V6(group) if packet.len() >= 40 => packet[24..40].copy_from_slice(&group.octets()),
+        _ => return,
+    }
+    header[..6].copy_from_slice(&Mac::of_group(group).0);
 }
 
 fn remember(list: &mut Vec<(PortId, Vec<u8>)>, port: PortId, frame: &[u8]) {

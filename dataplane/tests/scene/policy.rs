@@ -30,6 +30,8 @@ pub struct Scene {
     pub transport: Option<[&'static str; 2]>,
     /// Security association by which the tunnel's peer sends.
     pub inward: Association,
+    /// True if there are multicast routes.
+    pub has_groups: bool,
     /// True if queues never fill, so that it does not matter how frames are put into batches.
     pub has_room: bool,
 }
@@ -101,6 +103,10 @@ pub fn of(bytes: &[u8; BYTES]) -> Scene {
         if has_clat(translation, nat) { "128.0.0.0/1" } else { "0.0.0.0/0" },
         if ecmp & 6 == 6 { "" } else { "[[route]]\nto = \"::/0\"\nvia = \"2001:db8:ffff::1\"\n" },
     );
+    let has_groups = sizes & 32 != 0;
+    if has_groups {
+        text.push_str(GROUPS);
+    }
     nats(&mut text, translation, nat);
     rule_list(&mut text, rules, is_stateful, times & 6 == 6);
     if limits >> 6 > 1 {
@@ -131,8 +137,39 @@ pub fn of(bytes: &[u8; BYTES]) -> Scene {
         text.push_str("[timeout]\ntcp-half-open = \"1s\"\ntcp-established = \"3s\"\ntcp-closing = \"1s\"\n");
         text.push_str("tcp-reset = \"1s\"\nudp = \"2s\"\nicmp = \"1s\"\nother = \"2s\"\nfragment = \"1s\"\n");
     }
-    Scene { text, translation, is_stateful, has_tunnel, transport, inward, has_room: queue_len == 1024 }
+    Scene {
+        text,
+        translation,
+        is_stateful,
+        has_tunnel,
+        transport,
+        inward,
+        has_groups,
+        has_room: queue_len == 1024,
+    }
 }
+
+/// Multicast routes from outside to both networks inside, and from one of these to the other: none shows an inside address outside.
+const GROUPS: &str = r#"
+[[multicast-route]]
+group = "239.1.0.0/16"
+from = "wan"
+to = ["guest threshold 3", "lan"]
+[[multicast-route]]
+group = "239.1.2.0/24"
+from = "lan"
+to = ["guest threshold 1", "wan threshold 255"]
+[[multicast-route]]
+group = "ff3e::/16"
+from = "wan"
+to = ["guest threshold 1", "lan"]
+[[rule]]
+name = "channels"
+from = "wan"
+to = ["lan", "guest"]
+destination = ["239.1.1.0/24", "ff3e::/16"]
+action = "accept"
+"#;
 
 /// Outer address of the tunnel's peer, which the second byte of a packet chooses among, too.
 pub const PEERS: [&str; 4] = ["203.0.113.9", "8.8.4.4", "2001:db8:ffff::1", "2001:db8:beef::2"];

@@ -14,7 +14,7 @@ use super::interface::{cross_connect, interfaces};
 use super::limit::{limits, timeouts};
 use super::nat::{nat, new_nat};
 use super::queue::queue;
-use super::route::{NEW_NEIGHBOUR, neighbour, new_route, route};
+use super::route::{NEW_NEIGHBOUR, multicast_route, neighbour, new_multicast_route, new_route, route};
 use super::rule::rule;
 use super::shape::shapes;
 use super::wan::{policy_route, wans};
@@ -46,6 +46,14 @@ pub(crate) fn policy(keys: &mut Keys<'_, '_>, policy: &mut Policy, lines: &mut L
     let entries =
         keys.tables("policy-route", "a policy route", &mut policy.policy_routes, &new, policy_route);
     lines.extend(Item::PolicyRoute(0), entries, policy.policy_routes.iter().map(|route| &*route.name));
+    let entries = keys.tables(
+        "multicast-route",
+        "a multicast route",
+        &mut policy.multicast_routes,
+        &new_multicast_route(),
+        multicast_route,
+    );
+    lines.extend(Item::MulticastRoute(0), entries, repeat(""));
     let entries = keys.tables("neighbour", "a neighbour", &mut policy.neighbours, &NEW_NEIGHBOUR, neighbour);
     lines.extend(Item::Neighbour(0), entries, repeat(""));
     let entries = keys.tables(

@@ -1,4 +1,4 @@
-//! Routes and neighbours.
+//! Routes, multicast routes and neighbours.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -7,9 +7,9 @@ use ipnet::IpNet;
 use toml::de::DeValue;
 
 use super::{Keys, Table};
-use crate::model::{Mac, Neighbour, NextHop, Route, RouteTarget};
+use crate::model::{Mac, MulticastRoute, Neighbour, NextHop, Route, RouteTarget};
 use crate::print::Printer;
-use crate::value::address::{ADDRESS, MAC, PREFIX};
+use crate::value::address::{ADDRESS, MAC, MULTICAST_EXIT, PREFIX};
 use crate::value::{Complaint, Form, NAME, STRING, WEIGHT};
 use crate::word;
 
@@ -49,6 +49,20 @@ pub(super) fn route(keys: &mut Keys<'_, '_>, route: &mut Route) -> bool {
         },
     }
     destination
+}
+
+/// A multicast route before it is read.
+pub(super) fn new_multicast_route() -> MulticastRoute {
+    MulticastRoute { group: IpNet::default(), source: None, from: String::new(), to: Vec::new() }
+}
+
+/// Keys of a `[[multicast-route]]`.
+pub(super) fn multicast_route(keys: &mut Keys<'_, '_>, route: &mut MulticastRoute) -> bool {
+    let group = keys.required("group", "\"239.1.0.0/16\"", PREFIX, &mut route.group);
+    keys.optional("source", ADDRESS, &mut route.source);
+    let from = keys.required("from", "\"wan\"", STRING, &mut route.from);
+    keys.list("to", MULTICAST_EXIT, &mut route.to);
+    group && from
 }
 
 /// Keys of a next hop.

@@ -8,7 +8,9 @@ use super::nat::{keys_of, kinds};
 use super::policy::search;
 use super::port_mapping::port_mapping;
 use super::queue::queue;
-use super::route::{NEW_NEIGHBOUR, neighbour, new_route, next_hop, route};
+use super::route::{
+    NEW_NEIGHBOUR, multicast_route, neighbour, new_multicast_route, new_route, next_hop, route,
+};
 use super::rule::rule;
 use super::shape::shape;
 use super::tunnel::{new_sa, new_tunnel, sa, tunnel};
@@ -44,6 +46,9 @@ fn all() -> Vec<&'static str> {
     all.extend(names(|keys| server_check(keys, &mut ServerCheck::default())));
     all.extend(names(|keys| {
         policy_route(keys, &mut PolicyRoute::default());
+    }));
+    all.extend(names(|keys| {
+        multicast_route(keys, &mut new_multicast_route());
     }));
     all.extend(names(|keys| {
         neighbour(keys, &mut NEW_NEIGHBOUR.clone());

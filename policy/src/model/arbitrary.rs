@@ -20,12 +20,12 @@ use super::{
     Clat, Collector, ColourAction, ColourMode, Conditions, Connection, ConnectionEnd, ConnectionLimit,
     CrossConnect, Driver, DynamicSet, Encapsulation, FamilyMatch, FastPath, FragmentLimits, Gateway, Hairpin,
     Helper, IcmpMatch, Interface, Ipfix, IpfixRecord, Limits, LinkKind, Log, LogEvent, LogOutput, Logging,
-    Mac, MacRange, Macs, Meter, MeterKind, MeterRate, MeterScope, MetricsAccess, Mode, MssClamp, Nat, Nat64,
-    NatAction, Neighbour, NextHop, NoInstance, Offload, OnExit, OnFailure, Overhead, PageAccess, PcpMap,
-    Pickup, Policy, PortChoice, PortDriver, PortMapping, PortRange, PortUse, Ppp, PppRole, PriorityTag,
-    Protocol, Rate, RejectWith, Route, RouteTarget, Rule, Scope, Search, SearchAlgorithm, Server,
-    ServerState, Set, SetSource, SourceCheck, State, Sticky, SynAnswer, Sync, SyncPeer, SyslogAddress,
-    TcpFlagsMatch, TcpWindow, Timeouts, Upnp, Vc, WhenFull, Xfrm, ZoneDefault,
+    Mac, MacRange, Macs, Meter, MeterKind, MeterRate, MeterScope, MetricsAccess, Mode, MssClamp,
+    MulticastExit, MulticastRoute, Nat, Nat64, NatAction, Neighbour, NextHop, NoInstance, Offload, OnExit,
+    OnFailure, Overhead, PageAccess, PcpMap, Pickup, Policy, PortChoice, PortDriver, PortMapping, PortRange,
+    PortUse, Ppp, PppRole, PriorityTag, Protocol, Rate, RejectWith, Route, RouteTarget, Rule, Scope, Search,
+    SearchAlgorithm, Server, ServerState, Set, SetSource, SourceCheck, State, Sticky, SynAnswer, Sync,
+    SyncPeer, SyslogAddress, TcpFlagsMatch, TcpWindow, Timeouts, Upnp, Vc, WhenFull, Xfrm, ZoneDefault,
 };
 
 mod check;
@@ -54,7 +54,11 @@ pub(crate) fn policy() -> impl Strategy<Value = Policy> {
             vec(set(), 0..3).prop_map(|all| unique(all, |set| &set.name)),
             vec(dynamic_set(), 0..3).prop_map(|all| unique(all, |set| &set.name)),
         ),
-        (vec(route(), 0..4), wans(), select(&[Sticky::Connection, Sticky::Source][..])),
+        (
+            (vec(route(), 0..4), vec(multicast_route(), 0..3)),
+            wans(),
+            select(&[Sticky::Connection, Sticky::Source][..]),
+        ),
         (vec(neighbour(), 0..3), vec(cross_connect(), 0..3)),
         defaults,
         vec(rule(), 0..5),
@@ -67,7 +71,7 @@ pub(crate) fn policy() -> impl Strategy<Value = Policy> {
                 mode,
                 interfaces,
                 (sets, dynamic_sets),
-                (routes, (wans, policy_routes), wan_sticky),
+                ((routes, multicast_routes), (wans, policy_routes), wan_sticky),
                 (neighbours, cross_connects),
                 defaults,
                 rules,
@@ -84,6 +88,7 @@ pub(crate) fn policy() -> impl Strategy<Value = Policy> {
                 wans,
                 wan_sticky,
                 policy_routes,
+                multicast_routes,
                 neighbours,
                 cross_connects,
                 defaults,
@@ -242,6 +247,7 @@ pub(crate) fn interface() -> impl Strategy<Value = Interface> {
                 mtu,
                 rate,
                 device_rate: None,
+                multicast_miss: super::MulticastMiss::Drop,
                 overhead,
                 mac,
                 parent,
@@ -661,6 +667,13 @@ fn route() -> impl Strategy<Value = Route> {
         next_vrf,
         target,
     })
+}
+
+fn multicast_route() -> impl Strategy<Value = MulticastRoute> {
+    let exit = (name(), prop_oneof![Just(1), 1..=u8::MAX])
+        .prop_map(|(interface, threshold)| MulticastExit { interface, threshold });
+    (prefix(), option::of(address()), name(), vec(exit, 0..4))
+        .prop_map(|(group, source, from, to)| MulticastRoute { group, source, from, to })
 }
 
 fn neighbour() -> impl Strategy<Value = Neighbour> {

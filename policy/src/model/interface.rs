@@ -9,7 +9,7 @@ use wire::link::ETHERNET_OVERHEAD;
 use wire::vlan::DropEligible;
 use wire::{BitRate, Bytes, Dscp, Pcp, pppoe};
 
-use super::{Ppp, Tunnel};
+use super::{MulticastMiss, Ppp, Tunnel};
 
 pub use wire::LinkKind;
 pub use wire::atm::Vc;
@@ -38,6 +38,8 @@ pub struct Interface {
     pub rate: Option<BitRate>,
     /// Rate of the device, as the host found it; counts where `rate` is none. No part of a policy's text.
     pub device_rate: Option<BitRate>,
+    /// Packets to multicast groups without a route that come by it: no key of the file, but found on a live host.
+    pub multicast_miss: MulticastMiss,
     /// Bytes that each frame takes of the rate beside those from the Ethernet (or IP) header on; by default those of the kind of
     /// link ([`Interface::overhead`]).
     pub overhead: Option<u16>,
@@ -82,6 +84,7 @@ impl Interface {
             mtu: Interface::MTU,
             rate: None,
             device_rate: None,
+            multicast_miss: MulticastMiss::Drop,
             overhead: None,
             mac: None,
             parent: None,

@@ -8,19 +8,22 @@ use config::{Place, did_you_mean, nearest};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::expand::written;
 use crate::lines::Item;
-use crate::model::{ANY_ZONE, AddressItem, Addresses, DynamicSet, OTHER_ZONE, SELF_ZONE, Wan};
+use crate::model::{
+    ANY_ZONE, AddressItem, Addresses, DynamicSet, MulticastRoute, OTHER_ZONE, SELF_ZONE, Wan,
+};
 
 /// Longest name, in characters.
 const LONGEST: usize = 64;
 
 /// Most items of each kind in a policy.
-const MOST: [(&str, usize); 12] = [
+const MOST: [(&str, usize); 13] = [
     ("interfaces", 4_096),
     ("sets", 65_536),
     ("dynamic sets", DynamicSet::MOST),
     ("routes", 4_194_304),
     ("WANs", Wan::MOST),
     ("policy routes", 65_000),
+    ("multicast routes", MulticastRoute::MOST),
     ("cross-connections", 65_536),
     ("rules", 1_000_000),
     ("translations", 65_536),
@@ -39,6 +42,7 @@ impl<'a> Validator<'a> {
             policy.routes.len(),
             policy.wans.len(),
             policy.policy_routes.len(),
+            policy.multicast_routes.len(),
             policy.cross_connects.len(),
             policy.rules.len(),
             policy.nats.len(),

@@ -53,8 +53,9 @@ impl<'a> Reach<'a> {
             }
             itself = itself.union(&own);
         }
+        // Groups are routed by the policy, or by Linux.
         let mut destinations: HashMap<&str, Arc<Space>> =
-            to.into_iter().map(|(zone, space)| (zone, Arc::new(space))).collect();
+            to.into_iter().map(|(zone, space)| (zone, Arc::new(space.union(&groups())))).collect();
         let nets = policy.interfaces.iter().flat_map(|interface| &interface.addresses);
         let broadcasts = Space::of_ranges(nets.map(|net| AddressRange::single(net.broadcast())));
         let itself = itself.union(&broadcasts).union(&link_local()).union(&multicast());
@@ -175,9 +176,12 @@ fn link_local() -> Space {
 }
 
 fn multicast() -> Space {
-    range("224.0.0.0", "239.255.255.255")
-        .union(&range("ff00::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"))
-        .union(&range("255.255.255.255", "255.255.255.255"))
+    groups().union(&range("255.255.255.255", "255.255.255.255"))
+}
+
+/// Multicast groups.
+fn groups() -> Space {
+    range("224.0.0.0", "239.255.255.255").union(&range("ff00::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"))
 }
 
 fn range(first: &str, last: &str) -> Space {

@@ -7,7 +7,9 @@ use wire::siit::Prefix;
 
 use super::{Complaint, Read, Text};
 use crate::diagnostic::Code;
-use crate::model::{AddressItem, AddressRange, ConnectionEnd, Mac, MacRange, Server, ServerState, Vc};
+use crate::model::{
+    AddressItem, AddressRange, ConnectionEnd, Mac, MacRange, MulticastExit, Server, ServerState, Vc,
+};
 
 /// An IP address.
 pub(crate) const ADDRESS: Text<IpAddr> = Text { read: address, print: IpAddr::to_string };
@@ -59,6 +61,10 @@ pub(crate) const TARGET: Text<(IpAddr, Option<u16>)> = Text { read: target, prin
 
 /// A server: a target, perhaps with `weight N` and `down`.
 pub(crate) const SERVER: Text<Server> = Text { read: server, print: server_text };
+
+/// An interface that multicast packets leave by: its name, perhaps with `threshold N`.
+pub(crate) const MULTICAST_EXIT: Text<MulticastExit> =
+    Text { read: multicast_exit, print: multicast_exit_text };
 
 /// An Ethernet address.
 pub(crate) const MAC: Text<Mac> = Text { read: mac, print: Mac::to_string };
@@ -242,6 +248,28 @@ fn target(text: &str) -> Read<(IpAddr, Option<u16>)> {
 
 fn target_text((address, port): &(IpAddr, Option<u16>)) -> String {
     port.map_or_else(|| address.to_string(), |port| SocketAddr::new(*address, port).to_string())
+}
+
+fn multicast_exit(text: &str) -> Read<MulticastExit> {
+    let words: Vec<&str> = text.split_ascii_whitespace().collect();
+    let (interface, threshold) = match words[..] {
+        [interface] => (interface, Some(MulticastExit::THRESHOLD)),
+        [interface, "threshold", number] => (interface, number.parse().ok().filter(|number| *number > 0)),
+        _ => ("", None),
+    };
+    let threshold = threshold.ok_or_else(|| {
+        let message = format!("\"{text}\" is no interface with a TTL threshold");
+        Complaint::new(config::Code::BadNumber, message)
+            .hint("write \"lan\", or \"lan threshold 16\" with a number from 1 to 255")
+    })?;
+    Ok(MulticastExit { interface: interface.to_owned(), threshold })
+}
+
+fn multicast_exit_text(exit: &MulticastExit) -> String {
+    match exit.threshold {
+        MulticastExit::THRESHOLD => exit.interface.clone(),
+        threshold => format!("{} threshold {threshold}", exit.interface),
+    }
 }
 
 fn server(text: &str) -> Read<Server> {

@@ -6,6 +6,7 @@ use dataplane::egress::{Placement, TreeReport, TreeSide, ip_length};
 use dataplane::explain::Account;
 use dataplane::replay::Witness;
 use dataplane::tables::NodeKind;
+use dataplane::tunnel::is_copy;
 use dataplane::{Reason, Replay, Tables, Verdict};
 use gateway::Client;
 use gateway::api::QueueQuery;
@@ -171,7 +172,7 @@ struct Watch {
 
 impl Witness for Watch {
     fn sent(&mut self, _: PortId, at: Nanos, frame: &Frame, verdict: Option<Verdict>) {
-        if frame.meta.number == self.number && verdict.is_some() {
+        if frame.meta.number == self.number && !is_copy(&frame.meta) && verdict.is_some() {
             self.fate.get_or_insert(Fate::Departs(at));
         }
     }
@@ -181,7 +182,8 @@ impl Witness for Watch {
     }
 
     fn ended_at(&mut self, at: Nanos, frame: &Frame, verdict: Verdict) {
-        if let (true, Verdict::Dropped(reason)) = (frame.meta.number == self.number, verdict) {
+        let is_own = frame.meta.number == self.number && !is_copy(&frame.meta);
+        if let (true, Verdict::Dropped(reason)) = (is_own, verdict) {
             self.fate.get_or_insert(Fate::Lost(at, reason));
         }
     }

@@ -2,9 +2,9 @@
 //!
 //! A look-up ahead is a guess until the packet's turn has come, as the packets before it may have opened or ended flows.
 
-use tally::{NoTally, Tally};
+use tally::{NoTally, Offload, Region, Tally};
 use wire::tcp::Flags;
-use wire::{BATCH, Frame, Part};
+use wire::{BATCH, Family, Frame, Part};
 
 use super::{Track, carry, follow, is_current, key_of, open};
 use crate::flag;
@@ -171,6 +171,11 @@ impl Lookups {
             _ => take::<Track, T>(frame, cx),
         }
     }
+}
+
+/// Search for a flow by addresses, ports, protocol.
+pub(super) fn search(family: Family) -> Offload {
+    Offload::Search { region: Region::FlowIndex, bytes: if family == Family::V4 { 13 } else { 37 } }
 }
 
 /// Result of looking for a packet's flow.
