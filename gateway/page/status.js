@@ -27,6 +27,14 @@ const servers = [
   ["checks", (server) => checks(server.check)],
 ];
 
+const multicast = [
+  ["group", (route) => route.group],
+  ["source", (route) => route.source ?? "any"],
+  ["from", (route) => route.from],
+  ["to", (route) => route.to.map((exit) => exit.interface).join(", ") || "nowhere"],
+  ["packets", (route) => count(route.packets), "number"],
+];
+
 export async function status(place) {
   let before = null;
 
@@ -70,6 +78,7 @@ export async function status(place) {
       ]),
       table("Interfaces", columns, ports),
       state.wans.length ? table("WANs", wans, state.wans) : "",
+      state.multicast_routes.length ? table("Multicast routes", multicast, state.multicast_routes) : "",
       state.servers.length ? table("Servers", servers, state.servers) : "",
       notes.length ? el("div", {}, el("h3", {}, "Notes"), el("ul", {}, notes.map((note) => el("li", {}, note)))) : "",
     );

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 use policy::Policy;
-use policy::model::{DEFAULT_VRF, Interface, LinkKind, NextHop, RouteTarget};
+use policy::model::{DEFAULT_VRF, Interface, LinkKind, MulticastRoute, NextHop, RouteTarget};
 use wire::pppoe::SESSION_LEN;
 
 use crate::balance::{self, ServerStanding};
@@ -26,6 +26,7 @@ use crate::linux::route::{Hop, Object, Route, Routes, Target};
 use crate::linux::{LinkIndex, OURS, State};
 use crate::wan::Standing;
 
+mod multicast;
 mod wan;
 
 /// Policy merged with the state of Linux.
@@ -131,6 +132,8 @@ pub enum Why {
     OtherVrf,
     /// Route of the policy to the same destination.
     PolicyWins,
+    /// More multicast routes than there may be.
+    TooMany,
 }
 
 impl fmt::Display for Why {
@@ -148,6 +151,7 @@ impl fmt::Display for Why {
                 f.write_str("by an interface that is in another VRF by the policy than by Linux")
             }
             Why::PolicyWins => f.write_str("to where the policy has its own"),
+            Why::TooMany => write!(f, "beyond {} multicast routes", MulticastRoute::MOST),
         }
     }
 }
@@ -236,6 +240,7 @@ pub fn effective(policy: &Policy, state: &State, failed: &Failed) -> Effective {
                         equip(interface, link, notes);
                         interface.device_rate = state.rates.get(index).copied();
                     }
+                    interface.multicast_miss = multicast::miss(*index, state);
                     address(interface, *index, state);
                 }
             }
@@ -252,6 +257,7 @@ pub fn effective(policy: &Policy, state: &State, failed: &Failed) -> Effective {
     let vrfs = made.interfaces.iter().filter_map(|own| Some((own.name.clone(), own.vrf.clone()?))).collect();
     let mut routes = Routing { state, names, vrfs, left_out: BTreeMap::new() };
     routes.add_all(made);
+    routes.add_multicast_to(made);
     let left_out = routes.left_out.into_iter();
     notes.extend(left_out.map(|(why, (count, example))| Note::Routes { why, count, example }));
     effective

@@ -22,6 +22,7 @@ pub mod ipfix;
 pub mod linux;
 pub mod log;
 pub mod metrics;
+pub mod multicast;
 pub mod near;
 pub mod page;
 pub mod port;

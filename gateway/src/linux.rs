@@ -14,6 +14,7 @@ pub mod link;
 mod list;
 pub mod listener;
 pub mod message;
+pub mod multicast;
 pub mod probe;
 pub mod route;
 pub(crate) mod socket;

@@ -14,13 +14,14 @@ use prometheus_client::registry::{Registry, Unit};
 use crate::balance::{ServerHealth, ServerView};
 use crate::health::CheckView;
 use crate::ipfix::CollectorState;
+use crate::multicast::MulticastView;
 use crate::port::{Carrier, Presence};
 use crate::port_mapping::PortMappingCounts;
 use crate::request::Overview;
 use crate::sa::{DirectionStatus, TunnelStatus};
 use crate::set::SetView;
 use crate::sync::{ReceivedCounts, SyncState, SyncStatus};
-use crate::view::{Count, LeafView, QueueView};
+use crate::view::{Count, LeafView, QueueView, Status};
 use crate::wan::{Standing, WanView};
 
 /// Content type of the metrics.
@@ -142,6 +143,23 @@ fn wans(encoder: &mut DescriptorEncoder<'_>, wans: &[WanView]) -> fmt::Result {
     Family { name: "wan_round_trip", help, unit, label: "wan" }.gauges(encoder, round_trips)
 }
 
+/// Metrics of multicast routes, by group, source and interface, where there are any.
+fn multicast(encoder: &mut DescriptorEncoder<'_>, status: &Status) -> fmt::Result {
+    let help = "Further copies of packets to multicast groups.";
+    counter(encoder, "multicast_copies", help, status.copied)?;
+    let label = |view: &MulticastView| {
+        let source = view.source.map_or_else(|| "any".to_owned(), |source| source.to_string());
+        [("group", view.group.clone()), ("source", source), ("from", view.from.clone())]
+    };
+    let kind = ConstCounter::new(0u64).metric_type();
+    let help = "Packets of a multicast route, each once.";
+    let mut family = encoder.encode_descriptor("multicast_route_packets", help, None, kind)?;
+    for view in &status.multicast_routes {
+        ConstCounter::new(view.packets).encode(family.encode_family(&label(view))?)?;
+    }
+    Ok(())
+}
+
 /// Metrics of servers, by translation and server.
 fn servers(encoder: &mut DescriptorEncoder<'_>, servers: &[ServerView]) -> fmt::Result {
     let label = |view: &ServerView| [("nat", view.nat.clone()), ("server", view.server.clone())];
@@ -252,6 +270,7 @@ impl Collector for Collected {
         let unread = self.0.reports.iter().map(|report| report.counters.helper_unread).sum();
         counter(encoder, "helper_unread_messages", help, unread)?;
         wans(encoder, &status.wans)?;
+        multicast(encoder, &status)?;
         servers(encoder, &status.servers)?;
         counter(encoder, "flows_begun", "Flows begun.", status.flows_begun)?;
         counter(encoder, "flows_ended", "Flows ended.", status.flows_ended)?;

@@ -16,6 +16,7 @@ use crate::balance::ServerView;
 use crate::guard::GuardState;
 use crate::ipfix::IpfixCounts;
 use crate::log::LogCounts;
+use crate::multicast::MulticastView;
 use crate::port::{Carrier, PortState, Presence};
 use crate::privilege::Confinement;
 use crate::request::Overview;
@@ -48,6 +49,9 @@ pub struct Status {
     pub trial_seconds: Option<f64>,
     /// Frames received, by ports and from Linux.
     pub received: u64,
+    /// Further copies of packets to multicast groups.
+    #[serde(default)]
+    pub copied: u64,
     /// Frames sent by a port.
     pub forwarded: u64,
     /// Frames for the gateway itself.
@@ -100,6 +104,9 @@ pub struct Status {
     /// WANs.
     #[serde(default)]
     pub wans: Vec<WanView>,
+    /// Multicast routes.
+    #[serde(default)]
+    pub multicast_routes: Vec<MulticastView>,
     /// Servers of translations.
     #[serde(default)]
     pub servers: Vec<ServerView>,
@@ -343,6 +350,7 @@ impl Overview {
             vrfs: VrfView::all(&self.tables),
             trial_seconds: self.trial.map(seconds),
             received: sum(|counters| counters.received.frames),
+            copied: sum(|counters| counters.copied),
             forwarded: sum(Counters::forwarded),
             delivered: sum(Counters::delivered),
             answered: sum(Counters::answered),
@@ -376,6 +384,7 @@ impl Overview {
                 .collect(),
             tunnels: self.tunnels.clone(),
             wans: self.wans.clone(),
+            multicast_routes: MulticastView::all(&self.tables),
             servers: self.servers.clone(),
             sessions: self.reports.iter().flat_map(|report| report.sessions.clone()).collect(),
             guards: self.guards.clone(),

@@ -172,7 +172,7 @@ def account(request):
     counted = net.office.counters()
     if counted is not None:
         fates = ["forwarded", "delivered", "answered", "dropped", "held", "queued"]
-        assert counted["received"] == sum(counted[fate] for fate in fates), (
+        assert counted["received"] + counted["copied"] == sum(counted[fate] for fate in fates), (
             f"frames are not conserved: {counted}"
         )
 

@@ -214,6 +214,9 @@ impl Status {
             }
             writeln!(out)?;
         }
+        for route in &status.multicast_routes {
+            writeln!(out, "  multicast  {route}")?;
+        }
         for server in &status.servers {
             show_server(&mut out, server)?;
         }

@@ -6,10 +6,11 @@ use wire::ethernet::Mac;
 
 use super::*;
 use crate::linux::desired::{Desired, Device, Step};
-use crate::linux::interface::Linkdown;
+use crate::linux::interface::{Linkdown, Settings};
 use crate::linux::route::{Member, Placing};
 use crate::linux::state::{Address, AddressKey, Event};
 
+mod multicast;
 mod vrf;
 mod wan;
 
@@ -414,7 +415,7 @@ fn what_linux_lacks_of_the_policy_is_added_and_nothing_else() {
 
 /// Event of the sysctl for routes by an interface without a carrier.
 fn linkdown(link: LinkIndex, v6: bool, linkdown: Linkdown) -> Event {
-    Event::Linkdown(LinkdownKey { link, v6 }, linkdown)
+    Event::Settings(LinkdownKey { link, v6 }, Settings { linkdown: Some(linkdown), multicast: None })
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use wire::ethernet::Mac;
 
+use super::multicast::MulticastRouter;
+
 /// Interface index of Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkIndex(pub u32);
@@ -44,13 +46,22 @@ pub enum Condition {
     Running,
 }
 
-/// Key of the sysctl for routes of an IP version by an interface.
+/// Key of the sysctls for packets of an IP version by an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkdownKey {
     /// Interface.
     pub link: LinkIndex,
     /// True for IPv6, false for IPv4.
     pub v6: bool,
+}
+
+/// Sysctls of an interface that a message has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Use of its routes while it has no carrier.
+    pub linkdown: Option<Linkdown>,
+    /// Its part in the multicast router.
+    pub multicast: Option<MulticastRouter>,
 }
 
 /// Use of routes by an interface without a carrier (`ignore_routes_with_linkdown`).

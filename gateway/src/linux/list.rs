@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::cow::Map;
-use super::interface::{Link, LinkIndex, Linkdown, LinkdownKey, TableId};
-use super::message::{AF_INET, AF_INET6, MAIN};
+use super::interface::{Link, LinkIndex, Linkdown, LinkdownKey, Settings, TableId};
+use super::message::{AF_INET, AF_INET6, IP6MR, IPMR, MAIN};
+use super::multicast::{MulticastEntry, MulticastKey, MulticastRouter};
 use super::route::{Object, Routes};
 use super::socket::{Error, Operation, Request, Socket};
 use super::state::{Event, Neighbour, NeighbourChange, NeighbourKey, State};
@@ -31,16 +32,25 @@ pub(super) fn state(socket: &mut Socket) -> Result<State, Error> {
     let objects = objects(socket)?;
     let mut state = State { links: Arc::new(links), ..State::default() };
     all_routes(socket, &mut state)?;
-    let mut linkdown = BTreeSet::new();
+    let multicast = multicast(socket)?;
+    let (mut linkdown, mut multicast_routers) = (BTreeSet::new(), BTreeSet::new());
     for family in [AF_INET, AF_INET6] {
-        let list = self::linkdown(socket, family)?;
-        linkdown.extend(list);
+        for (key, settings) in settings(socket, family)? {
+            if settings.linkdown == Some(Linkdown::Ignored) {
+                linkdown.insert(key);
+            }
+            if settings.multicast == Some(MulticastRouter::On) {
+                multicast_routers.insert(key);
+            }
+        }
     }
     let neighbours = neighbours(socket)?;
     Ok(State {
         addresses: Arc::new(addresses),
         objects: Arc::new(objects),
         linkdown: Arc::new(linkdown),
+        multicast: Arc::new(multicast),
+        multicast_routers: Arc::new(multicast_routers),
         neighbours,
         ..state
     })
@@ -62,15 +72,34 @@ pub(super) fn links(socket: &mut Socket) -> Result<BTreeMap<LinkIndex, Link>, Er
     })
 }
 
-/// Lists interfaces whose routes of an IP version are ignored while they have no carrier.
-fn linkdown(socket: &mut Socket, family: u8) -> Result<BTreeSet<LinkdownKey>, Error> {
+/// Lists the sysctls of interfaces for an IP version.
+fn settings(socket: &mut Socket, family: u8) -> Result<BTreeMap<LinkdownKey, Settings>, Error> {
     let operation = Operation::ListSettings;
     let request = Request { operation, kind: RTM_GETNETCONF, body: &[family, 0, 0, 0] };
-    socket.list(request, |list: &mut BTreeSet<_>, event| {
-        if let Event::Linkdown(key, Linkdown::Ignored) = event {
-            list.insert(key);
+    socket.list(request, |list: &mut BTreeMap<_, _>, event| {
+        if let Event::Settings(key, settings) = event {
+            list.insert(key, settings);
         }
     })
+}
+
+/// Lists the multicast forwarding caches of both IP versions.
+pub(super) fn multicast(socket: &mut Socket) -> Result<BTreeMap<MulticastKey, MulticastEntry>, Error> {
+    let mut all = BTreeMap::new();
+    for family in [IPMR, IP6MR] {
+        let mut body = [0; 12];
+        body[0] = family;
+        let request = Request { operation: Operation::ListRoutes, kind: RTM_GETROUTE, body: &body };
+        // A kernel without a multicast router lists routes of other families.
+        let list: BTreeMap<MulticastKey, MulticastEntry> =
+            socket.list(request, |list: &mut BTreeMap<_, _>, event| {
+                if let Event::Multicast(key, entry) = event {
+                    list.insert(key, entry);
+                }
+            })?;
+        all.extend(list);
+    }
+    Ok(all)
 }
 
 /// Lists neighbours.

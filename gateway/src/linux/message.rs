@@ -12,7 +12,8 @@ use netlink_packet_core::{
 };
 use wire::ethernet::Mac;
 
-use super::interface::{Condition, Link, LinkIndex, Linkdown, LinkdownKey, TableId};
+use super::interface::{Condition, Link, LinkIndex, Linkdown, LinkdownKey, Settings, TableId};
+use super::multicast::{MulticastEntry, MulticastExit, MulticastKey, MulticastRouter};
 use super::route::{Hop, Member, Object, Placing, Route, Target};
 use super::state::{Address, AddressKey, Event, Neighbour, NeighbourChange, NeighbourKey, Reachability};
 
@@ -59,6 +60,10 @@ const RTM_DELNEXTHOP: u16 = 105;
 
 pub(super) const AF_INET: u8 = 2;
 pub(super) const AF_INET6: u8 = 10;
+
+/// Families of the multicast forwarding caches (`RTNL_FAMILY_IPMR`, `RTNL_FAMILY_IP6MR`).
+pub(super) const IPMR: u8 = 128;
+pub(super) const IP6MR: u8 = 129;
 
 /// Number of the main routing table.
 pub(super) const MAIN: u8 = 254;
@@ -113,6 +118,7 @@ fn read(kind: u16, flags: u16, body: &[u8]) -> Body {
     let read = match kind {
         RTM_NEWLINK | RTM_DELLINK => link(kind, body),
         RTM_NEWADDR | RTM_DELADDR => address(kind, body),
+        RTM_NEWROUTE | RTM_DELROUTE if matches!(body, [IPMR | IP6MR, ..]) => multicast(kind, body),
         RTM_NEWROUTE | RTM_DELROUTE => route(kind, flags, body),
         RTM_NEWNEIGH | RTM_DELNEIGH => neighbour(kind, body),
         RTM_NEWNETCONF | RTM_DELNETCONF => configuration(kind, body),
@@ -222,19 +228,27 @@ fn link(kind: u16, body: &[u8]) -> Read {
     Ok(Some(Event::Link(index, link)))
 }
 
-/// Parses an interface's settings below /proc/sys/net: the one that affects routes.
+/// Parses an interface's settings below /proc/sys/net: those that affect packets of others.
 fn configuration(kind: u16, body: &[u8]) -> Read {
     const NETCONFA_IFINDEX: u16 = 1;
+    const NETCONFA_MC_FORWARDING: u16 = 4;
     const NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN: u16 = 6;
 
     let header = Header::<4>::of(body)?;
     let family = header.byte(0);
-    let (mut link, mut ignored) = (0, None);
+    let mut link = 0;
+    let mut settings = Settings::default();
     for attribute in header.attributes() {
         let Attribute { kind, value } = attribute?;
         match kind {
             NETCONFA_IFINDEX => link = word(value)?,
-            NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN => ignored = Some(word(value)? != 0),
+            NETCONFA_IGNORE_ROUTES_WITH_LINKDOWN => {
+                settings.linkdown = Some(if word(value)? != 0 { Linkdown::Ignored } else { Linkdown::Used });
+            }
+            NETCONFA_MC_FORWARDING => {
+                settings.multicast =
+                    Some(if word(value)? != 0 { MulticastRouter::On } else { MulticastRouter::Off });
+            }
             _ => {}
         }
     }
@@ -243,12 +257,10 @@ fn configuration(kind: u16, body: &[u8]) -> Read {
         return Ok(None);
     }
     let key = LinkdownKey { link: LinkIndex(link), v6: family == AF_INET6 };
-    Ok(match ignored {
-        _ if kind == RTM_DELNETCONF => Some(Event::Linkdown(key, Linkdown::Used)),
-        Some(true) => Some(Event::Linkdown(key, Linkdown::Ignored)),
-        Some(false) => Some(Event::Linkdown(key, Linkdown::Used)),
-        None => None,
-    })
+    if kind == RTM_DELNETCONF {
+        settings = Settings { linkdown: Some(Linkdown::Used), multicast: Some(MulticastRouter::Off) };
+    }
+    Ok((settings != Settings::default()).then_some(Event::Settings(key, settings)))
 }
 
 fn address(kind: u16, body: &[u8]) -> Read {
@@ -350,6 +362,52 @@ fn route(kind: u16, flags: u16, body: &[u8]) -> Read {
         (_, true) => Event::RouteGone(net.trunc(), route),
         (_, false) => Event::TableRouteGone(TableId(table), net.trunc(), route),
     }))
+}
+
+/// Parses an entry of a multicast forwarding cache. One that the daemon has not resolved yet has no interfaces, and is none.
+fn multicast(kind: u16, body: &[u8]) -> Read {
+    const DEFAULT: u32 = 253;
+    const RTA_DST: u16 = 1;
+    const RTA_SRC: u16 = 2;
+    const RTA_IIF: u16 = 3;
+    const RTA_MULTIPATH: u16 = 9;
+    const RTA_TABLE: u16 = 15;
+
+    let header = Header::<12>::of(body)?;
+    // The tables that daemons use unless told otherwise.
+    let (family, usual) =
+        if header.byte(0) == IPMR { (AF_INET, DEFAULT) } else { (AF_INET6, u32::from(MAIN)) };
+    let nobody = if family == AF_INET { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let mut key = MulticastKey { group: nobody, source: nobody };
+    let mut table = u32::from(header.byte(4));
+    let mut from = None;
+    let mut to: Vec<MulticastExit> = Vec::new();
+    for attribute in header.attributes() {
+        let Attribute { kind, value } = attribute?;
+        match kind {
+            RTA_TABLE => table = word(value)?,
+            RTA_DST => key.group = ip(family, value)?,
+            RTA_SRC => key.source = ip(family, value)?,
+            RTA_IIF => from = Some(LinkIndex(word(value)?)),
+            RTA_MULTIPATH => {
+                // Where next hops have a weight, interfaces have a threshold, from 1.
+                let exit = |hop: Hop| {
+                    let threshold = u8::try_from(hop.weight - 1).unwrap_or(u8::MAX);
+                    hop.link.map(|link| MulticastExit { link, threshold })
+                };
+                to = hops(family, value)?.into_iter().filter_map(exit).collect();
+            }
+            _ => {}
+        }
+    }
+    if table != usual {
+        return Ok(None);
+    }
+    Ok(match from {
+        _ if kind == RTM_DELROUTE => Some(Event::MulticastGone(key)),
+        Some(from) => Some(Event::Multicast(key, MulticastEntry { from, to: to.into() })),
+        None => None,
+    })
 }
 
 /// Parses the next hops of a multipath route.

@@ -9,7 +9,8 @@ use wire::BitRate;
 use wire::ethernet::Mac;
 
 use super::cow::Map;
-use super::interface::{Condition, Link, LinkIndex, Linkdown, LinkdownKey, TableId};
+use super::interface::{Condition, Link, LinkIndex, Linkdown, LinkdownKey, Settings, TableId};
+use super::multicast::{MulticastEntry, MulticastKey, MulticastRouter};
 use super::route::{Certainty, Object, Placing, Route, Routes};
 
 /// State of Linux that the gateway follows. Copies share their common parts, so a snapshot is cheap, however many
@@ -33,6 +34,10 @@ pub struct State {
     pub vrf_routes: Arc<BTreeMap<TableId, Routes>>,
     /// Interfaces whose routes are ignored while they have no carrier (`ignore_routes_with_linkdown`).
     pub linkdown: Arc<BTreeSet<LinkdownKey>>,
+    /// Multicast forwarding cache.
+    pub multicast: Arc<BTreeMap<MulticastKey, MulticastEntry>>,
+    /// Interfaces of the multicast router (`mc_forwarding`).
+    pub multicast_routers: Arc<BTreeSet<LinkdownKey>>,
     /// Neighbours: link-layer address and state, by link and IP address.
     pub neighbours: Map<NeighbourKey, Neighbour>,
 }
@@ -116,8 +121,8 @@ pub enum Event {
     Link(LinkIndex, Link),
     /// Interface removed.
     LinkGone(LinkIndex),
-    /// Sysctl `ignore_routes_with_linkdown` of an interface: use of its routes while it has no carrier.
-    Linkdown(LinkdownKey, Linkdown),
+    /// Sysctls of an interface.
+    Settings(LinkdownKey, Settings),
     /// Address added or changed.
     Address(AddressKey, Address),
     /// Address removed.
@@ -134,6 +139,10 @@ pub enum Event {
     TableRoute(TableId, IpNet, Route, Placing),
     /// Route removed from a table beside the main one.
     TableRouteGone(TableId, IpNet, Route),
+    /// Entry of the multicast forwarding cache added or changed.
+    Multicast(MulticastKey, MulticastEntry),
+    /// Entry of the multicast forwarding cache removed.
+    MulticastGone(MulticastKey),
     /// Neighbour changed.
     Neighbour(NeighbourChange),
 }
@@ -149,6 +158,8 @@ impl Event {
                 | Event::TableRouteGone(..)
                 | Event::Object(..)
                 | Event::ObjectGone(..)
+                | Event::Multicast(..)
+                | Event::MulticastGone(..)
         )
     }
 }
@@ -178,7 +189,7 @@ pub enum Changed {
 pub enum Doubt {
     /// None.
     None,
-    /// Next-hop objects and routes. Linux sends no events for IPv4 routes removed with an interface, an address or a
+    /// Next-hop objects, routes and multicast routes. Linux sends no events for IPv4 routes removed with an interface, an address or a
     /// next-hop object, nor for next-hop objects removed with an interface.
     Routes,
 }
@@ -238,6 +249,16 @@ impl State {
         if ignored { all.insert(key) } else { all.remove(&key) }
     }
 
+    /// Sets the part of an interface in the multicast router; returns true if changed.
+    fn set_multicast(&mut self, key: LinkdownKey, router: MulticastRouter) -> bool {
+        let is_on = router == MulticastRouter::On;
+        if self.multicast_routers.contains(&key) == is_on {
+            return false;
+        }
+        let all = Arc::make_mut(&mut self.multicast_routers);
+        if is_on { all.insert(key) } else { all.remove(&key) }
+    }
+
     /// Applies an event.
     pub fn apply(&mut self, event: Event) -> Effect {
         let tables = |changed: bool, doubt| Effect {
@@ -262,7 +283,9 @@ impl State {
             }
             Event::LinkGone(index) => {
                 for v6 in [false, true] {
-                    self.set_linkdown(LinkdownKey { link: index, v6 }, Linkdown::Used);
+                    let key = LinkdownKey { link: index, v6 };
+                    self.set_linkdown(key, Linkdown::Used);
+                    self.set_multicast(key, MulticastRouter::Off);
                 }
                 let changed = self.links.contains_key(&index);
                 if changed {
@@ -270,7 +293,11 @@ impl State {
                 }
                 tables(changed, Doubt::Routes)
             }
-            Event::Linkdown(key, linkdown) => tables(self.set_linkdown(key, linkdown), Doubt::None),
+            Event::Settings(key, Settings { linkdown, multicast }) => {
+                let linkdown = linkdown.is_some_and(|linkdown| self.set_linkdown(key, linkdown));
+                let multicast = multicast.is_some_and(|router| self.set_multicast(key, router));
+                tables(linkdown || multicast, Doubt::None)
+            }
             Event::Address(key, address) => {
                 let changed = self.addresses.get(&key) != Some(&address);
                 if changed {
@@ -320,6 +347,20 @@ impl State {
                 let changed = !routes.get(&destination).is_empty();
                 let certainty = routes.take(destination, &route);
                 tables(changed, certainty.into())
+            }
+            Event::Multicast(key, entry) => {
+                let changed = self.multicast.get(&key) != Some(&entry);
+                if changed {
+                    Arc::make_mut(&mut self.multicast).insert(key, entry);
+                }
+                tables(changed, Doubt::None)
+            }
+            Event::MulticastGone(key) => {
+                let changed = self.multicast.contains_key(&key);
+                if changed {
+                    Arc::make_mut(&mut self.multicast).remove(&key);
+                }
+                tables(changed, Doubt::None)
             }
             Event::Neighbour(change) => {
                 let changed = match change.now {

@@ -121,8 +121,8 @@ impl Drop for Watch {
     }
 }
 
-/// Groups (`RTNLGRP_*`): links, neighbours, addresses, routes and sysctls of both versions, next-hop objects.
-const GROUPS: [u32; 9] = [1, 3, 5, 7, 9, 11, 24, 25, 32];
+/// Groups (`RTNLGRP_*`): links, neighbours, addresses, multicast routes, routes and sysctls of both versions, next-hop objects.
+const GROUPS: [u32; 11] = [1, 3, 5, 6, 7, 9, 10, 11, 24, 25, 32];
 
 /// Datagrams read in one go, at most.
 const AT_ONCE: usize = 256;
@@ -333,6 +333,8 @@ impl Watcher {
             && state.addresses == self.state.addresses
             && state.objects == self.state.objects
             && state.linkdown == self.state.linkdown
+            && state.multicast == self.state.multicast
+            && state.multicast_routers == self.state.multicast_routers
             && state.routes == self.state.routes
             && state.vrf_routes == self.state.vrf_routes;
         if !same || !told {
@@ -355,6 +357,7 @@ impl Watcher {
         if self.doubts.routes {
             state.objects = Arc::new(list::objects(&mut self.asking)?);
             list::all_routes(&mut self.asking, &mut state)?;
+            state.multicast = Arc::new(list::multicast(&mut self.asking)?);
         }
         if self.doubts.neighbours {
             state.neighbours = list::neighbours(&mut self.asking)?;

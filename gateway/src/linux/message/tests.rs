@@ -91,13 +91,18 @@ fn settings(kind: u16, family: u8, attributes: &[(u16, i32)]) -> Body {
 fn settings_of_interfaces() {
     let body = |v6, linkdown| {
         let key = LinkdownKey { link: EAST, v6 };
-        Body::Event(Event::Linkdown(key, linkdown))
+        let settings = Settings { linkdown: Some(linkdown), multicast: None };
+        Body::Event(Event::Settings(key, settings))
     };
     // Interface 3: forwarding, then what becomes of routes without a carrier.
     assert_eq!(settings(80, 2, &[(1, 3), (2, 1), (6, 1)]), body(false, Linkdown::Ignored));
     assert_eq!(settings(80, 10, &[(6, 1), (1, 3)]), body(true, Linkdown::Ignored));
     assert_eq!(settings(80, 2, &[(1, 3), (6, 0)]), body(false, Linkdown::Used));
-    assert_eq!(settings(81, 2, &[(1, 3)]), body(false, Linkdown::Used));
+    let gone = Settings { linkdown: Some(Linkdown::Used), multicast: Some(MulticastRouter::Off) };
+    let key = LinkdownKey { link: EAST, v6: false };
+    assert_eq!(settings(81, 2, &[(1, 3)]), Body::Event(Event::Settings(key, gone)));
+    let router = Settings { linkdown: None, multicast: Some(MulticastRouter::On) };
+    assert_eq!(settings(80, 2, &[(1, 3), (4, 1)]), Body::Event(Event::Settings(key, router)));
     // Another setting; those of all interfaces and of new ones; other protocols (MPLS).
     assert_eq!(settings(80, 2, &[(1, 3), (2, 1)]), Body::Other);
     assert_eq!(settings(80, 2, &[(1, -1), (6, 1)]), Body::Other);
@@ -332,4 +337,50 @@ proptest! {
         }
         assert!(parse(&bytes).count() <= bytes.len() / HEADER + 1);
     }
+}
+
+/// An entry of the multicast forwarding cache as `ip mroute` has it, from `_ipmr_fill_mroute` and `mr_fill_mroute` of Linux.
+#[test]
+fn entries_of_the_multicast_forwarding_cache() {
+    let attribute = |kind: u16, value: &[u8]| {
+        let mut bytes = (4 + value.len() as u16).to_ne_bytes().to_vec();
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(value);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    };
+    // Length, flags, TTL threshold, interface.
+    let exit = |threshold: u8, link: u32| {
+        let mut bytes = vec![8, 0, 0, threshold];
+        bytes[..2].copy_from_slice(&8_u16.to_ne_bytes());
+        bytes.extend(link.to_ne_bytes());
+        bytes
+    };
+    let message = |kind: u16, family: u8, table: u32, from: Option<u32>| {
+        let mut body = vec![family, 32, 32, 0, table as u8, 17, 0, 5, 0, 0, 0, 0];
+        body.extend(attribute(15, &table.to_ne_bytes()));
+        body.extend(attribute(2, &[198, 51, 100, 9]));
+        body.extend(attribute(1, &[239, 1, 1, 1]));
+        if let Some(from) = from {
+            body.extend(attribute(3, &from.to_ne_bytes()));
+            body.extend(attribute(9, &[exit(1, 3), exit(16, 4)].concat()));
+        }
+        // Packets, bytes, and those that came by another interface.
+        body.extend(attribute(17, &[0; 24]));
+        let mut bytes = (16 + body.len() as u32).to_ne_bytes().to_vec();
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend([0; 10]);
+        bytes.extend(body);
+        parse(&bytes).map(|message| message.body).collect::<Vec<_>>()
+    };
+    let key = MulticastKey { group: [239, 1, 1, 1].into(), source: [198, 51, 100, 9].into() };
+    let exits = [(3, 1), (4, 16)].map(|(link, threshold)| MulticastExit { link: LinkIndex(link), threshold });
+    let entry = MulticastEntry { from: LinkIndex(2), to: exits.into() };
+    assert_eq!(message(24, 128, 253, Some(2)), [Body::Event(Event::Multicast(key, entry))]);
+    assert_eq!(message(25, 128, 253, Some(2)), [Body::Event(Event::MulticastGone(key))]);
+    // One that nobody has resolved yet; another table.
+    assert_eq!(message(24, 128, 253, None), [Body::Other]);
+    assert_eq!(message(24, 128, 7, Some(2)), [Body::Other]);
+    // Addresses of another length than the family has.
+    assert_eq!(message(24, 129, 254, Some(2)), [Body::Malformed]);
 }
