@@ -6,7 +6,7 @@ use wire::ethernet::Mac;
 
 use super::*;
 use crate::linux::desired::{Desired, Device, Step};
-use crate::linux::interface::{Linkdown, Settings};
+use crate::linux::interface::{Linkdown, Settings, TableId};
 use crate::linux::route::{Member, Placing};
 use crate::linux::state::{Address, AddressKey, Event};
 
@@ -125,7 +125,7 @@ impl Scene {
     }
 
     fn route(&mut self, to: &str, route: Route) {
-        self.tell(Event::Route(net(to), route, Placing::Last));
+        self.tell(Event::Route(TableId::MAIN, net(to), route, Placing::Last));
     }
 
     fn effective(&self) -> Effective {
@@ -224,7 +224,11 @@ fn addresses_of_linux_stand_beside_the_policys() {
     let addresses = |scene: &Scene, at: usize| scene.effective().policy.interfaces[at].addresses.clone();
     assert!(addresses(&scene, 0).contains(&net("10.1.0.1/16")));
     assert!(addresses(&scene, 1).contains(&net("10.1.0.2/32")));
-    scene.tell(Event::RouteGone(net("10.1.0.0/16"), route(0, KERNEL, Target::One(hop(LAN, None)))));
+    scene.tell(Event::RouteGone(
+        TableId::MAIN,
+        net("10.1.0.0/16"),
+        route(0, KERNEL, Target::One(hop(LAN, None))),
+    ));
     assert!(addresses(&scene, 0).contains(&net("10.1.0.1/32")));
     assert!(addresses(&scene, 1).contains(&net("10.1.0.2/16")));
 }
@@ -390,8 +394,8 @@ fn what_linux_lacks_of_the_policy_is_added_and_nothing_else() {
             add(LAN, "lan", "192.168.1.1/24"),
             add(LAN, "lan", "2001:db8:1::1/64"),
             add(WAN, "wan", "192.0.2.2/30"),
-            Step::AddRoute(net("0.0.0.0/0"), default.clone()),
-            Step::AddRoute(net("10.66.0.0/16"), blackhole.clone()),
+            Step::AddRoute(TableId::MAIN, net("0.0.0.0/0"), default.clone()),
+            Step::AddRoute(TableId::MAIN, net("10.66.0.0/16"), blackhole.clone()),
         ]
     );
     // Somebody has made some of it, and more; the gateway made some, and more in former times.
@@ -409,7 +413,10 @@ fn what_linux_lacks_of_the_policy_is_added_and_nothing_else() {
     let left_over = AddressKey { link: WAN, net: net("192.0.2.6/30"), peer: None };
     assert_eq!(
         desired.plan(&scene.0),
-        [Step::RemoveRoute(net("10.67.0.0/16"), former), Step::RemoveAddress(device(WAN, "wan"), left_over)]
+        [
+            Step::RemoveRoute(TableId::MAIN, net("10.67.0.0/16"), former),
+            Step::RemoveAddress(device(WAN, "wan"), left_over)
+        ]
     );
 }
 
@@ -517,7 +524,11 @@ fn what_waits_for_an_interface_is_not_asked_for() {
     let mut scene = Scene::new();
     scene.tell(Event::Link(WAN, link("wan", 1500, Condition::Down)));
     let steps = desired.plan(&scene.0);
-    assert!(!steps.iter().any(|step| matches!(step, Step::AddRoute(to, _) if *to == net("0.0.0.0/0"))));
+    assert!(
+        !steps
+            .iter()
+            .any(|step| matches!(step, Step::AddRoute(TableId::MAIN, to, _) if *to == net("0.0.0.0/0")))
+    );
     // An interface that is switched off takes addresses.
     assert!(steps.contains(&Step::AddAddress(device(WAN, "wan"), net("192.0.2.2/30"))));
     // The soft interface's device appears.
@@ -545,5 +556,8 @@ fn a_route_of_the_policy_that_leads_elsewhere_now_is_replaced() {
     let both = vec![Hop { weight: 2, ..hop(LAN, Some("192.168.1.9")) }, hop(WAN, Some("192.0.2.1"))];
     let new = route(1, OURS, Target::of(both).expect("two hops"));
     let to = net("10.1.0.0/16");
-    assert_eq!(desired.plan(&scene.0), [Step::RemoveRoute(to, old), Step::AddRoute(to, new)]);
+    assert_eq!(
+        desired.plan(&scene.0),
+        [Step::RemoveRoute(TableId::MAIN, to, old), Step::AddRoute(TableId::MAIN, to, new)]
+    );
 }

@@ -42,18 +42,14 @@ pub struct DesiredAddress {
 /// Step of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Remove a route.
-    RemoveRoute(IpNet, Route),
+    /// Remove a route of a table.
+    RemoveRoute(TableId, IpNet, Route),
     /// Remove an address.
     RemoveAddress(Device, AddressKey),
     /// Add an address to an interface.
     AddAddress(Device, IpNet),
-    /// Add a route.
-    AddRoute(IpNet, Route),
-    /// Remove a route of a VRF's table.
-    RemoveVrfRoute(TableId, IpNet, Route),
-    /// Add a route to a VRF's table.
-    AddVrfRoute(TableId, IpNet, Route),
+    /// Add a route to a table.
+    AddRoute(TableId, IpNet, Route),
 }
 
 /// Interface of Linux.
@@ -93,32 +89,28 @@ impl Desired {
     /// addresses, then routes, which depend on addresses. Entries on an interface that is absent or switched off are
     /// deferred.
     pub fn plan(&self, state: &State) -> Vec<Step> {
-        let routes: Vec<(IpNet, Route)> = self
-            .routes
-            .iter()
-            .filter(|route| route.vrf.is_none())
-            .filter_map(|route| Some((route.destination, wanted(route, METRIC, state)?)))
-            .collect();
-        let of_vrfs = self.routes_of_vrfs(state);
+        let in_table = |metric, route: &policy::model::Route| {
+            // A VRF without a device in Linux has no table there.
+            let table = match &route.vrf {
+                None => TableId::MAIN,
+                Some(vrf) => state.vrf_table(vrf)?,
+            };
+            Some((table, route.destination, wanted(route, metric, state)?))
+        };
+        let routes: Vec<(TableId, IpNet, Route)> =
+            self.routes.iter().filter_map(|route| in_table(METRIC, route)).collect();
         let numbered = (METRIC..).zip(&self.defaults);
-        let defaults: Vec<(IpNet, Route)> = numbered
-            .filter_map(|(metric, route)| Some((route.destination, wanted(route, metric, state)?)))
-            .collect();
+        let defaults: Vec<(TableId, IpNet, Route)> =
+            numbered.filter_map(|(metric, route)| in_table(metric, route)).collect();
         let mut steps = Vec::new();
-        let still: HashSet<(IpNet, &Route)> =
-            routes.iter().chain(&defaults).map(|(to, route)| (*to, route)).collect();
-        for (destination, known) in state.routes.iter() {
-            let ours = known.iter().filter(|known| known.protocol == OURS);
-            let gone = ours.filter(|known| !still.contains(&(*destination, *known)));
-            steps.extend(gone.map(|known| Step::RemoveRoute(*destination, known.clone())));
-        }
-        for (table, known) in state.vrf_routes.iter() {
-            let ours = known.iter().flat_map(|(to, known)| known.iter().map(move |known| (to, known)));
-            let ours = ours.filter(|(_, known)| known.protocol == OURS);
-            let gone = ours.filter(|(to, known)| {
-                !of_vrfs.iter().any(|(of, wanted, route)| of == table && wanted == *to && route == *known)
-            });
-            steps.extend(gone.map(|(to, known)| Step::RemoveVrfRoute(*table, *to, known.clone())));
+        let still: HashSet<(TableId, IpNet, &Route)> =
+            routes.iter().chain(&defaults).map(|(table, to, route)| (*table, *to, route)).collect();
+        for (table, known) in state.tables() {
+            for (destination, known) in known.iter() {
+                let ours = known.iter().filter(|known| known.protocol == OURS);
+                let gone = ours.filter(|known| !still.contains(&(table, *destination, *known)));
+                steps.extend(gone.map(|known| Step::RemoveRoute(table, *destination, known.clone())));
+            }
         }
         let mut addresses = Vec::new();
         for wanted in &self.addresses {
@@ -139,34 +131,19 @@ impl Desired {
                 steps.push(Step::AddAddress(device, net));
             }
         }
-        for (destination, route) in routes {
-            let known = state.routes.get(&destination);
+        for (table, destination, route) in routes {
+            let known = state.in_table(table, &destination);
             if !known.iter().any(|known| known.tos == 0 && leads_alike(&known.target, &route.target)) {
-                steps.push(Step::AddRoute(destination, route));
-            }
-        }
-        for (table, destination, route) in of_vrfs {
-            let known = state.vrf_routes.get(&table).map_or(&[][..], |routes| routes.get(&destination));
-            if !known.iter().any(|known| known.tos == 0 && leads_alike(&known.target, &route.target)) {
-                steps.push(Step::AddVrfRoute(table, destination, route));
+                steps.push(Step::AddRoute(table, destination, route));
             }
         }
         // An equal route of others has another metric, perhaps a worse one than that of a WAN that is down.
-        for (destination, route) in defaults {
-            if !state.routes.get(&destination).contains(&route) {
-                steps.push(Step::AddRoute(destination, route));
+        for (table, destination, route) in defaults {
+            if !state.in_table(table, &destination).contains(&route) {
+                steps.push(Step::AddRoute(table, destination, route));
             }
         }
         steps
-    }
-
-    /// Routes of VRFs that have a device in Linux, each with its table.
-    fn routes_of_vrfs(&self, state: &State) -> Vec<(TableId, IpNet, Route)> {
-        let of = |route: &policy::model::Route| {
-            let table = state.vrf_table(route.vrf.as_deref()?)?;
-            Some((table, route.destination, wanted(route, METRIC, state)?))
-        };
-        self.routes.iter().filter_map(of).collect()
     }
 }
 

@@ -12,6 +12,11 @@ pub struct LinkIndex(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TableId(pub u32);
 
+impl TableId {
+    /// The main table.
+    pub const MAIN: TableId = TableId(254);
+}
+
 /// Interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::cow::Map;
 use super::interface::{Link, LinkIndex, Linkdown, LinkdownKey, Settings, TableId};
-use super::message::{AF_INET, AF_INET6, IP6MR, IPMR, MAIN};
+use super::message::{AF_INET, AF_INET6, IP6MR, IPMR};
 use super::multicast::{MulticastEntry, MulticastKey, MulticastRouter};
 use super::route::{Object, Routes};
 use super::socket::{Error, Operation, Request, Socket};
@@ -136,7 +136,7 @@ pub(super) fn objects(socket: &mut Socket) -> Result<BTreeMap<u32, Object>, Erro
 pub(super) fn all_routes(socket: &mut Socket, state: &mut State) -> Result<(), Error> {
     let mut vrf_routes = BTreeMap::new();
     for v6 in [false, true] {
-        let listed = routes(socket, v6, TableId(MAIN.into()))?;
+        let listed = routes(socket, v6, TableId::MAIN)?;
         state.routes.replace_version(v6, &listed);
     }
     for table in state.vrf_tables() {
@@ -159,7 +159,7 @@ fn routes(socket: &mut Socket, v6: bool, table: TableId) -> Result<Routes, Error
     let mut body = vec![0; 12];
     body[0] = if v6 { AF_INET6 } else { AF_INET };
     body[4] = u8::try_from(table.0).unwrap_or(COMPAT);
-    if table != TableId(MAIN.into()) {
+    if table != TableId::MAIN {
         body.extend(8_u16.to_ne_bytes());
         body.extend(RTA_TABLE.to_ne_bytes());
         body.extend(table.0.to_ne_bytes());
@@ -168,10 +168,7 @@ fn routes(socket: &mut Socket, v6: bool, table: TableId) -> Result<Routes, Error
     socket.list(request, |list: &mut Routes, event| {
         // Listed in the order in which Linux has them.
         match event {
-            Event::Route(destination, route, _) if table == TableId(MAIN.into()) => {
-                list.add(destination, route)
-            }
-            Event::TableRoute(of, destination, route, _) if of == table => list.add(destination, route),
+            Event::Route(of, destination, route, _) if of == table => list.add(destination, route),
             _ => {}
         }
     })

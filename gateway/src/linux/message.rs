@@ -65,9 +65,6 @@ pub(super) const AF_INET6: u8 = 10;
 pub(super) const IPMR: u8 = 128;
 pub(super) const IP6MR: u8 = 129;
 
-/// Number of the main routing table.
-pub(super) const MAIN: u8 = 254;
-
 /// Returns the messages of a datagram, in order.
 pub fn parse(bytes: &[u8]) -> Messages<'_> {
     Messages { rest: bytes }
@@ -335,8 +332,8 @@ fn route(kind: u16, flags: u16, body: &[u8]) -> Read {
             _ => hop_attribute(family, kind, value, &mut hop)?,
         }
     }
-    let is_main = table == u32::from(MAIN);
-    if !is_main && OF_ADDRESSES.contains(&header.byte(7)) {
+    let table = TableId(table);
+    if table != TableId::MAIN && OF_ADDRESSES.contains(&header.byte(7)) {
         return Ok(None);
     }
     let nowhere = if family == AF_INET { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
@@ -356,11 +353,9 @@ fn route(kind: u16, flags: u16, body: &[u8]) -> Read {
         _ if flags & NLM_F_APPEND != 0 => Placing::Last,
         _ => Placing::First,
     };
-    Ok(Some(match (kind, is_main) {
-        (RTM_NEWROUTE, true) => Event::Route(net.trunc(), route, placing),
-        (RTM_NEWROUTE, false) => Event::TableRoute(TableId(table), net.trunc(), route, placing),
-        (_, true) => Event::RouteGone(net.trunc(), route),
-        (_, false) => Event::TableRouteGone(TableId(table), net.trunc(), route),
+    Ok(Some(match kind {
+        RTM_NEWROUTE => Event::Route(table, net.trunc(), route, placing),
+        _ => Event::RouteGone(table, net.trunc(), route),
     }))
 }
 
@@ -376,7 +371,7 @@ fn multicast(kind: u16, body: &[u8]) -> Read {
     let header = Header::<12>::of(body)?;
     // The tables that daemons use unless told otherwise.
     let (family, usual) =
-        if header.byte(0) == IPMR { (AF_INET, DEFAULT) } else { (AF_INET6, u32::from(MAIN)) };
+        if header.byte(0) == IPMR { (AF_INET, DEFAULT) } else { (AF_INET6, TableId::MAIN.0) };
     let nobody = if family == AF_INET { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let mut key = MulticastKey { group: nobody, source: nobody };
     let mut table = u32::from(header.byte(4));

@@ -131,14 +131,10 @@ pub enum Event {
     Object(u32, Object),
     /// Next-hop object removed.
     ObjectGone(u32),
-    /// Route added.
-    Route(IpNet, Route, Placing),
-    /// Route removed.
-    RouteGone(IpNet, Route),
-    /// Route added to a table beside the main one.
-    TableRoute(TableId, IpNet, Route, Placing),
-    /// Route removed from a table beside the main one.
-    TableRouteGone(TableId, IpNet, Route),
+    /// Route added to a table.
+    Route(TableId, IpNet, Route, Placing),
+    /// Route removed from a table.
+    RouteGone(TableId, IpNet, Route),
     /// Entry of the multicast forwarding cache added or changed.
     Multicast(MulticastKey, MulticastEntry),
     /// Entry of the multicast forwarding cache removed.
@@ -154,8 +150,6 @@ impl Event {
             self,
             Event::Route(..)
                 | Event::RouteGone(..)
-                | Event::TableRoute(..)
-                | Event::TableRouteGone(..)
                 | Event::Object(..)
                 | Event::ObjectGone(..)
                 | Event::Multicast(..)
@@ -227,14 +221,29 @@ impl State {
 
     /// Returns the routes to exactly this destination for what comes in by an interface, the best first: of its VRF, or of the main table.
     pub fn routes_at(&self, index: LinkIndex, destination: &IpNet) -> &[Route] {
-        match self.vrf_of(index).and_then(|vrf| vrf.table) {
-            None => self.routes.get(destination),
-            Some(table) => self.vrf_routes.get(&table).map_or(&[], |routes| routes.get(destination)),
-        }
+        let table = self.vrf_of(index).and_then(|vrf| vrf.table);
+        self.in_table(table.unwrap_or(TableId::MAIN), destination)
     }
 
-    /// Routes of a table to be changed; `None` where no VRF device has the table.
+    /// Returns the routes of a table to exactly this destination, the best first.
+    pub fn in_table(&self, table: TableId, destination: &IpNet) -> &[Route] {
+        if table == TableId::MAIN {
+            return self.routes.get(destination);
+        }
+        self.vrf_routes.get(&table).map_or(&[], |routes| routes.get(destination))
+    }
+
+    /// Routes of the tables that are followed: the main one, and those of VRF devices.
+    pub fn tables(&self) -> impl Iterator<Item = (TableId, &Routes)> {
+        let of_vrfs = self.vrf_routes.iter().map(|(table, routes)| (*table, routes));
+        std::iter::once((TableId::MAIN, &self.routes)).chain(of_vrfs)
+    }
+
+    /// Routes of a table to be changed; `None` of one that is neither the main one nor a VRF device's.
     fn table_mut(&mut self, table: TableId) -> Option<&mut Routes> {
+        if table == TableId::MAIN {
+            return Some(&mut self.routes);
+        }
         let is_vrf = self.links.values().any(|link| link.table == Some(table));
         is_vrf.then(|| Arc::make_mut(&mut self.vrf_routes).entry(table).or_default())
     }
@@ -326,23 +335,13 @@ impl State {
                 }
                 tables(changed, Doubt::Routes)
             }
-            Event::Route(destination, route, placing) => {
-                let changed = self.routes.get(&destination) != std::slice::from_ref(&route);
-                let certainty = self.routes.put(destination, route, placing);
-                tables(changed, certainty.into())
-            }
-            Event::RouteGone(destination, route) => {
-                let changed = !self.routes.get(&destination).is_empty();
-                let certainty = self.routes.take(destination, &route);
-                tables(changed, certainty.into())
-            }
-            Event::TableRoute(table, destination, route, placing) => {
+            Event::Route(table, destination, route, placing) => {
                 let Some(routes) = self.table_mut(table) else { return tables(false, Doubt::None) };
                 let changed = routes.get(&destination) != std::slice::from_ref(&route);
                 let certainty = routes.put(destination, route, placing);
                 tables(changed, certainty.into())
             }
-            Event::TableRouteGone(table, destination, route) => {
+            Event::RouteGone(table, destination, route) => {
                 let Some(routes) = self.table_mut(table) else { return tables(false, Doubt::None) };
                 let changed = !routes.get(&destination).is_empty();
                 let certainty = routes.take(destination, &route);

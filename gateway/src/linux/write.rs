@@ -97,25 +97,14 @@ impl Writer {
                 settled(removed, ADDRESS_GONE)
                     .map_err(|refusal| refusal.of(Operation::RemoveAddress, on(&key.net, device)))
             }
-            Step::AddRoute(destination, wanted) => {
-                let message = route(TableId(RouteHeader::RT_TABLE_MAIN.into()), *destination, wanted);
-                // Without NLM_F_EXCL, an IPv4 route goes in front of others of its metric; an IPv6 route would join them.
-                let flags = if destination.addr().is_ipv4() { 0 } else { NLM_F_EXCL };
-                settled(self.request(RTM_NEWROUTE, NLM_F_CREATE | flags, &message), EXISTS)
-                    .map_err(|refusal| refusal.of(Operation::AddRoute, destination.to_string()))
-            }
-            Step::RemoveRoute(destination, known) => {
-                let message = route(TableId(RouteHeader::RT_TABLE_MAIN.into()), *destination, known);
-                settled(self.request(RTM_DELROUTE, 0, &message), ROUTE_GONE)
-                    .map_err(|refusal| refusal.of(Operation::RemoveRoute, destination.to_string()))
-            }
-            Step::AddVrfRoute(table, destination, wanted) => {
+            Step::AddRoute(table, destination, wanted) => {
                 let message = route(*table, *destination, wanted);
+                // Without NLM_F_EXCL, an IPv4 route goes in front of others of its metric; an IPv6 route would join them.
                 let flags = if destination.addr().is_ipv4() { 0 } else { NLM_F_EXCL };
                 settled(self.request(RTM_NEWROUTE, NLM_F_CREATE | flags, &message), EXISTS)
                     .map_err(|refusal| refusal.of(Operation::AddRoute, in_table(destination, *table)))
             }
-            Step::RemoveVrfRoute(table, destination, known) => {
+            Step::RemoveRoute(table, destination, known) => {
                 let message = route(*table, *destination, known);
                 settled(self.request(RTM_DELROUTE, 0, &message), ROUTE_GONE)
                     .map_err(|refusal| refusal.of(Operation::RemoveRoute, in_table(destination, *table)))
@@ -229,7 +218,10 @@ fn on(net: &IpNet, device: &Device) -> String {
 }
 
 fn in_table(destination: &IpNet, table: TableId) -> String {
-    format!("{destination} in table {}", table.0)
+    match table {
+        TableId::MAIN => destination.to_string(),
+        TableId(number) => format!("{destination} in table {number}"),
+    }
 }
 
 fn family(address: IpAddr) -> AddressFamily {

@@ -81,8 +81,7 @@ fn some(text: &str) -> Option<String> {
 fn routes_of_a_vrf_device_are_those_of_the_vrf() {
     let mut scene = with_devices();
     let by = |link, via| route(20, BIRD, Target::One(hop(link, Some(via))));
-    let mut add =
-        |table, to, route| scene.tell(Event::TableRoute(TableId(table), net(to), route, Placing::First));
+    let mut add = |table, to, route| scene.tell(Event::Route(TableId(table), net(to), route, Placing::First));
     add(10, "10.1.0.0/16", by(LAN, "192.168.1.9"));
     add(2000, "10.1.0.0/16", by(MGMT, "192.168.1.8"));
     add(2000, "10.2.0.0/16", by(WAN, "192.0.2.1"));
@@ -113,7 +112,7 @@ fn routes_of_a_vrf_device_are_those_of_the_vrf() {
     assert_eq!(routes(&scene, "192.168.1.0/24"), []);
     let left_out = |note: &Note| matches!(note, Note::Routes { why: Why::OtherVrf, count: 1, .. });
     assert_eq!(made(&scene).notes.iter().filter(|note| left_out(note)).count(), 1);
-    let gone = Event::TableRouteGone(TableId(10), net("10.1.0.0/16"), by(LAN, "192.168.1.9"));
+    let gone = Event::RouteGone(TableId(10), net("10.1.0.0/16"), by(LAN, "192.168.1.9"));
     scene.tell(gone);
     assert_eq!(routes(&scene, "10.1.0.0/16").len(), 1);
 }
@@ -136,17 +135,17 @@ fn the_policys_routes_go_to_the_table_of_their_vrf() {
     let mut scene = with_devices();
     let desired = Desired::of(&policy::check(POLICY, "scene.toml").policy.unwrap(), &[]);
     let own = route(1, OURS, Target::One(hop(WAN, Some("192.0.2.1"))));
-    let add = |table| Step::AddVrfRoute(TableId(table), net("0.0.0.0/0"), own.clone());
+    let add = |table| Step::AddRoute(TableId(table), net("0.0.0.0/0"), own.clone());
     let of_routes = |scene: &Scene| {
         let steps = desired.plan(&scene.0).into_iter();
         steps.filter(|step| !matches!(step, Step::AddAddress(..))).collect::<Vec<_>>()
     };
     assert_eq!(of_routes(&scene), [add(10)]);
-    scene.tell(Event::TableRoute(TableId(10), net("0.0.0.0/0"), own.clone(), Placing::First));
+    scene.tell(Event::Route(TableId(10), net("0.0.0.0/0"), own.clone(), Placing::First));
     assert_eq!(of_routes(&scene), []);
     // One of ours that the policy has no more.
-    scene.tell(Event::TableRoute(TableId(2000), net("10.9.0.0/16"), own.clone(), Placing::First));
-    assert_eq!(of_routes(&scene), [Step::RemoveVrfRoute(TableId(2000), net("10.9.0.0/16"), own.clone())]);
+    scene.tell(Event::Route(TableId(2000), net("10.9.0.0/16"), own.clone(), Placing::First));
+    assert_eq!(of_routes(&scene), [Step::RemoveRoute(TableId(2000), net("10.9.0.0/16"), own.clone())]);
     // Without a device there is no table.
     assert_eq!(of_routes(&Scene::new()), []);
 }

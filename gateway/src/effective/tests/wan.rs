@@ -5,7 +5,7 @@ use crate::effective::{Effective, effective};
 use crate::health::Failed;
 use crate::linux::OURS;
 use crate::linux::desired::{Desired, Step};
-use crate::linux::interface::Condition;
+use crate::linux::interface::{Condition, TableId};
 use crate::linux::route::{Route, Target};
 use crate::linux::state::Event;
 use crate::wan::Standing;
@@ -91,8 +91,8 @@ fn linux_has_a_default_route_by_each_wan_the_best_first() {
     scene.route("0.0.0.0/0", default_by(100, BIRD, "192.0.2.1"));
     let everywhere = net("0.0.0.0/0");
     let [fibre, lte] = ["192.0.2.1", "192.168.1.254"];
-    let add = |metric, via| Step::AddRoute(everywhere, default_by(metric, OURS, via));
-    let remove = |metric, via| Step::RemoveRoute(everywhere, default_by(metric, OURS, via));
+    let add = |metric, via| Step::AddRoute(TableId::MAIN, everywhere, default_by(metric, OURS, via));
+    let remove = |metric, via| Step::RemoveRoute(TableId::MAIN, everywhere, default_by(metric, OURS, via));
     let steps = |scene: &Scene, failed: &[&str]| {
         let made = made(scene, failed);
         Desired::of(&made.policy, &made.policy.wans).plan(&scene.0)

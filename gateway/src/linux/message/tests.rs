@@ -169,13 +169,17 @@ fn routes() {
         ),
         ("ip route add 10.7.0.0/16 nhid 3", "10.7.0.0/16", route(0, Target::Object(3)), Placing::First),
     ] {
-        assert_eq!(told(command), Body::Event(Event::Route(net(to), expected, placing)), "{command}");
+        assert_eq!(
+            told(command),
+            Body::Event(Event::Route(TableId::MAIN, net(to), expected, placing)),
+            "{command}"
+        );
     }
-    let gone = Event::RouteGone(net("198.51.100.0/24"), bird);
+    let gone = Event::RouteGone(TableId::MAIN, net("198.51.100.0/24"), bird);
     assert_eq!(told("ip route del 198.51.100.0/24"), Body::Event(gone));
     let of_table = told("ip route add table 7 10.8.0.0/16 dev east");
     let expected = route(0, Target::One(Hop { via: None, ..hop("192.0.2.9") }));
-    let event = Event::TableRoute(TableId(7), net("10.8.0.0/16"), expected, Placing::First);
+    let event = Event::Route(TableId(7), net("10.8.0.0/16"), expected, Placing::First);
     assert_eq!(of_table, Body::Event(event), "that of a VRF, perhaps");
 }
 
@@ -237,7 +241,10 @@ fn it_is_read_as_others_read_it() {
                 link.parent.iter().for_each(|parent| has(LinkAttribute::Link(parent.0)));
                 compared += 1;
             }
-            (Some(Body::Event(Event::Route(to, route, _))), RouteNetlinkMessage::NewRoute(theirs)) => {
+            (
+                Some(Body::Event(Event::Route(TableId::MAIN, to, route, _))),
+                RouteNetlinkMessage::NewRoute(theirs),
+            ) => {
                 assert_eq!(to.prefix_len(), theirs.header.destination_prefix_length);
                 assert_eq!(route.protocol, u8::from(theirs.header.protocol));
                 assert_eq!(route.tos, theirs.header.tos);
