@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
 mod accounting;
+mod across;
 mod adverse;
 mod atm;
 mod bytes;

@@ -2,29 +2,19 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use proptest::prelude::{Just, Strategy, any, prop_oneof, proptest};
+use proptest::prelude::{any, proptest};
 use proptest::{collection, prop_assert, prop_assert_eq};
-use wire::build::{Packet, Tcp};
 use wire::checksum::{Sum, verifies};
 use wire::header::Protocol;
-use wire::tcp::Flags;
 use wire::{PortId, ipv4, ipv6};
 
+use crate::across::{Kind, SERVER, kind, ports, prefix, transport};
 use crate::scene::pair::{Pair, link};
 
 const LAN: PortId = PortId(0);
 const WAN: PortId = PortId(1);
 const CLIENT: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 0x10);
-const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 7);
 const GATEWAY: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 2);
-
-/// Kind of a packet.
-#[derive(Clone, Copy, Debug)]
-enum Kind {
-    Tcp,
-    Udp,
-    Echo,
-}
 
 fn policy(prefix: &str) -> String {
     format!(
@@ -36,55 +26,11 @@ fn policy(prefix: &str) -> String {
     )
 }
 
-/// A prefix, and the server's address under it as RFC 6052, section 2.2 has it, by hand.
-fn prefix() -> impl Strategy<Value = (&'static str, Ipv6Addr)> {
-    prop_oneof![
-        Just(("64:ff9b::/96", "64:ff9b::c633:6407".parse().unwrap())),
-        Just(("2001:dbf::/32", "2001:dbf:c633:6407::".parse().unwrap())),
-        Just(("2001:dbf:100::/40", "2001:dbf:1c6:3364:7::".parse().unwrap())),
-        Just(("2001:dbf:122::/48", "2001:dbf:122:c633:64:700::".parse().unwrap())),
-        Just(("2001:dbf:122:300::/56", "2001:dbf:122:3c6:33:6407::".parse().unwrap())),
-        Just(("2001:dbf:122:344::/64", "2001:dbf:122:344:c6:3364:700::".parse().unwrap())),
-    ]
-}
-
-fn transport<'a>(
-    packet: Packet<'a>,
-    kind: Kind,
-    [sport, dport]: [u16; 2],
-    payload: &'a [u8],
-    answers: bool,
-) -> Packet<'a> {
-    let packet = match kind {
-        Kind::Tcp => packet.tcp(Tcp {
-            sport,
-            dport,
-            seq: 77,
-            flags: if answers { Flags::SYN_ACK } else { Flags::SYN },
-            ack: 78,
-            ..Tcp::default()
-        }),
-        Kind::Udp => packet.udp(sport, dport),
-        Kind::Echo if answers => packet.echo_reply(dport, 9),
-        Kind::Echo => packet.echo_request(sport, 9),
-    };
-    packet.payload(payload)
-}
-
-/// Returns the ports of a packet; of an echo, its identifier twice.
-fn ports(kind: Kind, payload: &[u8]) -> [u16; 2] {
-    let at = |place: usize| u16::from_be_bytes([payload[place], payload[place + 1]]);
-    match kind {
-        Kind::Echo => [at(4); 2],
-        _ => [at(0), at(2)],
-    }
-}
-
 proptest! {
     #[test]
     fn there_and_back(
         (prefix, server) in prefix(),
-        kind in prop_oneof![Just(Kind::Tcp), Just(Kind::Udp), Just(Kind::Echo)],
+        kind in kind(),
         ends in any::<[u16; 2]>(),
         payload in collection::vec(any::<u8>(), 0..1_400),
         field in any::<u8>(),

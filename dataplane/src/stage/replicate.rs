@@ -15,7 +15,7 @@ use wire::header::Protocol;
 use wire::meta::Fields;
 use wire::{Family, Frame, Meta, PortId, ipv4, ipv6};
 
-use super::route::{check_source, is_ours, is_search};
+use super::route::{check_source, is_ours, is_search, ttl};
 use super::{About, Cx, Packets, Stage, Step, header};
 use crate::flag;
 use crate::flow::Key;
@@ -206,13 +206,4 @@ fn behead(frame: &mut Frame) -> bool {
     frame.truncate(network + len);
     (frame.meta.transport, frame.meta.end) = ((network + len) as u16, (network + len) as u16);
     true
-}
-
-/// The time to live, or hop limit.
-fn ttl(frame: &Frame) -> u8 {
-    let Some(packet) = frame.bytes().get(usize::from(frame.meta.network)..) else { return 0 };
-    match frame.meta.family {
-        Family::V4 => ipv4::Header::of(packet).map_or(0, ipv4::Header::ttl),
-        _ => ipv6::Header::of(packet).map_or(0, ipv6::Header::hop_limit),
-    }
 }

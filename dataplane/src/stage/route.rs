@@ -253,7 +253,7 @@ fn has_run_out(frame: &Frame, ttl: u8) -> bool {
 
 /// The time to live, or hop limit.
 #[inline(always)]
-fn ttl(frame: &Frame) -> u8 {
+pub(super) fn ttl(frame: &Frame) -> u8 {
     let Some(packet) = frame.bytes().get(usize::from(frame.meta.network)..) else { return 0 };
     if frame.meta.family == Family::V4 {
         ipv4::Header::of(packet).map_or(0, ipv4::Header::ttl)
