@@ -16,7 +16,7 @@ pub fn regions(tables: &Tables, shard: &Shard) -> Vec<(Region, u64)> {
     let targets = tables.targets.len() * size_of::<Target>();
     let wans = tables.wans.region_bytes() as usize;
     let fibs = tables.fib4.memory_bytes() + tables.fib6.memory_bytes() + tables.vrfs.memory_bytes();
-    let routes = fibs + targets + circuits + wans;
+    let routes = fibs + targets + tables.ways.region_bytes() + circuits + wans;
     let searches =
         [&tables.filter.search.classifier, &tables.nat.destination_search, &tables.nat.source_search];
     let rules: u64 = searches.into_iter().map(|search| search.region_bytes()).sum();

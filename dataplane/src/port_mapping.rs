@@ -550,7 +550,7 @@ fn spec_of_host<'a>(tables: &'a Tables, inside: &Endpoint) -> Option<(usize, &'a
     let interface = match *tables.route(VrfId::DEFAULT, host, &mut NoTally)? {
         Target::Link(interface) => interface,
         Target::Gateways { first, count } => {
-            let way = tables.way(first, count, 0)?;
+            let way = tables.way(first, count, 0, &mut NoTally)?;
             tables.gateways.get(way as usize)?.interface
         }
         Target::Local | Target::Broadcast(_) | Target::Wans | Target::Blackhole | Target::Unreachable => {

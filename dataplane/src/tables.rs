@@ -31,6 +31,7 @@ mod spd;
 mod tunnel;
 pub(crate) mod vrf;
 mod wan;
+mod ways;
 
 pub use class::{ClassEntry, Classes};
 pub(crate) use class::{ClassSearch, Kind};
@@ -59,6 +60,8 @@ pub use spd::{Protection, Spd};
 pub use tunnel::{SaSpec, Tunnel, Tunnels};
 pub use vrf::{Vrf, VrfId, VrfNumber, Vrfs};
 pub use wan::{Asked, Choice as WanChoice, Grounds, Path, PolicyRoute, Wan, WanId, Wans};
+pub(crate) use ways::Share;
+pub use ways::Ways;
 
 /// The zone of the gateway itself.
 pub const SELF: u8 = 0;
@@ -109,8 +112,8 @@ pub struct Tables {
     pub exits: Vec<Option<PortId>>,
     /// For each of them the hop of the only router, if it is one router; else [`NO_HOP`](crate::hop::NO_HOP).
     pub(crate) only_hops: Vec<u32>,
-    /// Places in `gateways`, referred to by [`Target::Gateways`]; one stands there as often as its weight.
-    pub ways: Vec<u32>,
+    /// Places in `gateways`, referred to by [`Target::Gateways`].
+    pub ways: Ways,
     /// Routers that routes lead to.
     pub gateways: Vec<Gateway>,
     /// WANs, which share the default routes, and policy routes to them.
@@ -519,7 +522,7 @@ impl Tables {
         match *target {
             Target::Link(link) | Target::Broadcast(link) => link == interface,
             Target::Gateways { first, count } => {
-                let ways = self.ways.get(first as usize..first as usize + count as usize).unwrap_or_default();
+                let ways = self.ways.of(first, count);
                 let mut gateways = ways.iter().filter_map(|way| self.gateways.get(*way as usize));
                 gateways.any(|gateway| gateway.interface == interface)
             }
@@ -528,12 +531,10 @@ impl Tables {
         }
     }
 
-    /// The router of that place among a target's, by the hash of the flow.
+    /// The router of a flow among a target's, by the hash of the flow.
     #[inline]
-    pub fn way(&self, first: u32, count: u32, hash: u32) -> Option<u32> {
-        // A multiplication maps the hash to 0..count without a division.
-        let choice = ((u64::from(hash) * u64::from(count)) >> 32) as u32;
-        self.ways.get((first + choice) as usize).copied()
+    pub fn way<T: Tally>(&self, first: u32, count: u32, hash: u32, tally: &mut T) -> Option<u32> {
+        self.ways.choose(first, count, hash, tally)
     }
 }
 

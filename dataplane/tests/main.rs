@@ -14,6 +14,7 @@ mod classbench;
 mod clat;
 mod departure;
 mod diffserv;
+mod ecmp;
 mod esp;
 mod esp_hostile;
 mod esp_refusal;

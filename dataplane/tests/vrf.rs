@@ -493,7 +493,7 @@ fn each_vrf_looks_up_in_routes_of_its_own() {
             let found = tables.route(VrfId(vrf as u8), Address::v4(address), &mut NoTally);
             let found = found.map(|target| match *target {
                 Target::Gateways { first, count: 1 } => {
-                    let way = tables.way(first, 1, 0).unwrap();
+                    let way = tables.way(first, 1, 0, &mut NoTally).unwrap();
                     usize::from(tables.gateways[way as usize].interface.0)
                 }
                 ref other => panic!("{other:?}"),

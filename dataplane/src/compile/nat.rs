@@ -596,7 +596,7 @@ impl Builder<'_> {
         match *self.routes.targets.get(value as usize)? {
             Target::Link(link) | Target::Broadcast(link) => Some(link),
             Target::Gateways { first, .. } => {
-                let gateway = *self.routes.ways.get(first as usize)?;
+                let gateway = *self.routes.ways.of(first, 1).first()?;
                 self.routes.gateways.get(gateway as usize).map(|gateway| gateway.interface)
             }
             Target::Wans => {

@@ -11,8 +11,9 @@ use wire::PortId;
 
 use super::names::Names;
 use crate::hop::NO_HOP;
+use crate::stage::route::is_link_local;
 use crate::tables::vrf::MOST;
-use crate::tables::{CompileError, Gateway, Path, Target, Vrf, VrfId, VrfNumber, Vrfs};
+use crate::tables::{CompileError, Gateway, Path, Share, Target, Vrf, VrfId, VrfNumber, Vrfs, Ways};
 
 /// Longest-prefix match, and where routes lead.
 pub(super) struct Routes {
@@ -21,7 +22,7 @@ pub(super) struct Routes {
     /// VRFs beside the default one.
     pub(super) vrfs: Vrfs,
     pub(super) targets: Vec<Target>,
-    pub(super) ways: Vec<u32>,
+    pub(super) ways: Ways,
     pub(super) gateways: Vec<Gateway>,
     /// Paths of each WAN, of IPv4 and IPv6.
     pub(super) wan_paths: Vec<[Path; 2]>,
@@ -33,9 +34,8 @@ impl Routes {
         match *target {
             Target::Link(link) => Some(link),
             Target::Gateways { first, count } => {
-                let ways = self.ways.get(first as usize..first as usize + count as usize)?;
-                let mut exits =
-                    ways.iter().map(|way| self.gateways.get(*way as usize).map(|of| of.interface));
+                let ways = self.ways.of(first, count).iter();
+                let mut exits = ways.map(|way| self.gateways.get(*way as usize).map(|of| of.interface));
                 let exit = exits.next()??;
                 exits.all(|other| other == Some(exit)).then_some(exit)
             }
@@ -48,7 +48,7 @@ impl Routes {
     /// The hop of a target that is one router; [`NO_HOP`] of others.
     pub(super) fn only_hop(&self, target: &Target) -> u32 {
         match *target {
-            Target::Gateways { first, count: 1 } => self.ways.get(first as usize).copied().unwrap_or(NO_HOP),
+            Target::Gateways { first, count: 1 } => self.ways.of(first, 1).first().copied().unwrap_or(NO_HOP),
             _ => NO_HOP,
         }
     }
@@ -114,7 +114,9 @@ struct Builder {
     routes: Vec<PerVrf>,
     targets: Vec<Target>,
     known: HashMap<TargetKey, u32>,
-    ways: Vec<u32>,
+    ways: Ways,
+    /// Beginning of the run of each list of routers: most routes have one router of a few.
+    runs: HashMap<Vec<Share>, u32>,
     gateways: Vec<Gateway>,
 }
 
@@ -180,7 +182,7 @@ impl Builder {
         policy: &Policy,
         names: &Names,
     ) -> Result<Target, CompileError> {
-        let mut ways = Vec::new();
+        let mut routers: Vec<Share> = Vec::new();
         for hop in hops {
             let Some(address) = hop.via else {
                 // On the link of an interface; of several such, the first counts.
@@ -195,19 +197,38 @@ impl Builder {
                     PortId(place as u16)
                 }
             };
-            let place = self.gateway(Gateway { interface, address: address.into() });
-            ways.extend(std::iter::repeat_n(place, usize::from(hop.weight.max(1))));
+            let router = self.gateway(Gateway { interface, address: address.into() });
+            let weight = u32::from(hop.weight.max(1));
+            match routers.iter_mut().find(|share| share.router == router) {
+                Some(share) => share.weight += weight,
+                None => routers.push(Share { router, weight }),
+            }
         }
-        if ways.is_empty() {
+        if routers.is_empty() {
             return Err(CompileError::EmptyNextHop);
         }
-        let count = ways.len() as u32;
-        // A run of ways that is there already serves again: most routes have one router of a few.
-        let first = self.ways.windows(ways.len()).position(|run| run == ways).unwrap_or_else(|| {
-            self.ways.extend(&ways);
-            self.ways.len() - ways.len()
-        });
-        Ok(Target::Gateways { first: first as u32, count })
+        let count = routers.len() as u32;
+        let first = match self.runs.get(&routers) {
+            Some(first) => *first,
+            None => {
+                let name = |router: u32| {
+                    let Gateway { interface, address } = self.gateways[router as usize];
+                    // Each link has link-local addresses of its own; any other address says who it is, however its link is called.
+                    let has_twin = |other: &Share| {
+                        other.router != router && self.gateways[other.router as usize].address == address
+                    };
+                    if is_link_local(address) || routers.iter().any(has_twin) {
+                        let link = policy.interfaces.get(usize::from(interface.0));
+                        return format!("{}%{}", address.to_ip(), link.map_or("", |link| &link.name));
+                    }
+                    address.to_ip().to_string()
+                };
+                let first = self.ways.add(&routers, name);
+                self.runs.insert(routers, first);
+                first
+            }
+        };
+        Ok(Target::Gateways { first, count })
     }
 
     /// Place of a router, which is new or known.
@@ -287,7 +308,7 @@ pub(super) fn ct_zones(policy: &Policy, routes: &Routes) -> Vec<u16> {
     };
     for target in &routes.targets {
         if let Target::Gateways { first, count } = target {
-            let ways = routes.ways.iter().skip(*first as usize).take(*count as usize);
+            let ways = routes.ways.of(*first, *count).iter();
             let mut shared = None;
             for gateway in ways.filter_map(|way| routes.gateways.get(*way as usize)) {
                 let own = ct_zone[usize::from(gateway.interface.0)];

@@ -271,7 +271,7 @@ fn way<T: Tally>(
     }
     let way = match target.ok_or(Step::Answer(Reason::RouteMissing))? {
         Target::Gateways { first, count } => {
-            let hop = cx.tables.way(first, count, (hash >> 32) as u32).ok_or(unknown)?;
+            let hop = cx.tables.way(first, count, (hash >> 32) as u32, cx.tally).ok_or(unknown)?;
             let gateway = cx.tables.gateways.get(hop as usize).ok_or(unknown)?;
             Way { hop, egress: gateway.interface }
         }
@@ -570,7 +570,7 @@ fn sender<T: Tally>(hit: Hit, flow: &Flow, frame: &Frame, cx: &mut Cx<'_, T>) ->
         Some(Target::Link(link)) => cx.shard.hops.neighbour(cx.tables, link, source),
         Some(Target::Gateways { first, count }) => {
             let hash = cx.shard.flows.hash(flow.reply(), cx.tally);
-            cx.tables.way(first, count, (hash >> 32) as u32)
+            cx.tables.way(first, count, (hash >> 32) as u32, cx.tally)
         }
         Some(Target::Wans) => {
             let wan = wan::of_flow(hit.id, Direction::Reply, source.family(), cx);

@@ -351,7 +351,7 @@ fn lead<T: Tally>(
     }
     // The usual target first, or it becomes one of the places of a jump table.
     let hop = if let Target::Gateways { first, count: 1 } = *target {
-        cx.tables.way(first, 1, 0)
+        cx.tables.way(first, 1, 0, cx.tally)
     } else {
         match other_way(frame, source, target, hash, cx)? {
             Some(LOCAL_HOP) => return Ok(()),
@@ -377,7 +377,7 @@ fn other_way<T: Tally>(
     match *target {
         Target::Gateways { first, count } => {
             let hash = if hash == 0 { spread(frame) } else { hash };
-            Ok(cx.tables.way(first, count, hash))
+            Ok(cx.tables.way(first, count, hash, cx.tally))
         }
         Target::Wans => {
             let hash = if hash == 0 { spread(frame) } else { hash };
@@ -457,7 +457,7 @@ pub(super) fn back<T: Tally>(
             cx.shard.hops.neighbour(cx.tables, link, destination).ok_or(Reason::NeighbourUnknown)
         }
         Some(Target::Gateways { first, count }) => {
-            cx.tables.way(first, count, (hash >> 32) as u32).ok_or(Reason::RouteMissing)
+            cx.tables.way(first, count, (hash >> 32) as u32, cx.tally).ok_or(Reason::RouteMissing)
         }
         Some(Target::Wans) => {
             let id = match wan {

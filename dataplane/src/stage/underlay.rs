@@ -78,7 +78,7 @@ fn routed<T: Tally>(tunnel: u16, cx: &mut Cx<'_, T>) -> Result<Way, Step> {
         Some(Target::Link(link)) => (cx.shard.hops.neighbour(tables, link, remote), Some(link)),
         // All packets of one security association take one way, so that they stay in order.
         Some(Target::Gateways { first, count }) => {
-            let hop = tables.way(first, count, spread);
+            let hop = tables.way(first, count, spread, cx.tally);
             let leads = |hop: &u32| {
                 let router = tables.gateways.get(*hop as usize);
                 router.is_some_and(|router| tables.tunnel_of(router.interface).is_none())

@@ -465,7 +465,7 @@ fn ct_zone_towards(tables: &Tables, vrf: VrfId, address: Address) -> u16 {
     let out = match tables.route(vrf, address, &mut NoTally).copied() {
         Some(Target::Link(link) | Target::Broadcast(link)) => link,
         Some(Target::Gateways { first, .. }) => {
-            let way = tables.way(first, 1, 0);
+            let way = tables.way(first, 1, 0, &mut NoTally);
             way.and_then(|way| tables.gateways.get(way as usize)).map_or(LOCAL, |gateway| gateway.interface)
         }
         Some(Target::Wans) => tables.wans.list.first().map_or(LOCAL, |wan| wan.interface),

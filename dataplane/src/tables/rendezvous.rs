@@ -6,37 +6,30 @@ use policy::model::Sticky;
 
 use super::Address;
 
-/// Number of slots.
+/// Number of slots that WANs, or the servers of a port forward, share.
 pub const SLOTS: usize = 8192;
-
-/// Place of no member.
-const NOBODY: u8 = u8::MAX;
 
 /// A member that slots may belong to.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Member {
+pub(super) struct Member<P> {
     /// Its place.
-    pub(super) place: u8,
+    pub(super) place: P,
     /// Hash of its name.
     pub(super) name: u64,
     /// Its share.
-    pub(super) weight: u8,
+    pub(super) weight: u32,
 }
 
-/// The slots of members, by place; none without members. Each belongs to the member with the lowest number, drawn from an
-/// exponential distribution whose rate is the weight.
-pub(super) fn slots(members: &[Member]) -> Vec<u8> {
-    if members.is_empty() {
-        return Vec::new();
-    }
-    let drawn = |slot: u64, member: &Member| {
+/// The owners of so many slots, by place; none without members. Each slot belongs to the member with the lowest number, drawn from
+/// an exponential distribution whose rate is the weight.
+pub(super) fn owners<P: Copy + Ord>(members: &[Member<P>], slots: usize) -> impl Iterator<Item = P> + '_ {
+    let drawn = |slot: u64, member: &Member<P>| {
         (exponential(mix(member.name ^ slot)) << 32) / u64::from(member.weight.max(1))
     };
-    let owner = |slot: u64| {
+    (0..slots as u64).filter_map(move |slot| {
         let all = members.iter().map(|member| (drawn(slot, member), member.name, member.place));
-        all.min().map_or(NOBODY, |(_, _, place)| place)
-    };
-    (0..SLOTS as u64).map(owner).collect()
+        all.min().map(|(_, _, place)| place)
+    })
 }
 
 /// The slot of a hash among a number of slots.

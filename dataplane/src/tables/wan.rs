@@ -7,7 +7,7 @@ use tally::{Op, Region, Tally};
 use wire::{Family, PortId};
 
 use super::Address;
-use super::rendezvous::{self, Member, hash_of};
+use super::rendezvous::{self, Member, SLOTS, hash_of};
 use crate::verdict::Reason;
 use lookup::classify::{self, Classifier, Header};
 
@@ -271,11 +271,11 @@ const fn of(family: Family) -> usize {
 fn slots(list: &[Wan], family: Family) -> Vec<u8> {
     let usable = || (0_u8..).zip(list).filter(|(_, wan)| wan.takes(family));
     let Some(tier) = usable().map(|(_, wan)| wan.tier).min() else { return Vec::new() };
-    let members: Vec<Member> = usable()
+    let members: Vec<Member<u8>> = usable()
         .filter(|(_, wan)| wan.tier == tier)
-        .map(|(place, wan)| Member { place, name: hash_of(&wan.name), weight: wan.weight })
+        .map(|(place, wan)| Member { place, name: hash_of(&wan.name), weight: wan.weight.into() })
         .collect();
-    rendezvous::slots(&members)
+    rendezvous::owners(&members, SLOTS).collect()
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use tally::{Op, Region, Tally};
 
 use super::Destination;
 use crate::tables::Address;
-use crate::tables::rendezvous::{self, Member, hash_of};
+use crate::tables::rendezvous::{self, Member, SLOTS, hash_of};
 
 /// The servers of a translation.
 #[derive(Clone, Debug)]
@@ -42,9 +42,13 @@ impl Servers {
     /// Servers, with their slots.
     pub(crate) fn new(list: Vec<Server>, sticky: Sticky, on_failure: OnFailure) -> Servers {
         let up = (0..).zip(&list).filter(|(_, server)| server.state == ServerState::Up);
-        let members =
-            up.map(|(place, server)| Member { place, name: hash_of(&server.name), weight: server.weight });
-        let slots = rendezvous::slots(&members.collect::<Vec<_>>());
+        let member = |(place, server): (u8, &Server)| Member {
+            place,
+            name: hash_of(&server.name),
+            weight: server.weight.into(),
+        };
+        let members: Vec<Member<u8>> = up.map(member).collect();
+        let slots = rendezvous::owners(&members, SLOTS).collect();
         Servers { list, sticky, on_failure, slots }
     }
 

@@ -21,8 +21,8 @@ fn shares_are_as_the_weights() {
     let list: Vec<Server> =
         (20..).zip(weights).map(|(number, weight)| server(number, weight, ServerState::Up)).collect();
     for (share, weight) in servers(&list, Sticky::Connection).shares().into_iter().zip(weights) {
-        let expected = rendezvous::SLOTS * usize::from(weight) / 8;
-        assert!(share.abs_diff(expected) < rendezvous::SLOTS / 40, "{share}, not {expected}");
+        let expected = SLOTS * usize::from(weight) / 8;
+        assert!(share.abs_diff(expected) < SLOTS / 40, "{share}, not {expected}");
     }
 }
 
