@@ -12,7 +12,7 @@ use super::space::Space;
 use super::{In, Validator};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::lines::Item;
-use crate::model::{ANY_ZONE, NextHop, OTHER_ZONE, Route, RouteTarget, SELF_ZONE};
+use crate::model::{ANY_ZONE, DEFAULT_VRF, NextHop, OTHER_ZONE, Route, RouteTarget, SELF_ZONE};
 
 /// Most next hops of one route.
 const MOST_HOPS: usize = 64;
@@ -95,7 +95,12 @@ impl Validator<'_> {
         } else if !self.is_on_link(via, link) {
             let message = match link.named {
                 Some(name) => format!("the next hop {via} is not on the link of \"{name}\""),
-                None => format!("the next hop {via} is on no interface's link"),
+                None => match link.vrf {
+                    Some(vrf) => {
+                        format!("the next hop {via} is on no interface's link in the VRF \"{vrf}\"")
+                    }
+                    None => format!("the next hop {via} is on no interface's link"),
+                },
             };
             let hint = self.link_hint(via, link);
             self.wrong_in(Code::NextHopOffLink, at, message, hint);
@@ -189,8 +194,23 @@ impl Validator<'_> {
         match (interface_of(self.policy, link.vrf, address), link.named) {
             (Some(index), _) => format!("it is on the link of \"{}\"", self.policy.interfaces[index].name),
             (None, Some(name)) => format!("the networks there are: {}", nets(name)),
-            (None, None) => "give an address in an interface's network, or the key `interface`".to_owned(),
+            (None, None) => self.other_vrf_hint(address).unwrap_or_else(|| {
+                "give an address in an interface's network, or the key `interface`".to_owned()
+            }),
         }
+    }
+
+    /// Hint at the interface of any VRF that has an address on its link.
+    fn other_vrf_hint(&self, address: IpAddr) -> Option<String> {
+        let vrfs = std::iter::once(None).chain(self.policy.vrfs().into_iter().map(Some));
+        let index = vrfs.into_iter().find_map(|vrf| interface_of(self.policy, vrf, address))?;
+        let interface = &self.policy.interfaces[index];
+        let (name, vrf) = (&interface.name, interface.vrf.as_deref());
+        let place = vrf.map_or_else(|| "the default VRF".to_owned(), |vrf| format!("the VRF \"{vrf}\""));
+        let next = vrf.unwrap_or(DEFAULT_VRF);
+        Some(format!(
+            "it is on the link of \"{name}\" in {place}: a route leads there by next-vrf = \"{next}\""
+        ))
     }
 
     pub(super) fn defaults(&mut self) {
@@ -233,5 +253,34 @@ impl Validator<'_> {
                 self.report(diagnostic);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    /// A next hop on another VRF's link is told where it is.
+    #[test]
+    fn a_next_hop_in_another_vrf() {
+        let text = "[interface.red0]\nzone = \"red\"\nvrf = \"red\"\naddresses = [\"192.168.1.1/24\"]\n\
+            [interface.wan]\nzone = \"wan\"\naddresses = [\"203.0.113.2/24\"]\n";
+        let hint = |route: &str| {
+            let checked =
+                crate::check(&format!("{text}[[route]]\nto = \"10.9.0.0/16\"\n{route}"), "policy.toml");
+            let [error] = checked.errors().collect::<Vec<_>>()[..] else {
+                panic!("{:?}", checked.diagnostics)
+            };
+            assert_eq!(error.code, crate::Code::NextHopOffLink);
+            error.hint.clone().unwrap_or_default()
+        };
+        assert_eq!(
+            hint("vrf = \"red\"\nvia = \"203.0.113.1\""),
+            "it is on the link of \"wan\" in the default VRF: a route leads there by next-vrf = \"default\""
+        );
+        assert_eq!(
+            hint("via = \"192.168.1.9\""),
+            "it is on the link of \"red0\" in the VRF \"red\": a route leads there by next-vrf = \"red\""
+        );
+        let nowhere = hint("vrf = \"red\"\nvia = \"198.51.100.1\"");
+        assert_eq!(nowhere, "give an address in an interface's network, or the key `interface`");
     }
 }
