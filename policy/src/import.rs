@@ -18,6 +18,7 @@ mod conditions;
 mod emit;
 mod interface;
 mod iptables;
+mod member;
 mod name;
 mod nftables;
 mod note;

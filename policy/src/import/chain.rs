@@ -7,6 +7,7 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use super::cond::{Cond, Place};
+use super::member::Addition;
 use super::note::{Origin, Why};
 use super::{IpVersion, MOST_RULES};
 use crate::model::{ConnectionLimit, Helper, NatAction, Rate, RejectWith};
@@ -38,11 +39,13 @@ pub(super) struct SourceRule {
 }
 
 /// Body of a rule: alternatives, of which the first that matches decides.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Body {
     pub(super) ways: Vec<(Cond, Verdict)>,
     pub(super) limit: Option<Limit>,
     pub(super) log: bool,
+    /// Addition of each packet that matches, whatever the limit, before the verdict.
+    pub(super) adds: Option<Addition>,
 }
 
 /// A limit, and the side of it that matches.
@@ -76,6 +79,8 @@ pub(super) enum Verdict {
     Clamp,
     /// Assignment of a protocol helper to the connection; on to the next rule.
     Help(Helper),
+    /// Addition of the source to a dynamic set; on to the next rule.
+    Add(Addition),
     Translate(NatAction),
 }
 
@@ -109,6 +114,8 @@ pub(super) struct Entry {
     pub(super) rule: Option<usize>,
     /// Protocol helper of the connections that the entry accepts.
     pub(super) helper: Option<Helper>,
+    /// Addition of the packets that the entry decides on.
+    pub(super) adds: Option<Addition>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -199,21 +206,18 @@ fn join(v4: Listing, v6: Listing) -> Listing {
     if v4.drops != v6.drops {
         // What one version accepts at its end stands as an entry of its own; the other's drop is the default.
         let version = if v4.drops { IpVersion::V6 } else { IpVersion::V4 };
-        let what = What::Do(Verdict::Accept);
-        joined.entries.push(Entry {
-            cond: Cond::of(version),
-            what,
-            limit: None,
-            log: false,
-            settled: false,
-            rule: None,
-            helper: None,
-        });
+        joined.entries.push(Entry::deciding(Cond::of(version), Verdict::Accept, None));
     }
     joined
 }
 
 impl Entry {
+    /// Returns an entry without a limit or a log.
+    pub(super) fn deciding(cond: Cond, verdict: Verdict, rule: Option<usize>) -> Entry {
+        let what = What::Do(verdict);
+        Entry { cond, what, limit: None, log: false, settled: false, rule, helper: None, adds: None }
+    }
+
     /// Returns the common entry for this one, of IPv4, and `other`, of IPv6, if only the version differs.
     fn twin(&self, other: &Entry) -> Option<Entry> {
         let same = self.what == other.what
@@ -310,6 +314,9 @@ impl Walk<'_> {
 
     fn step(&mut self, at: At, step: &Step<'_>, cond: &Cond, after: &Next<'_>) -> After {
         let Step { rule, body, verdict, stays } = *step;
+        if let Some(adds) = &body.adds {
+            self.entry(cond, &Verdict::Add(adds.clone()), &Step { body: &Body::default(), ..*step });
+        }
         let jumps = matches!(verdict, Verdict::Jump(_) | Verdict::Goto(_) | Verdict::Return);
         let passes_on = *verdict == Verdict::Accept && at.base + 1 < self.bases.len();
         if body.limit.is_some() && (jumps || passes_on) {
@@ -354,7 +361,7 @@ impl Walk<'_> {
                 After::Decided
             }
             Verdict::Continue if !body.log => After::On,
-            Verdict::Continue | Verdict::Clamp | Verdict::Help(_) => {
+            Verdict::Continue | Verdict::Clamp | Verdict::Help(_) | Verdict::Add(_) => {
                 self.entry(cond, verdict, step);
                 After::On
             }
@@ -370,7 +377,7 @@ impl Walk<'_> {
         let program = self.program;
         let mut logs = Vec::new();
         for &rule in program.chains.get(chain)? {
-            let body = program.rules[rule].body.as_ref().ok()?;
+            let body = program.rules[rule].body.as_ref().ok().filter(|body| body.adds.is_none())?;
             if body.ways.iter().all(|(_, verdict)| *verdict == Verdict::Continue) {
                 logs.extend(body.log.then_some(rule));
                 continue;
@@ -429,42 +436,18 @@ impl Walk<'_> {
         } else {
             Verdict::Accept
         };
-        let what = What::Do(verdict);
-        self.listing.entries.push(Entry {
-            cond: cond.clone(),
-            what,
-            limit: None,
-            log: false,
-            settled: false,
-            rule: None,
-            helper: None,
-        });
+        self.listing.entries.push(Entry::deciding(cond.clone(), verdict, None));
     }
 
     fn entry(&mut self, cond: &Cond, verdict: &Verdict, step: &Step<'_>) {
         self.weight += cond.weight();
-        self.listing.entries.push(Entry {
-            cond: cond.clone(),
-            what: What::Do(verdict.clone()),
-            limit: step.body.limit,
-            log: step.body.log,
-            settled: false,
-            rule: Some(step.rule),
-            helper: None,
-        });
+        let entry = Entry::deciding(cond.clone(), verdict.clone(), Some(step.rule));
+        self.listing.entries.push(Entry { limit: step.body.limit, log: step.body.log, ..entry });
     }
 
     fn hole(&mut self, rule: usize, why: Why) {
-        let entry = Entry {
-            cond: Cond::default(),
-            what: What::Hole(why),
-            limit: None,
-            log: false,
-            settled: false,
-            rule: Some(rule),
-            helper: None,
-        };
-        self.listing.entries.push(entry);
+        let entry = Entry::deciding(Cond::default(), Verdict::Continue, Some(rule));
+        self.listing.entries.push(Entry { what: What::Hole(why), ..entry });
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use wire::ethernet::Mac;
 
 use super::IpVersion;
+use super::member::{Members, Side};
 use super::range::{ByteSet, Ranges};
 use crate::model::{AddressRange, MacRange, TcpFlagsMatch};
 
@@ -33,6 +34,8 @@ pub(super) struct Cond {
     pub(super) source_macs: SourceMacs,
     pub(super) source: Place,
     pub(super) destination: Place,
+    /// Memberships of both addresses in dynamic sets.
+    pub(super) members: Members,
     /// True if the destination must be one of the gateway's own addresses; relevant before routing only.
     pub(super) to_gateway: bool,
     pub(super) protocols: ByteSet,
@@ -55,6 +58,7 @@ impl Default for Cond {
             source_macs: None,
             source: Place::all(),
             destination: Place::all(),
+            members: Members::default(),
             to_gateway: false,
             protocols: ByteSet::ALL,
             sports: all_ports(),
@@ -95,6 +99,7 @@ impl Cond {
             source_macs: and_macs(&self.source_macs, &other.source_macs),
             source: self.source.and(&other.source),
             destination: self.destination.and(&other.destination),
+            members: self.members.and(&other.members)?,
             to_gateway: self.to_gateway || other.to_gateway,
             protocols: self.protocols.and(other.protocols),
             sports: self.sports.and(&other.sports),
@@ -121,6 +126,7 @@ impl Cond {
             && macs_within(&self.source_macs, &other.source_macs)
             && self.source.is_within(&other.source)
             && self.destination.is_within(&other.destination)
+            && self.members.is_within(&other.members)
             && (self.to_gateway || !other.to_gateway)
             && self.protocols.is_within(other.protocols)
             && self.sports.is_within(&other.sports)
@@ -165,7 +171,13 @@ impl Cond {
     pub(super) fn weight(&self) -> usize {
         let places = [&self.source.v4, &self.source.v6, &self.destination.v4, &self.destination.v6];
         let ranges = places.into_iter().chain([&self.sports, &self.dports]).chain(&self.source_macs);
-        ranges.map(|ranges| ranges.list().len()).sum()
+        ranges.map(|ranges| ranges.list().len()).sum::<usize>() + self.members.weight()
+    }
+
+    /// True if the condition is on the destination address, port or memberships.
+    pub(super) fn is_aimed(&self) -> bool {
+        let is_member = self.members.of(Side::Destination).next().is_some();
+        self.to_gateway || is_member || !self.destination.is_whole() || !self.dports.is_all()
     }
 
     /// True for IPv4, and true for IPv6, if such packets can match.

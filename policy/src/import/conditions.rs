@@ -9,6 +9,8 @@ use crate::model::{AddressItem, Addresses, Conditions, FamilyMatch, IcmpMatch, M
 pub(super) fn conditions(cond: &Cond, source: Addresses, destination: Addresses) -> Conditions {
     let (v4, v6) = families(cond);
     let pinned = !source.items.is_empty() || !destination.items.is_empty();
+    // A dynamic set says nothing of the IP version.
+    let pinned = pinned && cond.members.is_all();
     let family = match (v4, v6) {
         (true, false) if !pinned => FamilyMatch::V4,
         (false, true) if !pinned => FamilyMatch::V6,

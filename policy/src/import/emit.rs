@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use super::chain::{Base, Bound, Entry, Listing, Program, Verdict, What, write_out};
 use super::cond::{Cond, ESTABLISHED, INVALID, NEW, Place, RELATED, STATES};
 use super::conditions::{self, families, of_versions, sound};
+use super::member::Side;
 use super::name::{Unique, valid};
 use super::note::{Note, NoteKind, Origin, Why};
 use super::{Count, Import, IpVersion, MOST_RULES, Untranslated};
@@ -15,12 +16,14 @@ use crate::model::{
 };
 
 mod answer;
-mod helper;
+mod assignment;
+mod dynamic_set;
 mod hook;
 mod nat;
 
 use answer::Way;
-use helper::Assignment;
+use assignment::{Assignments, Decision};
+pub(super) use dynamic_set::FoundSet;
 
 /// Hooks, interfaces and sets found by an importer, before they are written out.
 #[derive(Debug, Default)]
@@ -29,6 +32,8 @@ pub(super) struct Found {
     /// Interfaces named by rules, without the loopback.
     pub(super) interfaces: Vec<String>,
     pub(super) sets: Vec<Set>,
+    /// Sets whose elements come and go, by their names in the policy.
+    pub(super) dynamic_sets: Vec<FoundSet>,
     pub(super) input: Vec<Base>,
     pub(super) forward: Vec<Base>,
     pub(super) prerouting: Vec<Base>,
@@ -73,6 +78,8 @@ struct Emit {
     fates: Vec<Fate>,
     missing: BTreeSet<(usize, Why)>,
     names: Unique,
+    /// Uses of dynamic sets: in conditions on a side, or to add to.
+    set_uses: BTreeSet<(String, Option<Side>)>,
     /// Rules that filter before routing.
     early: BTreeSet<usize>,
     /// Budget of comparisons left, weighted by size.
@@ -108,6 +115,7 @@ impl Emit {
             fates,
             missing: BTreeSet::new(),
             names,
+            set_uses: BTreeSet::new(),
             early: BTreeSet::new(),
             patience,
             cut: false,
@@ -180,12 +188,13 @@ impl Emit {
         self.settle_states(&mut entries);
         self.settle_limits(&mut entries, listing.drops);
         self.settle_logs(&mut entries, listing.drops);
-        let mut assignments = Vec::new();
+        let mut assignments = Assignments::default();
         for entry in &entries {
             match &entry.what {
                 What::Hole(why) => self.miss(entry.rule, why.clone()),
                 What::Do(Verdict::Clamp) => self.clamp(entry),
-                What::Do(Verdict::Help(helper)) => assignments.push(Assignment::new(entry, *helper)),
+                What::Do(Verdict::Help(helper)) => assignments.help(entry, *helper),
+                What::Do(Verdict::Add(addition)) => assignments.add(entry, addition),
                 What::Do(verdict) => {
                     let action = match *verdict {
                         Verdict::Accept => Action::Accept,
@@ -197,15 +206,12 @@ impl Emit {
                         }
                         _ => continue,
                     };
-                    if action != Action::Accept || !self.assign(entry, to_self, &mut assignments) {
-                        self.rule(entry, action, to_self);
-                    }
+                    self.decide(entry, Decision { action, to_self }, &mut assignments);
                 }
             }
         }
-        if !to_self {
-            self.close_assignments(assignments, listing.drops);
-        }
+        let action = if listing.drops { Action::Drop } else { Action::Accept };
+        self.close_assignments(assignments, Decision { action, to_self });
     }
 
     /// Removes entries that connection tracking implies.
@@ -229,6 +235,11 @@ impl Emit {
                 Verdict::Continue | Verdict::Clamp | Verdict::Help(_) => true,
                 _ => false,
             };
+            // Established packets add nothing here, and invalid ones meet no rule.
+            if matches!(verdict, Verdict::Add(_)) {
+                entry.what = What::Hole(Why::State);
+                continue;
+            }
             implied = true;
             let goes_on = matches!(verdict, Verdict::Continue | Verdict::Clamp | Verdict::Help(_));
             entry.settled = as_here && !goes_on;
@@ -330,6 +341,8 @@ impl Emit {
             match &later.what {
                 What::Hole(Why::Log) | What::Do(Verdict::Continue | Verdict::Clamp | Verdict::Help(_)) => {}
                 What::Hole(_) => return false,
+                // A rule would add what exceeds its limit, too.
+                What::Do(Verdict::Add(_)) if cond.meets(&later.cond) => return false,
                 What::Do(verdict) if cond.meets(&later.cond) => {
                     if *verdict != Verdict::Accept || later.limit.is_some() || later.log {
                         return false;
@@ -355,6 +368,8 @@ impl Emit {
             match &later.what {
                 What::Hole(Why::Log) | What::Do(Verdict::Continue | Verdict::Clamp | Verdict::Help(_)) => {}
                 What::Hole(_) => return false,
+                // A rule would add what exceeds its limit, too.
+                What::Do(Verdict::Add(_)) if cond.meets(&later.cond) => return false,
                 What::Do(verdict) if cond.meets(&later.cond) => {
                     let rejects = matches!(verdict, Verdict::Reject(_));
                     if !rejects && *verdict != Verdict::Drop || later.limit.is_some() {
@@ -388,6 +403,8 @@ impl Emit {
             self.tire(&entries[later].cond);
             match &entries[later].what {
                 What::Hole(Why::Log) | What::Do(Verdict::Continue | Verdict::Clamp | Verdict::Help(_)) => {}
+                // A rule would add what exceeds its limit, too.
+                What::Do(Verdict::Add(_)) if cond.meets(&entries[later].cond) => return false,
                 What::Do(verdict) if cond.meets(&entries[later].cond) => {
                     if entries[later].limit.is_some() || !cond.is_within(&entries[later].cond) {
                         return false;
@@ -437,7 +454,9 @@ impl Emit {
                 let entry = &entries[later];
                 match &entry.what {
                     What::Hole(Why::Log)
-                    | What::Do(Verdict::Continue | Verdict::Clamp | Verdict::Help(_)) => continue,
+                    | What::Do(Verdict::Continue | Verdict::Clamp | Verdict::Help(_) | Verdict::Add(_)) => {
+                        continue;
+                    }
                     What::Do(_) if !cond.meets(&entry.cond) => continue,
                     What::Do(_) if cond == entry.cond => {
                         entries[later].log = true;
@@ -488,8 +507,14 @@ impl Emit {
             return;
         }
         let (v4, v6) = families(cond);
-        let source = self.addresses(&cond.source, v4, v6);
-        let destination = self.addresses(&cond.destination, v4, v6);
+        let (source, destination) = match self.ends(cond, v4, v6) {
+            Ok(ends) => ends,
+            Err(why) => return self.miss(entry.rule, why),
+        };
+        let (add_source, add_for) = match self.addition(entry) {
+            Ok(addition) => addition,
+            Err(why) => return self.miss(entry.rule, why),
+        };
         let conditions = Conditions {
             to,
             from: self.zones(&cond.inward),
@@ -507,8 +532,8 @@ impl Emit {
             rate,
             connections,
             timeout: None,
-            add_source: None,
-            add_for: None,
+            add_source,
+            add_for,
             syn: SynAnswer::Forward,
             helper: entry.helper,
             log: if entry.log { Logging::On } else { Logging::Off },

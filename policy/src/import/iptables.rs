@@ -2,7 +2,7 @@
 //!
 //! `filter`, `nat`, `mangle`, `raw` and `security` are translated as far as there are counterparts; chains for the gateway's
 //! own packets are counted unless all their rules accept. Byte and packet counters, before a rule or in a chain's line, do not
-//! affect packets and are skipped.
+//! affect packets and are skipped. The output of `ipset save` may stand in front, and defines the sets that rules name.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -12,17 +12,22 @@ use super::interface::Names;
 use super::name;
 use super::note::{Origin, Why};
 use super::{Import, ImportError, Importer, IpVersion};
+use set::Sets;
 
 mod recent;
 mod rule;
+mod set;
 mod target;
 
 pub(super) use rule::flag_ways;
 pub(super) use target::{forward, redirect, reject};
 
 /// `iptables-save` and `ip6tables-save`.
-pub(super) const IMPORTER: Importer =
-    Importer { name: "iptables", reads: "what iptables-save or ip6tables-save prints", read };
+pub(super) const IMPORTER: Importer = Importer {
+    name: "iptables",
+    reads: "what iptables-save or ip6tables-save prints, after ipset save's",
+    read,
+};
 
 fn read(source: &[u8], version: Option<IpVersion>) -> Result<Import, ImportError> {
     let text = String::from_utf8_lossy(source);
@@ -42,9 +47,9 @@ fn read(source: &[u8], version: Option<IpVersion>) -> Result<Import, ImportError
             let mut words = chain.split_ascii_whitespace();
             let chain = save.chain(&table, words.next().unwrap_or_default());
             save.chains[chain].drops = words.next() == Some("DROP");
-        } else if line == "COMMIT" {
-        } else {
-            understood = save.append(&table, number, line);
+        } else if line != "COMMIT" {
+            let is_of_set = table.is_empty() && words(line).is_some_and(|words| save.sets.read(&words));
+            understood = is_of_set || save.append(&table, number, line);
         }
         known |= understood;
     }
@@ -72,6 +77,7 @@ struct Save {
     chains: Vec<Chain>,
     index: HashMap<(String, String), usize>,
     lines: Vec<Line>,
+    sets: Sets,
 }
 
 struct Chain {
@@ -122,7 +128,7 @@ impl Save {
         understood
     }
 
-    fn found(self, version: IpVersion) -> Found {
+    fn found(mut self, version: IpVersion) -> Found {
         let mut notes = BTreeSet::new();
         let mut names = Names::default();
         for line in &self.lines {
@@ -143,7 +149,8 @@ impl Save {
             IpVersion::V4 => IpVersion::V6,
             IpVersion::V6 => IpVersion::V4,
         };
-        let recent = recent::find(&self.lines);
+        self.lines.iter().for_each(|line| self.sets.note(&line.words));
+        let recent = recent::find(&self.lines, &mut self.sets);
         let mut shared: HashMap<&str, usize> = HashMap::new();
         for pair in self.lines.iter().flat_map(|line| line.words.windows(2)) {
             if pair[0] == "--hashlimit-name" {
@@ -167,9 +174,10 @@ impl Save {
                         Origin::Line(line.number),
                         &mut found.notes,
                         &shared,
+                        &mut self.sets,
                     );
                     reader.input = input;
-                    reader.recent = recent.get(&index).copied();
+                    reader.recent = recent.get(&index).cloned().map(Vec::into_iter);
                     let body = reader.read(&line.words, |target| {
                         self.index.get(&(table.clone(), target.to_owned())).copied()
                     });
@@ -205,6 +213,7 @@ impl Save {
             }
         }
         found.interfaces = names.into_list();
+        (found.sets, found.dynamic_sets) = self.sets.into_lists();
         found
     }
 }

@@ -15,7 +15,11 @@ use super::note::{Note, NoteKind, Origin, Why};
 use super::{Import, ImportError, Importer, IpVersion};
 use crate::model::{Helper, Set};
 
+use dynamic::DynamicSets;
+
+mod dynamic;
 mod expression;
+mod limit;
 mod spread;
 mod statement;
 
@@ -94,6 +98,7 @@ impl<'a> Ruleset<'a> {
         found.program.chains = vec![Vec::new(); self.chains.len()];
         let inputs = self.only_from_input(&index);
         let mut sets: BTreeMap<String, Set> = BTreeMap::new();
+        let dynamic = DynamicSets::gather(&self.sets, &self.rules);
         for (key, rule) in &self.rules {
             let at = found.program.rules.len();
             let chain = index.get(key).copied();
@@ -120,6 +125,8 @@ impl<'a> Ruleset<'a> {
                     notes: &mut found.notes,
                     stateful: &mut found.stateful,
                     sets: &mut sets,
+                    dynamic: &|name| dynamic.get(key, name),
+                    is_taken: &|name| dynamic.is_taken(name),
                     input: chain.is_some_and(|chain| inputs.contains(&chain)),
                     chain: &|name| index.get(&(key.0.clone(), key.1.clone(), name.to_owned())).copied(),
                     named: &|name| self.elements(key, name),
@@ -133,6 +140,7 @@ impl<'a> Ruleset<'a> {
         }
         self.hooks(&mut found);
         found.sets = sets.into_values().collect();
+        found.dynamic_sets = dynamic.into_list();
         found.interfaces = names.into_list();
         found
     }

@@ -42,8 +42,10 @@ pub enum Why {
     Value(String),
     /// A jump to a chain, or a use of a set, that the source lacks.
     Missing(String),
-    /// A set that packets change, or whose elements expire.
+    /// A set that packets change, or whose elements expire, used as none is here.
     DynamicSet(String),
+    /// A condition on several sets, or on a set and addresses, that one address must be in.
+    Memberships,
     /// A hook without a counterpart: before routing, after it, or for the gateway's own packets.
     Hook(String),
     /// Rules for the gateway's own packets, which bypass the rules here.
@@ -95,7 +97,12 @@ impl fmt::Display for Why {
             Why::Feature(what) => write!(f, "nothing here does what `{what}` does"),
             Why::Value(what) => write!(f, "`{what}` is not known here"),
             Why::Missing(what) => write!(f, "`{what}` is not in the source"),
-            Why::DynamicSet(name) => write!(f, "the set `{name}` changes as packets pass or time goes by"),
+            Why::DynamicSet(name) => {
+                write!(f, "the set `{name}` changes as packets pass or time goes by, and is not used as one of addresses here can be")
+            }
+            Why::Memberships => f.write_str(
+                "a rule here asks for one list of addresses and sets, or for all but those of a list, on either side",
+            ),
             Why::Hook(hook) => write!(f, "there are no rules at `{hook}` here"),
             Why::OwnPackets => f.write_str("rules for the gateway's own packets are not a router's"),
             Why::Family(family) => write!(f, "tables of family `{family}` have no counterpart here"),
@@ -237,6 +244,27 @@ pub enum NoteKind {
     ClampWidened,
     /// A limit counts packets in the source, but first packets of connections in the policy.
     LimitCountsConnections,
+    /// A rule adds to a set without renewing the time of who is in it already; here it renews it.
+    AddingRenews {
+        /// Name of the set.
+        set: String,
+    },
+    /// Each packet adds to a set in the source, and the first packets of connections in the policy.
+    ConnectionsAdd,
+    /// A change of a set has established connections decided anew in the policy.
+    SetsDecideAnew,
+    /// Elements of a set that expire were left out.
+    PassingElements {
+        /// Name of the set.
+        set: String,
+        /// Number of the elements.
+        count: usize,
+    },
+    /// The source names a set that it does not define.
+    SetAssumed {
+        /// Name of the set.
+        set: String,
+    },
     /// ClassBench filters have no actions: all accept, the rest is dropped.
     NoActions,
     /// The high byte of the last column was read as TCP flags, or as the ICMP type.
@@ -388,6 +416,24 @@ impl fmt::Display for NoteKind {
             NoteKind::LimitCountsConnections => {
                 f.write_str("a limit counts packets there, and the first packets of connections here")
             }
+            NoteKind::AddingRenews { set } => write!(
+                f,
+                "adding to `{set}` leaves the time of who is in it already as it is; here it begins anew"
+            ),
+            NoteKind::ConnectionsAdd => f.write_str(
+                "each packet that comes to a rule adds to its set there, and the first packets of connections do here",
+            ),
+            NoteKind::SetsDecideAnew => f.write_str(
+                "a change of a dynamic set ends connections that are there already, where the rules refuse them now",
+            ),
+            NoteKind::PassingElements { set, count } => write!(
+                f,
+                "{count} elements of `{set}` that expire were left out: `wirerate set add {set}` adds them to a running gateway"
+            ),
+            NoteKind::SetAssumed { set } => write!(
+                f,
+                "the source does not define `{set}`: it became a dynamic set without elements (put the output of `ipset save` before that of iptables-save)"
+            ),
             NoteKind::NoActions => {
                 f.write_str("filters say which packets, not what happens: all accept, and what none matches is dropped")
             }

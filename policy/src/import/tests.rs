@@ -8,6 +8,7 @@ use crate::model::{
     TcpFlagsMatch,
 };
 
+mod dynamic_set;
 mod idiom;
 mod mac;
 mod meaning;
@@ -177,7 +178,7 @@ fn conditions_of_iptables() {
 #[test]
 fn what_iptables_says_and_policies_cannot() {
     for words in [
-        "-m set --match-set bad src -j DROP",
+        "-m set --match-set bad src,src -j DROP",
         "-m mark --mark 0x1 -j ACCEPT",
         "-m limit --limit 3/min -j DROP",
         "-m conntrack --ctstate ESTABLISHED -j DROP",

@@ -81,6 +81,8 @@ class Maker:
         self.random = random.Random(seed)
         self.seed = seed
         self.stateful = self.random.random() < 0.8
+        # Draws of its own, so that other rules of a seed stay as they are.
+        self.moving = random.Random(seed ^ 0x5E75)
 
     def often(self, share):
         return self.random.random() < share
@@ -106,6 +108,11 @@ class Maker:
         self.versions = {"ip": [4], "ip6": [6], "inet": [4, 6]}[family]
         table = Table(family, f"filter{place}")
         self.sets(table)
+        self.moves = self.stateful and self.moving.random() < 0.4
+        if self.moves:
+            for version in self.versions:
+                kind = "ipv4_addr" if version == 4 else "ipv6_addr"
+                table.objects.append(f"set moving{version} {{ type {kind}; flags dynamic,timeout; timeout 1h; }}")
         self.others = [f"c{index}" for index in range(self.random.randint(0, 3))]
         hooks = [hook for hook, share in [("input", 0.8), ("forward", 0.95)] if self.often(share)]
         if self.often(0.25):
@@ -143,7 +150,33 @@ class Maker:
             )
         for _ in range(self.random.randint(1, 7)):
             chain.rules.append(self.rule(self.others, (hook,)))
+        # Where packets of connections, and those that are invalid, come to rules, they add to sets there, and not here.
+        if hook in ("input", "forward") and self.moves and any("invalid" in rule for rule in chain.rules[:2]):
+            first = sum("ct state" in rule for rule in chain.rules[:2])
+            for _ in range(self.moving.randint(2, 4)):
+                chain.rules.insert(self.moving.randint(first, len(chain.rules)), self.of_moving())
         return chain
+
+    def of_moving(self):
+        """A rule that adds to a set whose elements come and go, or asks for it."""
+        draw = self.moving
+        version = draw.choice(self.versions)
+        ip, name = IP[version], f"@moving{version}"
+        add = f"{draw.choice(['add', 'add', 'update'])} {name} {{ {ip} saddr{draw.choice(['', '', ' timeout 2h'])} }}"
+        verdict = draw.choice(["accept", "drop", "drop", ""])
+        asks = f"{ip} {draw.choice(['saddr', 'saddr', 'daddr'])} {draw.choice(['', '', '!= '])}{name}"
+        where = draw.choice([f'iifname "{draw.choice(INTERFACES)}"', "", f"tcp dport {draw.choice(PORTS)}", "udp dport 53"])
+        return " ".join(
+            draw.choice(
+                [
+                    f"{where} {add} {verdict}",
+                    f"{where} {add} {verdict}",
+                    f"{where} {asks} {draw.choice(['accept', 'drop'])}",
+                    f"{where} {asks} {draw.choice(['accept', 'drop'])}",
+                    f"{ip} saddr {name} {add} {verdict}",
+                ]
+            ).split()
+        )
 
     def sets(self, table):
         """Named sets and maps, for rules to use."""
@@ -271,7 +304,8 @@ class Maker:
             return f"{self.one(['jump', 'jump', 'goto'])} {self.one(chains)}"
         if roll < 0.92:
             return "return"
-        if roll < 0.96 and self.often(0.7):
+        # An addition and a limit are seldom one rule here.
+        if roll < 0.96 and self.often(0.7) and not self.moves:
             return f"limit rate {self.random.randint(1, 9)}/day burst {self.random.randint(1, 6)} packets accept"
         return "accept"
 

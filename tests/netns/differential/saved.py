@@ -78,6 +78,8 @@ class Maker:
     def __init__(self, seed):
         self.random = random.Random(f"iptables {seed}")
         self.seed = seed
+        # Draws of its own, so that other rules of a seed stay as they are.
+        self.recent = random.Random(f"recent {seed}")
         self.version = 4 if self.often(0.6) else 6
         self.stateful = self.often(0.85)
         self.names = 0
@@ -105,6 +107,7 @@ class Maker:
 
     def filter(self):
         table = Table("filter")
+        lists = self.stateful and self.recent.random() < 0.4
         others = [f"c{index}" for index in range(self.random.randint(0, 3))]
         for hook in ("INPUT", "FORWARD", "OUTPUT"):
             chain = Chain(hook, "DROP" if hook != "OUTPUT" and self.often(0.6) else "ACCEPT")
@@ -120,7 +123,12 @@ class Maker:
                         [f"-m {module} {option} RELATED,ESTABLISHED -j ACCEPT"],
                     ]
                 )
+            first = len(chain.rules)
             chain.rules += self.list(self.random.randint(1, 7), others, hook)
+            # Where those that are invalid come to rules, they add to lists there, and not here.
+            if lists and any("INVALID" in rule for rule in chain.rules[:first]):
+                for _ in range(self.recent.randint(2, 4)):
+                    chain.rules.insert(self.recent.randint(first, len(chain.rules)), self.of_recent())
         for index, name in enumerate(others):
             # Chains lead to later ones only, so that no circle arises.
             table.chains.append(Chain(name, "", self.list(self.random.randint(1, 4), others[index + 1 :], "INPUT")))
@@ -135,6 +143,19 @@ class Maker:
         return Table("nat", [pre, post])
 
     # ---- Rules
+
+    def of_recent(self):
+        """A rule that adds to a list of recent sources, or asks for it."""
+        draw = self.recent
+        where = draw.choice(
+            ["", f"-i {draw.choice(INTERFACES)}", f"-p tcp -m tcp --dport {draw.choice(PORTS)}", "-p udp -m udp --dport 53"]
+        )
+        name = f"--name moving{draw.randint(1, 2)} --rsource"
+        verdict = draw.choice(["-j ACCEPT", "-j DROP"])
+        adds = f"{where} -m recent --set {name} {draw.choice([verdict, verdict, ''])}"
+        asks = f"{where} -m recent {draw.choice(['', '! '])}--rcheck --seconds 3600 {name} {verdict}"
+        renews = f"-m recent --update --seconds 3600 {name} {verdict}"
+        return " ".join(draw.choice([adds, adds, asks, renews]).split())
 
     def forward(self):
         to = self.one(HOSTS["dmz"][self.version])

@@ -107,8 +107,7 @@ impl Emit {
     /// True if the rule sees answers before their destination translation is reversed.
     fn is_hidden(&self, entry: &Entry) -> bool {
         let early = entry.rule.is_some_and(|rule| self.early.contains(&rule));
-        let aimed = !entry.cond.destination.is_whole() || !entry.cond.dports.is_all();
-        early && aimed && !self.found.postrouting.is_empty()
+        early && entry.cond.is_aimed() && !self.found.postrouting.is_empty()
     }
 }
 
@@ -147,6 +146,7 @@ fn turn(cond: &Cond, way: Way) -> Turned {
         source_macs: None,
         source: cond.destination.clone(),
         destination: cond.source.clone(),
+        members: cond.members.turned(),
         to_gateway: false,
         protocols: cond.protocols,
         sports: cond.dports.clone(),

@@ -42,14 +42,14 @@ impl Emit {
         for rule in self.reached(base.chain) {
             let source = &mut self.found.program.rules[rule];
             let Ok(body) = &source.body else { continue };
-            let moved = body.ways.iter().any(|(cond, _)| {
-                let aimed = cond.to_gateway || !cond.destination.is_whole() || !cond.dports.is_all();
-                aimed && translations.iter().any(|entry| is_moved(cond, entry))
-            });
+            let moved = body
+                .ways
+                .iter()
+                .any(|(cond, _)| cond.is_aimed() && translations.iter().any(|entry| is_moved(cond, entry)));
             let logs = body.ways.iter().all(|(_, verdict)| *verdict == Verdict::Continue);
             if body.limit.is_some() && !logs {
                 source.body = Err(Why::Limit);
-            } else if moved && (body.log || !logs) {
+            } else if moved && (body.log || body.adds.is_some() || !logs) {
                 source.body = Err(Why::Hook("prerouting".to_owned()));
             }
         }

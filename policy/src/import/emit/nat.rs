@@ -44,6 +44,9 @@ impl Emit {
             What::Do(Verdict::Translate(action)) => action,
             What::Do(Verdict::Accept) if self.is_exception(entries, index) => return Err(Why::NatException),
             What::Do(Verdict::Accept | Verdict::Continue) if !entry.log => return Ok(()),
+            What::Do(Verdict::Add(_)) => {
+                return Err(Why::Feature("an addition to a set in a nat chain".to_owned()));
+            }
             What::Do(_) if entry.log => return Err(Why::Log),
             What::Do(_) => return Err(Why::Feature("drop in a nat chain".to_owned())),
         };
@@ -168,6 +171,9 @@ impl Emit {
             What::Do(Verdict::Clamp) => {
                 self.clamp(entry);
                 return Ok(());
+            }
+            What::Do(Verdict::Add(_)) => {
+                return Err(Why::Feature("an addition to a set in a nat chain".to_owned()));
             }
             What::Do(_) if entry.log => return Err(Why::Log),
             What::Do(Verdict::Continue) => return Ok(()),

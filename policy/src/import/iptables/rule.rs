@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::recent::Recent;
+use super::set::{Asked, Sets};
 use super::target;
 use crate::import::IpVersion;
 use crate::import::chain::{Body, Bound, Limit, Verdict};
@@ -10,6 +11,7 @@ use crate::import::cond::{
     Cond, ESTABLISHED, INVALID, NEW, Place, RELATED, STATES, all_ports, and_macs, macs, ports,
 };
 use crate::import::interface::Names;
+use crate::import::member::{Addition, Again, Members, Side};
 use crate::import::note::{Note, NoteKind, Origin, Why};
 use crate::import::range::{ByteSet, Ranges};
 use crate::import::word;
@@ -35,6 +37,7 @@ const MODULES: &[&str] = &[
     "dscp",
     "addrtype",
     "mac",
+    "set",
 ];
 
 /// Options that narrow a rule from their position among its matches on, unlike addresses, interfaces and protocol.
@@ -61,6 +64,7 @@ const NARROWING: &[&str] = &[
     "--dscp-class",
     "--dst-type",
     "--mac-source",
+    "--match-set",
 ];
 
 /// Reader of one rule.
@@ -78,8 +82,10 @@ pub(super) struct Reader<'a> {
     over: bool,
     /// Key of the buckets of `hashlimit`: source, destination, ports.
     hashed: Option<String>,
-    /// Translation of the rule's use of a list of recent sources.
-    pub(super) recent: Option<Recent>,
+    /// Translations of the rule's uses of lists of recent sources; none if there is none for one of them.
+    pub(super) recent: Option<std::vec::IntoIter<Recent>>,
+    adds: Option<Addition>,
+    sets: &'a mut Sets,
     /// Number of rules that share each table of `hashlimit`.
     shared: &'a HashMap<&'a str, usize>,
     /// True if conditions follow the limit, which then has counted other packets, too.
@@ -95,6 +101,7 @@ impl<'a> Reader<'a> {
         origin: Origin,
         notes: &'a mut BTreeSet<Note>,
         shared: &'a HashMap<&'a str, usize>,
+        sets: &'a mut Sets,
     ) -> Reader<'a> {
         let all = match version {
             IpVersion::V4 => Place::v4(),
@@ -114,6 +121,8 @@ impl<'a> Reader<'a> {
             over: false,
             hashed: None,
             recent: None,
+            adds: None,
+            sets,
             shared,
             late: false,
             connections: None,
@@ -164,8 +173,25 @@ impl<'a> Reader<'a> {
         if verdict == Verdict::Clamp && self.ways.iter().any(|way| !way.protocols.contains(6)) {
             return Err(Why::Feature("TCPMSS".to_owned()));
         }
+        if let Verdict::Help(helper) = verdict {
+            let is_of_ports =
+                |cond: &Cond| cond.protocols == ByteSet::one(helper.protocol().0) && !cond.dports.is_all();
+            if !self.ways.iter().all(is_of_ports) {
+                return Err(Why::Feature("--helper without a port of its protocol".to_owned()));
+            }
+            self.stateful = true;
+        }
+        let adds = match self.target.addition()? {
+            Some(addition) if self.adds.is_none() => Some(self.set_target(addition)?),
+            Some(_) => return Err(Why::Feature("a second addition of one packet".to_owned())),
+            None => self.adds.take(),
+        };
+        // It adds what the limit lets through.
+        if adds.is_some() && limit.is_some() {
+            return Err(Why::Limit);
+        }
         let ways = self.ways.iter().map(|way| (way.clone(), verdict.clone())).collect();
-        Ok(Body { ways, limit, log })
+        Ok(Body { ways, limit, log, adds })
     }
 
     fn limit(&self) -> Result<Option<Limit>, Why> {
@@ -204,6 +230,9 @@ impl<'a> Reader<'a> {
                 let known = MODULES.contains(&module) || module == "recent" && self.recent.is_some();
                 if !known {
                     return Err(Why::Feature(format!("-m {module}")));
+                }
+                if module == "recent" {
+                    return self.recent();
                 }
             }
             "-s" | "--source" | "-d" | "--destination" | "--src-range" | "--dst-range" => {
@@ -291,14 +320,15 @@ impl<'a> Reader<'a> {
             "--hashlimit-mode" => self.hashed = Some(one()?.to_owned()),
             "--set" | "--update" | "--rcheck" | "--rsource" | "--reap" | "--seconds" | "--hitcount"
             | "--name" | "--mask"
-                if self.recent.is_some() =>
-            {
-                if let Some(Recent::Rate(rate)) = self.recent.filter(|_| option != "--set") {
-                    self.rate = Some(rate);
-                    self.hashed = Some("srcip".to_owned());
-                    self.over = true;
-                    self.notes.insert(Note { origin: Some(self.origin), kind: NoteKind::RecentRate });
-                }
+                if self.recent.is_some() => {}
+            "--match-set" => {
+                let [name, side] = arguments else { return Err(bad()) };
+                let side = match *side {
+                    "src" => Side::Source,
+                    "dst" => Side::Destination,
+                    _ => return Err(Why::Feature(format!("--match-set {name} {side}"))),
+                };
+                self.match_set(name, side, negated)?;
             }
             "--hashlimit-name" if self.shared.get(one()?).is_some_and(|&uses| uses > 1) => {
                 return Err(Why::Limit);
@@ -355,6 +385,56 @@ impl<'a> Reader<'a> {
         } else {
             Err(Why::Feature(format!("--hashlimit-mode {mode}")))
         }
+    }
+
+    /// Uses the next list of recent sources.
+    fn recent(&mut self) -> Result<(), Why> {
+        match self.recent.as_mut().and_then(Iterator::next) {
+            Some(Recent::Set) => {}
+            Some(Recent::Rate(rate)) => {
+                self.rate = Some(rate);
+                self.hashed = Some("srcip".to_owned());
+                self.over = true;
+                self.notes.insert(Note { origin: Some(self.origin), kind: NoteKind::RecentRate });
+            }
+            Some(Recent::Member(members, adds)) => {
+                self.member(&members);
+                if adds.is_some() && self.adds.is_some() {
+                    return Err(Why::Feature("a second addition of one packet".to_owned()));
+                }
+                self.adds = self.adds.take().or(adds);
+            }
+            None => return Err(Why::Feature("-m recent".to_owned())),
+        }
+        Ok(())
+    }
+
+    fn member(&mut self, members: &Members) {
+        let asked = Cond { members: members.clone(), ..Cond::default() };
+        self.ways = self.ways.iter().filter_map(|way| way.and(&asked)).collect();
+    }
+
+    fn match_set(&mut self, name: &str, side: Side, negated: bool) -> Result<(), Why> {
+        match self.sets.ask(name)? {
+            Asked::Dynamic(set) => self.member(&Members::one(&set, side, !negated)),
+            Asked::Fixed(place) => {
+                let place = if negated { place.except(&self.all()) } else { place };
+                self.each(|cond| {
+                    let end = if side == Side::Source { &mut cond.source } else { &mut cond.destination };
+                    *end = end.and(&place);
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Addition by a target `SET`.
+    fn set_target(&mut self, addition: target::SetTarget) -> Result<Addition, Why> {
+        let Asked::Dynamic(set) = self.sets.ask(&addition.set)? else {
+            return Err(Why::Missing(addition.set));
+        };
+        let again = if addition.renews { Again::Renews } else { Again::Keeps };
+        Ok(Addition { set, lasts: addition.lasts, again })
     }
 
     fn each(&mut self, change: impl Fn(&mut Cond)) {

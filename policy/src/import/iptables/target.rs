@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use crate::import::chain::Verdict;
 use crate::import::note::{NoteKind, Why};
 use crate::import::word;
-use crate::model::{Hairpin, NatAction, PortRange, PortUse, RejectWith};
+use crate::model::{Hairpin, Helper, NatAction, PortRange, PortUse, RejectWith};
+use wire::Nanos;
 
 /// Target of a rule.
 #[derive(Debug, Default)]
@@ -18,6 +19,20 @@ pub(super) struct Target {
     ports: Option<String>,
     ordered: bool,
     clamp: bool,
+    helper: Option<String>,
+    add: Option<Vec<String>>,
+    renews: bool,
+    lasts: Option<Nanos>,
+}
+
+/// Addition of packets' sources to a set of ipset.
+#[derive(Debug)]
+pub(super) struct SetTarget {
+    pub(super) set: String,
+    /// Lifetime of the element, where it is not the set's.
+    pub(super) lasts: Option<Nanos>,
+    /// True if the time of an element that is there begins anew.
+    pub(super) renews: bool,
 }
 
 impl Target {
@@ -41,6 +56,16 @@ impl Target {
             "--to-ports" => self.ports = argument,
             "--random" | "--random-fully" | "--persistent" => self.ordered = true,
             "--clamp-mss-to-pmtu" => self.clamp = true,
+            "--helper" if self.name() == Some("CT") => self.helper = argument,
+            "--add-set" if self.name() == Some("SET") => {
+                self.add = Some(arguments.iter().map(|&word| word.to_owned()).collect());
+            }
+            "--exist" if self.name() == Some("SET") => self.renews = true,
+            "--timeout" if self.name() == Some("SET") => {
+                let seconds = argument.as_deref().and_then(|word| word.parse().ok());
+                let seconds: u64 = seconds.ok_or_else(|| Why::Value(arguments.join(" ")))?;
+                self.lasts = Some(Nanos::from_secs(seconds)).filter(|&lasts| lasts > Nanos(0));
+            }
             "--log-prefix" | "--log-level" | "--log-tcp-sequence" | "--log-tcp-options"
             | "--log-ip-options" | "--log-uid" | "--log-macdecode" | "--nflog-group" | "--nflog-prefix"
             | "--nflog-threshold" | "--nflog-size" => {}
@@ -52,7 +77,18 @@ impl Target {
 
     /// True if the target has no counterpart; it is reported as such, whatever its options.
     fn is_foreign(&self) -> bool {
-        matches!(self.name(), Some("SYNPROXY" | "CLASSIFY" | "TPROXY" | "NFQUEUE" | "SET" | "TEE" | "HMARK"))
+        matches!(self.name(), Some("SYNPROXY" | "CLASSIFY" | "TPROXY" | "NFQUEUE" | "TEE" | "HMARK"))
+    }
+
+    /// Addition that the target makes.
+    pub(super) fn addition(&mut self) -> Result<Option<SetTarget>, Why> {
+        let Some(words) = self.add.take() else { return Ok(None) };
+        match words.as_slice() {
+            [set, side] if side == "src" => {
+                Ok(Some(SetTarget { set: set.clone(), lasts: self.lasts, renews: self.renews }))
+            }
+            _ => Err(Why::Feature(format!("--add-set {}", words.join(" ")))),
+        }
     }
 
     /// Verdict of the rule, and true if the rule logs.
@@ -65,6 +101,12 @@ impl Target {
             "ACCEPT" => Verdict::Accept,
             "DROP" => Verdict::Drop,
             "RETURN" => Verdict::Return,
+            "CT" if self.helper.is_some() => match self.helper.as_deref() {
+                Some("ftp") => Verdict::Help(Helper::Ftp),
+                Some("sip") => Verdict::Help(Helper::Sip),
+                other => return Err(Why::Feature(format!("--helper {}", other.unwrap_or_default()))),
+            },
+            "SET" if self.add.is_some() => Verdict::Continue,
             "NOTRACK" | "CT" => {
                 note(NoteKind::Tracked);
                 Verdict::Continue

@@ -6,23 +6,23 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::dynamic::{Dynamic, limits, set_name};
 use super::expression::{Field, address, bare, constant, ends, field, items, source_macs};
+use super::limit::{connections, per_source, rate};
 use super::spread::{Spread, with_address};
 use crate::import::IpVersion;
-use crate::import::chain::{Body, Bound, Limit, Verdict};
+use crate::import::chain::{Body, Verdict};
 use crate::import::cond::{
     Cond, ESTABLISHED, INVALID, MAC_MAX, NEW, Named, Place, RELATED, STATES, macs, ports,
 };
 use crate::import::interface::Names;
 use crate::import::iptables::{flag_ways, forward, redirect, reject};
+use crate::import::member::{Members, Side};
 use crate::import::name;
 use crate::import::note::{Note, NoteKind, Origin, Why};
 use crate::import::range::{ByteSet, Ranges};
 use crate::import::word;
-use crate::model::{
-    ConnectionLimit, Helper, NatAction, PortRange, PortUse, Protocol, Rate, RejectWith, Scope, Set,
-    TcpFlagsMatch,
-};
+use crate::model::{Helper, NatAction, PortRange, PortUse, Protocol, RejectWith, Set, TcpFlagsMatch};
 
 /// Most alternatives of one rule.
 const MOST_WAYS: usize = 4096;
@@ -39,6 +39,10 @@ pub(super) struct Context<'a> {
     pub(super) input: bool,
     pub(super) chain: &'a dyn Fn(&str) -> Option<usize>,
     pub(super) named: &'a dyn Fn(&str) -> Option<&'a Value>,
+    /// Named set whose elements come and go.
+    pub(super) dynamic: &'a dyn Fn(&str) -> Option<&'a Dynamic>,
+    /// True if a dynamic set of the policy has that name.
+    pub(super) is_taken: &'a dyn Fn(&str) -> bool,
     /// Helper of an object `ct helper` of that name.
     pub(super) helper: &'a dyn Fn(&str) -> Result<Helper, Why>,
 }
@@ -55,6 +59,7 @@ impl Context<'_> {
         let mut ways = vec![(first, Verdict::Continue)];
         let mut limit = None;
         let mut log = false;
+        let mut adds = None;
         for statement in statements {
             let Some((kind, body)) = statement.as_object().and_then(|map| map.iter().next()) else {
                 return Err(Why::Value(statement.to_string()));
@@ -62,6 +67,10 @@ impl Context<'_> {
             let decided = ways.iter().any(|(_, verdict)| *verdict != Verdict::Continue);
             if decided && kind != "counter" {
                 return Err(Why::Feature(format!("{kind} after a verdict")));
+            }
+            if adds.is_some() && matches!(kind.as_str(), "match" | "vmap" | "set" | "meter") {
+                // It adds more packets than it decides.
+                return Err(Why::Feature(format!("{kind} after an addition to a set")));
             }
             if log && matches!(kind.as_str(), "match" | "vmap") {
                 // It logs more packets than it decides.
@@ -103,11 +112,21 @@ impl Context<'_> {
                     continue;
                 }
                 "meter" | "set" if limit.is_some() => return Err(Why::Limit),
+                "set" if limits(body).next().is_none() => {
+                    let name = set_name(body).unwrap_or_default();
+                    let set = (self.dynamic)(name).ok_or_else(|| Why::Missing(format!("@{name}")))?;
+                    let (addition, version) = set.addition(body)?;
+                    ways = narrow(&ways, &[go_on(Cond::of(version))])?;
+                    adds = Some(addition);
+                    continue;
+                }
                 "meter" | "set" => {
                     if log {
                         return Err(Why::Limit);
                     }
-                    limit = Some(per_source(kind, body)?);
+                    let (bound, version) = per_source(kind, body)?;
+                    ways = narrow(&ways, &[go_on(Cond::of(version))])?;
+                    limit = Some(bound);
                     continue;
                 }
                 "flow" => {
@@ -146,7 +165,7 @@ impl Context<'_> {
         if limit.is_some() && ways.len() > 1 {
             return Err(Why::Limit);
         }
-        Ok(Body { ways, limit, log })
+        Ok(Body { ways, limit, log, adds })
     }
 
     fn verdict(&mut self, kind: &str, body: &Value) -> Result<Verdict, Why> {
@@ -234,6 +253,9 @@ impl Context<'_> {
                 return Err(Why::Feature(format!("{op} of a concatenation")));
             }
             let fields = fields.iter().map(field).collect::<Result<Vec<_>, _>>()?;
+            if let Some((name, set)) = self.dynamic_of(right) {
+                return self.by_port(&fields, name, set);
+            }
             let set = self.way_items(right)?;
             let ways = set.into_iter().map(|item| self.tuple(&fields, item));
             return Ok(ways.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().map(go_on).collect());
@@ -242,6 +264,16 @@ impl Context<'_> {
             return self.tcp_flags(mask, op, right);
         }
         let field = field(left)?;
+        if let Some((name, set)) = self.dynamic_of(right) {
+            let (side, v6) = match field {
+                Field::Source { v6 } => (Side::Source, v6),
+                Field::Destination { v6 } => (Side::Destination, v6),
+                _ => return Err(Why::DynamicSet(name.to_owned())),
+            };
+            let members = Members::one(set.addresses(name)?, side, op != "!=");
+            let version = Cond::of(if v6 { IpVersion::V6 } else { IpVersion::V4 });
+            return Ok(vec![go_on(Cond { members, ..version })]);
+        }
         match (field, op) {
             (Field::Sport(_) | Field::Dport(_), "<" | ">" | "<=" | ">=") => {
                 let port: Option<u16> = constant(right)?.parse().ok();
@@ -270,6 +302,27 @@ impl Context<'_> {
         }
     }
 
+    /// Name of a set whose elements come and go, and the set.
+    fn dynamic_of<'v>(&self, right: &'v Value) -> Option<(&'v str, &Dynamic)> {
+        let name = right.as_str().and_then(|word| word.strip_prefix('@'))?;
+        Some((name, (self.dynamic)(name)?))
+    }
+
+    /// Alternatives for a source in a set that goes with a port of the packet.
+    fn by_port(&self, fields: &[Field], name: &str, set: &Dynamic) -> Result<Vec<(Cond, Verdict)>, Why> {
+        let [Field::Source { v6 }, Field::Dport(protocol)] = *fields else {
+            return Err(Why::DynamicSet(name.to_owned()));
+        };
+        let version = Cond::of(if v6 { IpVersion::V6 } else { IpVersion::V4 });
+        let way = |(port, set): (&str, &Arc<str>)| {
+            let port = port.parse().map_err(|_| Why::Value(port.to_owned()))?;
+            let protocols = protocol.map_or(ByteSet::ALL, ByteSet::one);
+            let members = Members::one(set, Side::Source, true);
+            Ok(go_on(Cond { members, protocols, dports: ports([(port, port)]), ..version.clone() }))
+        };
+        set.by_port(name)?.map(way).collect()
+    }
+
     /// Elements of a named set, if `right` names one.
     fn named_items<'v>(&self, right: &'v Value) -> Result<Option<(&'v str, Vec<&'v Value>)>, Why>
     where
@@ -278,7 +331,8 @@ impl Context<'_> {
         let Some(name) = right.as_str().and_then(|word| word.strip_prefix('@')) else { return Ok(None) };
         let set = (self.named)(name).ok_or_else(|| Why::Missing(format!("@{name}")))?;
         let flags = set.get("flags").map_or_else(String::new, Value::to_string);
-        if flags.contains("timeout") || flags.contains("dynamic") {
+        // A map with timeouts.
+        if (self.dynamic)(name).is_some() || flags.contains("timeout") || flags.contains("dynamic") {
             return Err(Why::DynamicSet(name.to_owned()));
         }
         Ok(Some((name, set.get("elem").map_or_else(Vec::new, items))))
@@ -308,7 +362,7 @@ impl Context<'_> {
             _ => return Ok(()),
         };
         let found = list.iter().map(|item| address(item)).collect::<Result<Vec<_>, _>>()?;
-        let Some(name) = name::valid(name) else { return Ok(()) };
+        let Some(name) = name::valid(name).filter(|name| !(self.is_taken)(name)) else { return Ok(()) };
         let set = Set { name: name.clone(), items: found };
         // Tables may have sets of the same name; only the first keeps it.
         if !set.items.is_empty() && *self.sets.entry(name.clone()).or_insert_with(|| set.clone()) == set {
@@ -674,53 +728,6 @@ fn flag_bits(value: &Value) -> Result<u8, Why> {
         Value::Object(map) => flag_bits(map.get("|").or_else(|| map.get("set")).ok_or_else(bad)?),
         _ => Err(bad()),
     }
-}
-
-fn rate(body: &Value) -> Result<Limit, Why> {
-    let bad = || Why::Value(body.to_string());
-    let number = |name: &str| body.get(name).and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok());
-    if body.get("rate_unit").is_some_and(|unit| *unit != "packets") {
-        return Err(bad());
-    }
-    let count = number("rate").filter(|&count| count > 0).ok_or_else(bad)?;
-    let per = word::unit(body.get("per").and_then(Value::as_str).unwrap_or("second")).ok_or_else(bad)?;
-    let burst = number("burst").filter(|&burst| burst > 0).unwrap_or(5);
-    let over = body.get("inv").and_then(Value::as_bool).unwrap_or(false);
-    Ok(Limit { bound: Bound::Rate(Rate { count, per, burst, scope: Scope::Rule }), over })
-}
-
-/// Parses a bound on connections.
-fn connections(body: &Value) -> Result<Limit, Why> {
-    let most = body.get("val").and_then(Value::as_u64).and_then(|most| u32::try_from(most).ok());
-    let most = most.filter(|&most| most > 0).ok_or_else(|| Why::Value(body.to_string()))?;
-    let over = body.get("inv").and_then(Value::as_bool).unwrap_or(false);
-    Ok(Limit { bound: Bound::Connections(ConnectionLimit { most, scope: Scope::Rule }), over })
-}
-
-/// Parses a limit for each source: a meter, or a set to which packets add their source.
-fn per_source(kind: &str, body: &Value) -> Result<Limit, Why> {
-    let unknown = || Why::Feature(kind.to_owned());
-    let key = body.get(if kind == "meter" { "key" } else { "elem" }).ok_or_else(unknown)?;
-    let key = bare(key);
-    let by_source = field(key).is_ok_and(|field| matches!(field, Field::Source { .. }));
-    let statement = match body.get("stmt") {
-        Some(Value::Array(list)) if list.len() == 1 => &list[0],
-        Some(one @ Value::Object(_)) => one,
-        _ => return Err(unknown()),
-    };
-    if !by_source {
-        return Err(unknown());
-    }
-    let mut limit = match statement.as_object().and_then(|map| map.iter().next()) {
-        Some((name, body)) if name == "limit" => rate(body)?,
-        Some((name, body)) if name == "ct count" => connections(body)?,
-        _ => return Err(unknown()),
-    };
-    match &mut limit.bound {
-        Bound::Rate(rate) => rate.scope = Scope::Source,
-        Bound::Connections(most) => most.scope = Scope::Source,
-    }
-    Ok(limit)
 }
 
 /// True if a mangle statement clamps the MSS to the route's MTU.
