@@ -25,8 +25,12 @@ use crate::stage::Cx;
 use crate::tables::{Address, PortMappingSpec, Tables, Target, VrfId};
 
 mod label;
+mod sync;
 
 pub use label::Label;
+pub use sync::{NotTaken, PortMappingRemoval, PortMappingUpdate, TakenPortMappings, UnmapCause, Version};
+
+use sync::{Changes, Clock, Marks};
 
 /// Time of mappings that stay until they are removed.
 const NEVER: u64 = u64::MAX;
@@ -198,6 +202,10 @@ pub struct PortMappings {
     due: u64,
     news: Vec<PortMappingNews>,
     report: PortMappingReport,
+    /// Clock of the versions of mappings.
+    clock: Clock,
+    /// Changes that a second gateway is told of, where there is one.
+    changes: Option<Changes>,
 }
 
 /// Parts of a shard that have to do with the release of a NAT mapping.
@@ -210,11 +218,22 @@ struct Record {
     inside: Endpoint,
     until: u64,
     holder: Holder,
+    version: Version,
+    marks: Marks,
+}
+
+/// End of a mapping, for whoever is told of it.
+#[derive(Clone, Copy)]
+enum Ending {
+    /// An event: it is news, and what a second gateway has to know.
+    Event(PortMappingEvent),
+    /// The second gateway has told of the end.
+    ByPeer,
 }
 
 impl PortMappings {
-    /// Takes memory for the mappings that the tables allow.
-    pub(crate) fn new(tables: &Tables) -> PortMappings {
+    /// Takes memory for the mappings that the tables allow. `node` is a number that no other gateway has.
+    pub(crate) fn new(tables: &Tables, node: u64) -> PortMappings {
         let most = tables.nat.port_mappings.iter().map(|spec| spec.size as usize).sum();
         PortMappings {
             records: Vec::with_capacity(most),
@@ -224,6 +243,8 @@ impl PortMappings {
             // The host takes them after each turn.
             news: Vec::with_capacity(most + 1),
             report: PortMappingReport::default(),
+            clock: Clock::new(node),
+            changes: Changes::new(tables),
         }
     }
 
@@ -257,6 +278,7 @@ impl PortMappings {
             + self.records.capacity() * size_of::<Record>()
             + self.ends.capacity() * size_of::<(u32, u64)>()
             + self.news.capacity() * size_of::<PortMappingNews>()
+            + self.changes.as_ref().map_or(0, Changes::bytes)
     }
 
     /// The mapping in a place, with its NAT mapping.
@@ -283,15 +305,18 @@ impl PortMappings {
     fn end(
         &mut self,
         (mappings, log, accounting): Releasing<'_>,
-        event: PortMappingEvent,
+        ending: Ending,
         mut is_over: impl FnMut(&Record, &Mappings) -> bool,
     ) -> u32 {
         let before = self.records.len();
-        let PortMappings { records, ends, news, .. } = self;
+        let PortMappings { records, ends, news, changes, .. } = self;
         records.retain(|record| {
             let ends_now = is_over(record, mappings);
             if ends_now {
-                news.extend(view(record, mappings).map(|mapping| PortMappingNews { mapping, event }));
+                if let Ending::Event(event) = ending {
+                    news.extend(view(record, mappings).map(|mapping| PortMappingNews { mapping, event }));
+                    changes.iter_mut().for_each(|changes| changes.note_ended(record, event));
+                }
                 ends.remove(&record.mapping.0);
                 release(mappings, log, accounting, record.mapping);
             }
@@ -303,7 +328,8 @@ impl PortMappings {
 
     /// Ends the mappings that are over.
     fn sweep(&mut self, releasing: Releasing<'_>, now: Nanos) {
-        let ended = self.end(releasing, PortMappingEvent::Expired, |record, _| record.until <= now.0);
+        let ended =
+            self.end(releasing, Ending::Event(PortMappingEvent::Expired), |record, _| record.until <= now.0);
         self.report.expired += u64::from(ended);
     }
 
@@ -311,7 +337,8 @@ impl PortMappings {
     pub(crate) fn take_over(&mut self, shard: &mut Shard, tables: &Tables) {
         let mut counts = vec![0; tables.nat.port_mappings.len()];
         let Shard { port_mappings: before, mappings, log, accounting, .. } = shard;
-        before.end((mappings, log, accounting), PortMappingEvent::Gone, |record, mappings| {
+        let gone = Ending::Event(PortMappingEvent::Gone);
+        before.end((mappings, log, accounting), gone, |record, mappings| {
             let outside = mappings.get(record.mapping).and_then(|own| Some((own.pool?, own.outside.port)));
             let spec = outside.and_then(|(pool, port)| Some((spec_of_pool(tables, pool)?, port)));
             let Some(((place, spec), port)) = spec else { return true };
@@ -324,10 +351,19 @@ impl PortMappings {
         self.go_on_from(before);
     }
 
-    /// Goes on with the counts of mappings that were moved here.
+    /// Goes on with the counts, versions and changes of mappings that were moved here.
     pub(crate) fn go_on_from(&mut self, before: &mut PortMappings) {
         self.report = before.report;
         self.news.append(&mut before.news);
+        // Those that were moved one by one are here in the same order.
+        let mut were = before.records.iter();
+        for record in &mut self.records {
+            if let Some(was) = were.find(|was| was.inside == record.inside) {
+                (record.version, record.marks) = (was.version, was.marks);
+            }
+        }
+        self.clock = before.clock;
+        std::mem::swap(&mut self.changes, &mut before.changes);
     }
 }
 
@@ -393,7 +429,7 @@ impl Shard {
             match mappings.map_port(pool, inside, &wanted) {
                 Ok(mapped) => {
                     log.note_mapped(mappings, mapped.id);
-                    port_mappings.insert(Record { mapping: mapped.id, inside, until, holder });
+                    port_mappings.insert_own(mapped.id, inside, until, holder);
                     port_mappings.report.made += 1;
                     let mapping =
                         PortMapping { inside, outside: mapped.outside, until: moment(until), holder };
@@ -434,8 +470,11 @@ impl Shard {
             port_mappings.report.refused += 1;
             return Err(PortRefusal::NotHolder);
         }
-        Ok(port_mappings
-            .end((mappings, log, accounting), PortMappingEvent::Removed, |own, _| is_meant(own) && may(own)))
+        Ok(port_mappings.end(
+            (mappings, log, accounting),
+            Ending::Event(PortMappingEvent::Removed),
+            |own, _| is_meant(own) && may(own),
+        ))
     }
 
     /// Returns the outside address that a host's mappings get, if it may ask for any.
@@ -484,7 +523,8 @@ impl Shard {
     pub(crate) fn restore_port_mapping(&mut self, mapping: MappingId, until: Option<Nanos>, holder: Holder) {
         let Some(inside) = self.mappings.get(mapping).map(|own| own.inside) else { return };
         let until = until.map_or(NEVER, |until| until.0);
-        self.port_mappings.insert(Record { mapping, inside, until, holder });
+        let (version, marks) = (self.port_mappings.clock.earliest(), Marks::default());
+        self.port_mappings.insert(Record { mapping, inside, until, holder, version, marks });
     }
 
     /// True if there is room for another port mapping of a pool, and the inside endpoint has none.
@@ -514,6 +554,7 @@ impl PortMappings {
         *record = changed;
         self.ends.insert(changed.mapping.0, until);
         self.note_due();
+        self.note_changed(at);
         Ok(renewed)
     }
 }

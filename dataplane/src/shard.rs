@@ -180,7 +180,7 @@ impl Shard {
             sets: Sets::new(tables, setup.seed).map_err(ShardError::Memory)?,
             expectations: Expectations::new(tables),
             misses: Misses::default(),
-            port_mappings: PortMappings::new(tables),
+            port_mappings: PortMappings::new(tables, setup.seed[0]),
             released: VecDeque::with_capacity(most_released(tables)),
             parts: VecDeque::with_capacity(MOST_PARTS + BATCH),
             next_id: 1,

@@ -118,11 +118,11 @@ pub enum EndCause {
 /// Outcome of an item of the peer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Synced {
-    /// The flow is new here.
+    /// The flow or port mapping is new here.
     Created,
-    /// The flow is now as the peer has it.
+    /// The flow or port mapping is now as the peer has it.
     Updated,
-    /// A later packet has been seen here: the flow stays as it is.
+    /// A later packet has been seen here, or a port mapping is here as it is there or later: it stays as it is.
     Older,
     /// Packets of the flow have been seen here and by the peer within a second.
     Conflict,

@@ -34,6 +34,7 @@ mod oracle;
 mod order;
 mod owner;
 mod port_mapping;
+mod port_mapping_sync;
 mod ppp;
 mod program;
 mod queues;

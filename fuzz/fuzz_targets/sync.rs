@@ -1,7 +1,7 @@
 //! Any bytes as what a second gateway sends by the state synchronisation.
 //!
-//! Beyond not crashing: the session ends with the connection, and says why in words; the worker goes on, with no more flows and elements
-//! than its policy allows. The other side is a worker without ports, with translations and dynamic sets.
+//! Beyond not crashing: the session ends with the connection, and says why in words; the worker goes on, with no more flows, elements
+//! and port mappings than its policy allows. The other side is a worker without ports, with translations and dynamic sets.
 //!
 //! The first byte says how the rest comes: as it is, or behind the greeting that this gateway would send itself.
 #![no_main]
@@ -13,6 +13,7 @@ use std::thread;
 use dataplane::Tables;
 use dataplane::hop::Resolve;
 use dataplane::nat::Share;
+use dataplane::port_mapping::MappingsByOrigin;
 use dataplane::shard::Setup;
 use gateway::clock::Clock;
 use gateway::sync::{Start, converse};
@@ -25,7 +26,7 @@ use wire::Pool;
 
 const POLICY: &str = include_str!("../sync.toml");
 
-/// Flows, and elements of a set, at most, by the policy.
+/// Flows, elements of a set, and port mappings, at most, by the policy.
 const MOST: u32 = 64;
 
 static GATEWAY: LazyLock<Gateway> = LazyLock::new(Gateway::begin);
@@ -48,6 +49,7 @@ fuzz_target!(|data: &[u8]| {
         steering: None,
         tables: tables.clone(),
         instance: [1, 1],
+        epoch: Arc::default(),
     };
     let status = RUNTIME.block_on(async {
         let (ours, theirs) = duplex(1 << 16);
@@ -76,6 +78,8 @@ fuzz_target!(|data: &[u8]| {
     worker.send(Command::Report(to));
     let report = told.recv().expect("the worker goes on");
     assert!(report.flows <= MOST && report.sets.iter().all(|set| set.elements <= MOST));
+    let MappingsByOrigin { pcp, nat_pmp, upnp, operator } = report.port_mappings.live;
+    assert!(pcp + nat_pmp + upnp + operator <= MOST);
 });
 
 impl Gateway {

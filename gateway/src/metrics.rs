@@ -112,7 +112,15 @@ fn synchronisation(encoder: &mut DescriptorEncoder<'_>, sync: &SyncStatus) -> fm
     let received = [("added", sync.elements_received), ("removed", sync.removed_received)];
     Family { name: "sync_received_elements", help, unit: None, label: "event" }
         .counters(encoder, received.into_iter())?;
-    let help = "Flows received from the second gateway, by outcome; refused elements, too.";
+    let help = "Port mappings sent to the second gateway, by event.";
+    let sent = [("changed", sync.port_mappings_sent), ("ended", sync.unmapped_sent)];
+    Family { name: "sync_sent_port_mappings", help, unit: None, label: "event" }
+        .counters(encoder, sent.into_iter())?;
+    let help = "Port mappings taken in from the second gateway, by event.";
+    let received = [("changed", sync.port_mappings_received), ("ended", sync.unmapped_received)];
+    Family { name: "sync_received_port_mappings", help, unit: None, label: "event" }
+        .counters(encoder, received.into_iter())?;
+    let help = "Flows received from the second gateway, by outcome; refused elements and port mappings, too.";
     let ReceivedCounts { created, updated, older, conflicts, ended } = sync.received;
     let received = [
         ("created", created),

@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::time::Duration;
 
 use dataplane::flow::SteeringTable;
 use dataplane::nat::Endpoint;
@@ -32,10 +31,13 @@ use crate::request::Request;
 use crate::worker::{Command, CommandSender, Reply, Report};
 
 mod answer;
+mod epoch;
 mod limit;
 pub(crate) mod server;
 mod upnp;
 
+pub use epoch::Epoch;
+pub(crate) use epoch::EpochRecord;
 pub(crate) use server::{End, Server, Service};
 
 /// Port mapping, for operators.
@@ -193,8 +195,8 @@ pub struct Mapper {
     pub(crate) workers: Vec<CommandSender>,
     /// Flow steering table; none with a single worker.
     pub(crate) steering: Option<Arc<SteeringTable>>,
-    /// Time since the server's state began (RFC 6887, section 8.5).
-    pub(crate) epoch: Duration,
+    /// Epoch of the answers.
+    pub(crate) epoch: Arc<Epoch>,
 }
 
 /// End of the gateway, or of a worker, while it is asked.

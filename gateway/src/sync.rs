@@ -1,8 +1,8 @@
 //! State synchronisation with a second gateway: one connection of mutual TLS, by which each tells the other of the flows that it sees.
 //!
 //! A thread of its own opens or takes the connection, and opens it again when it breaks. A session begins with a greeting of one line,
-//! which says the version, and a hello. Then each side sends all its flows and elements of dynamic sets (full synchronisation), and from
-//! there on the changes. What is sent is asked of the workers only when the connection has room for it, so that a slow peer costs no
+//! which says the version, and a hello. Then each side sends all its flows, elements of dynamic sets and port mappings (full synchronisation),
+//! and from there on the changes. What is sent is asked of the workers only when the connection has room for it, so that a slow peer costs no
 //! memory here: changes wait in the shards' lists, once for each flow and element. Times go as spans, so that the clocks of the two need
 //! not agree.
 //!
@@ -20,6 +20,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Notify, oneshot};
 use tracing::error;
 
+use crate::port_mapping::Epoch;
 use crate::worker::CommandSender;
 
 mod files;
@@ -45,6 +46,8 @@ type Instance = [u64; 2];
 struct Shared {
     account: Account,
     instance: Mutex<Instance>,
+    /// Epoch of the server of port mappings.
+    epoch: Arc<Epoch>,
     /// Wakes the session when there is another instance.
     begun_anew: Notify,
 }
@@ -56,9 +59,9 @@ pub struct Synchroniser {
 }
 
 impl Shared {
-    fn new(peer: SyncPeer, instance: Instance) -> Shared {
+    fn new(peer: SyncPeer, instance: Instance, epoch: Arc<Epoch>) -> Shared {
         let (instance, begun_anew) = (Mutex::new(instance), Notify::new());
-        Shared { account: Account::new(peer), instance, begun_anew }
+        Shared { account: Account::new(peer), instance, epoch, begun_anew }
     }
 
     fn instance(&self) -> Instance {
@@ -79,6 +82,8 @@ pub struct Start {
     pub tables: Arc<Tables>,
     /// Identity of the workers' flows: two random numbers.
     pub instance: [u64; 2],
+    /// Epoch of the server of port mappings, which the two have in common.
+    pub epoch: Arc<Epoch>,
 }
 
 impl Synchroniser {
@@ -87,9 +92,9 @@ impl Synchroniser {
     /// # Errors
     /// No thread.
     pub fn start(start: Start) -> io::Result<Synchroniser> {
-        let Start { sync, workers, steering, tables, instance } = start;
+        let Start { sync, workers, steering, tables, instance, epoch } = start;
         let Some(peer) = sync.peer else { return Ok(Synchroniser { shared: None, _stop: None }) };
-        let shared = Arc::new(Shared::new(peer, instance));
+        let shared = Arc::new(Shared::new(peer, instance, epoch));
         let (stop, stopped) = oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let own = shared.clone();
@@ -125,8 +130,8 @@ impl Synchroniser {
 /// Conducts one session over a stream that is there already, without TLS, until it breaks. Returns the status then, with the reason as
 /// its trouble; none where the policy has no peer.
 pub async fn converse<S: AsyncRead + AsyncWrite>(stream: S, start: Start) -> Option<SyncStatus> {
-    let Start { sync, workers, steering, tables, instance } = start;
-    let (shards, shared) = (Shards::new(workers, steering, tables), Shared::new(sync.peer?, instance));
+    let Start { sync, workers, steering, tables, instance, epoch } = start;
+    let (shards, shared) = (Shards::new(workers, steering, tables), Shared::new(sync.peer?, instance, epoch));
     let mut memory = PeerMemory::default();
     let ended = conduct(stream, "the stream", &shards, &shared, &mut memory, Times::LIVE).await;
     shared.account.failed(&ended.to_string());

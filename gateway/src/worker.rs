@@ -52,10 +52,11 @@ pub use command::{
 };
 pub use handoff::Exchange;
 pub use link::Attachment;
+pub use port_mapping::{AskedMappings, PortMappingsChanged, TookInPortMappings};
 pub use report::{LinkCounts, LinkReport, Report};
 pub use set::{SetsChanged, SetsSwept, TookInSets};
 pub(crate) use state::owner_of;
-pub use state::{Changed, Exported, Imported, TookIn};
+pub use state::{Changed, Exported, Imported, Pending, TookIn};
 
 use export::RecordExport;
 use fast_path::{FastPorts, Kernel};

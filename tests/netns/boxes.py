@@ -54,7 +54,7 @@ kind = "masquerade"
 to = "wan"
 source = "192.168.1.0/24"
 random = true
-
+{asks}
 [[nat]]
 name = "web"
 kind = "forward"
@@ -203,6 +203,7 @@ class Box:
             "workers": 1,
             "more": "",
             "rules": "",
+            "asks": "",
             "vrrp": "accept",
             "fast_path": "off",
         }

@@ -556,7 +556,7 @@ def test_a_peer_of_another_version_is_refused_in_words(pair):
     one, two = pair.boxes
     two.daemon.stop()
     heard = spoken(pair, b"wirerate sync 1, wirerate state 99\n")
-    assert heard.startswith(b"wirerate sync 2, wirerate state"), "it says what it speaks itself"
+    assert heard.startswith(b"wirerate sync 3, wirerate state"), "it says what it speaks itself"
     troubled(one, 'the peer speaks "wirerate sync 1, wirerate state 99"')
     spoken(pair, b"\0" * 5_000)
     troubled(one, "does not greet as a gateway does")

@@ -289,6 +289,10 @@ fn show_sync(out: &mut impl Write, sync: &SyncStatus) -> io::Result<()> {
         let (sent, received) = (sync.elements_sent, sync.elements_received);
         write!(out, "; {sent} elements of sets sent, {received} received")?;
     }
+    if sync.port_mappings_sent + sync.port_mappings_received > 0 {
+        let (sent, received) = (sync.port_mappings_sent, sync.port_mappings_received);
+        write!(out, "; {sent} port mappings sent, {received} received")?;
+    }
     let refused: u64 = sync.refused.values().sum();
     if refused > 0 {
         let reasons: Vec<String> =

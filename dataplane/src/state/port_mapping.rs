@@ -5,7 +5,7 @@ use wire::Nanos;
 
 use super::{Applying, Item, Part, Plan, PortMappingRecord, Reload};
 use crate::import::Refused;
-use crate::nat::MappingId;
+use crate::nat::{MappingId, Restore};
 use crate::port_mapping::PortMappings;
 use crate::shard::{Shard, ShardError};
 use crate::tables::{Tables, VrfNumber};
@@ -24,7 +24,7 @@ impl Part for Requested {
     }
 
     fn prepare(&self, reload: &Reload<'_>) -> Result<Box<dyn Plan>, ShardError> {
-        Ok(Box::new(RequestedPlan { memory: PortMappings::new(reload.new) }))
+        Ok(Box::new(RequestedPlan { memory: PortMappings::new(reload.new, reload.setup.seed[0]) }))
     }
 
     fn memory_bytes(&self, shard: &Shard) -> usize {
@@ -82,6 +82,25 @@ fn take_in(
     let until = record.left.map(|left| Nanos(now.0.saturating_add(left.0)));
     shard.restore_port_mapping(mapping, until, record.holder);
     Ok(())
+}
+
+impl Shard {
+    /// The NAT mapping of a port mapping that a second gateway has told of, with a reference.
+    ///
+    /// # Errors
+    /// [`Restore`]; nothing is changed.
+    pub(crate) fn import_port_mapping(
+        &mut self,
+        tables: &Tables,
+        record: &PortMappingRecord,
+    ) -> Result<MappingId, Restore> {
+        match self.import_mapping(tables, VrfNumber::DEFAULT, Some(record.mapping)) {
+            Ok(mapping) => Ok(MappingId(mapping)),
+            Err(Refused::Mapping(reason)) => Err(reason),
+            // Without a translation there is no pool with the address.
+            Err(_) => Err(Restore::AddressGone),
+        }
+    }
 }
 
 impl Plan for RequestedPlan {

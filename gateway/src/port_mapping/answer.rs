@@ -22,7 +22,7 @@ const LONG: u32 = 1800;
 /// # Errors
 /// The gateway is ending.
 pub(super) async fn answer(bytes: &[u8], host: Ipv4Addr, mapper: &Mapper) -> Result<Option<Vec<u8>>, Ending> {
-    let epoch = mapper.epoch.as_secs() as u32;
+    let epoch = mapper.epoch.answer().as_secs() as u32;
     match bytes.first() {
         Some(&nat_pmp::VERSION) => by_nat_pmp(bytes, host, epoch, mapper).await,
         _ => by_pcp(bytes, host, epoch, mapper).await,

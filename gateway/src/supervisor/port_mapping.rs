@@ -1,34 +1,39 @@
 //! Port mappings: the server at which hosts ask, and access to the workers' mappings.
 
-use std::time::Instant;
+use std::sync::Arc;
 
 use dataplane::port_mapping::PortMappingNews;
 
 use super::Supervisor;
-use crate::port_mapping::{Mapper, Server, ends, log};
+use crate::port_mapping::{Epoch, Mapper, Server, ends, log};
 
-/// Server of PCP and NAT-PMP, and the beginning of its epoch.
+/// Server of PCP and NAT-PMP, and its epoch.
 pub(super) struct PortMappings {
     server: Server,
-    /// Start, or the last loss of mappings that nobody asked for (RFC 6887, section 8.5).
-    since: Instant,
+    /// Begun at the start, and with each loss of mappings that nobody asked for (RFC 6887, section 8.5).
+    epoch: Arc<Epoch>,
 }
 
 impl PortMappings {
     pub(super) fn new() -> PortMappings {
-        PortMappings { server: Server::default(), since: Instant::now() }
+        PortMappings { server: Server::default(), epoch: Arc::default() }
+    }
+
+    /// The epoch.
+    pub(super) fn epoch(&self) -> Arc<Epoch> {
+        self.epoch.clone()
     }
 
     /// Logs news of mappings.
-    pub(super) fn heard(&mut self, news: &[PortMappingNews]) {
+    pub(super) fn heard(&self, news: &[PortMappingNews]) {
         if log(news) {
             self.begin_anew();
         }
     }
 
     /// Begins another epoch, by which hosts know that mappings are lost.
-    pub(super) fn begin_anew(&mut self) {
-        self.since = Instant::now();
+    pub(super) fn begin_anew(&self) {
+        self.epoch.begin_anew();
     }
 }
 
@@ -43,7 +48,7 @@ impl Supervisor {
         Mapper {
             workers: self.workers.commands(),
             steering: self.workers.steering(),
-            epoch: self.port_mappings.since.elapsed(),
+            epoch: self.port_mappings.epoch(),
         }
     }
 }

@@ -156,12 +156,14 @@ impl Supervisor {
             events: &sender,
             fast_path: fast_path.as_ref(),
         })?;
+        let port_mappings = PortMappings::new();
         let sync = Synchroniser::start(sync::Start {
             sync: policy.gateway.sync.clone(),
             workers: workers.commands(),
             steering: workers.steering(),
             tables: tables.clone(),
             instance: seed(),
+            epoch: port_mappings.epoch(),
         })
         .map_err(|error| system("start a thread", error))?;
         // Last good lists are beside the state, which outlives the process likewise.
@@ -178,7 +180,7 @@ impl Supervisor {
             servers: ServerChecks::default(),
             checker: Checker::default(),
             sets: Sources::new(lists),
-            port_mappings: PortMappings::new(),
+            port_mappings,
             reserve,
             added: Associations::default(),
             daemons: Daemons::default(),

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use dataplane::port_mapping::{PortMappingRemoval, PortMappingUpdate};
 use dataplane::sa::Fingerprint;
 use dataplane::state::{ElementRecord, Item, Names, RemovalRecord};
 use dataplane::sync::EndedFlow;
@@ -11,10 +12,11 @@ use wire::Nanos;
 
 use super::Instance;
 use super::session::SessionError;
+use crate::port_mapping::EpochRecord;
 use crate::store;
 
 /// Version of the session: of the messages and their order. Items have the version of the state file.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// Bytes of a greeting, at most.
 const LONGEST_GREETING: u64 = 64;
@@ -45,10 +47,19 @@ pub(super) enum Message {
     Removed(#[serde(deserialize_with = "store::block_items")] Vec<RemovalRecord>),
     /// A full synchronisation begins.
     FullBegins,
-    /// All flows and elements have been told of since the full synchronisation began.
+    /// All flows and elements of sets have been told of since the full synchronisation began.
     FullEnds,
     /// Nothing has changed for a second.
     Alive,
+    /// Port mappings that are new or have changed.
+    PortMappings(#[serde(deserialize_with = "store::block_items")] Vec<PortMappingUpdate>),
+    /// Port mappings that have ended before their time.
+    Unmapped(#[serde(deserialize_with = "store::block_items")] Vec<PortMappingRemoval>),
+    /// All port mappings have been told of since the full synchronisation began. They are told after its end, when flows that have ended are
+    /// gone, and so are the mappings whose ports they had.
+    AllMapped,
+    /// Epoch of the server of port mappings.
+    Epoch(EpochRecord),
 }
 
 /// Introduction of a gateway.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use dataplane::flow::FlowId;
+use dataplane::port_mapping::TakenPortMappings;
 use dataplane::set::TakenElements;
 use dataplane::state::{Item, Names};
 use dataplane::sync::{CopySweep, Taken};
@@ -15,11 +16,11 @@ use tracing::{info, warn};
 use wire::Nanos;
 
 use super::message::{Greeting, Hello, Message, encode, read};
-use super::shards::{AT_ONCE, ELEMENTS_AT_ONCE, Shards};
+use super::shards::{AT_ONCE, ELEMENTS_AT_ONCE, Lacking, PORT_MAPPINGS_AT_ONCE, Shards};
 use super::status::PeerKeys;
 use super::{Instance, Shared};
 use crate::store::BLOCK_ITEMS;
-use crate::worker::{Changed, SetsChanged};
+use crate::worker::{AskedMappings, Changed, Pending, PortMappingsChanged, SetsChanged};
 
 /// Times of a session.
 #[derive(Clone, Copy, Debug)]
@@ -141,16 +142,15 @@ pub(super) async fn conduct<S: AsyncRead + AsyncWrite>(
         );
     }
     if memory.instance.is_some_and(|before| before != hello.instance) {
-        info!("the peer has begun anew: flows and elements of sets that it had are told to it");
-        let adopted = match shards.sweep(CopySweep::Adopt).await {
-            Ok(()) => shards.sweep_elements(CopySweep::Adopt).await,
-            Err(error) => Err(error),
-        };
-        if let Err(error) = adopted {
+        info!(
+            "the peer has begun anew: flows, elements of sets and port mappings that it had are told to it"
+        );
+        if let Err(error) = shards.adopt().await {
             return error;
         }
     }
     memory.instance = Some(hello.instance);
+    shared.epoch.lacks_some();
     shared.account.connected(address, &hello.version, ahead);
     info!(peer = address, version = hello.version, "synchronising");
     let outcome = tokio::select! {
@@ -208,6 +208,7 @@ async fn listen<S: AsyncRead>(
     times: Times,
 ) -> Result<Never, SessionError> {
     let (mut bytes, mut intake) = (Vec::new(), shards.intake());
+    let mut lacking = Lacking::None;
     loop {
         let message = timeout(times.silence, read(from, &mut bytes)).await;
         match message.map_err(|_| SessionError::Silent)?? {
@@ -226,7 +227,24 @@ async fn listen<S: AsyncRead>(
                 intake.take_in_elements(&elements, *round, &shared.account).await?;
             }
             Message::Removed(removed) => intake.remove_elements(&removed, &shared.account).await?,
-            Message::FullBegins => *round = round.wrapping_add(1),
+            Message::PortMappings(updates) => {
+                if intake.take_in_port_mappings(&updates, *round, &shared.account).await? == Lacking::Some {
+                    lacking = Lacking::Some;
+                    shared.epoch.lacks_some();
+                }
+            }
+            Message::Unmapped(removed) => intake.unmap(&removed, &shared.account).await?,
+            Message::AllMapped => {
+                shards.sweep_port_mappings(CopySweep::Purge { round: *round }).await?;
+                if lacking == Lacking::None {
+                    shared.epoch.has_all();
+                }
+            }
+            Message::Epoch(epoch) => shared.epoch.follow(epoch),
+            Message::FullBegins => {
+                *round = round.wrapping_add(1);
+                lacking = Lacking::None;
+            }
             Message::FullEnds => {
                 shards.sweep(CopySweep::Purge { round: *round }).await?;
                 shards.sweep_elements(CopySweep::Purge { round: *round }).await?;
@@ -264,14 +282,22 @@ async fn tell<S: AsyncWrite>(
     let (last, spare) = (Instant::now(), Taken::default());
     let mut teller = Teller { to, shared, times, bytes: Vec::new(), told: None, last, spare };
     teller.tell_all(shards).await?;
-    let mut looked = Instant::now();
+    let (mut looked, mut told_epoch) = (Instant::now(), Instant::now());
     loop {
         let (mut busiest, mut lost) = (0, 0);
         for worker in 0..shards.len() {
             let changed = shards.changes(worker, std::mem::take(&mut teller.spare)).await?;
             busiest = busiest.max(changed.taken.flows.len() + changed.taken.ended.len());
             lost += changed.taken.lost;
+            let port_mappings = changed.port_mappings;
             teller.tell(changed).await?;
+            if port_mappings == Pending::Some {
+                lost += teller.tell_port_mappings(shards, worker, AskedMappings::Changed).await?;
+            }
+        }
+        if told_epoch.elapsed() >= times.alive {
+            told_epoch = Instant::now();
+            teller.tell_epoch().await?;
         }
         if looked.elapsed() >= SETS_PAUSE {
             looked = Instant::now();
@@ -315,9 +341,49 @@ impl<S: AsyncWrite> Teller<'_, S> {
             sleep(FULL_PAUSE).await;
         }
         encode(&Message::FullEnds, &mut self.bytes)?;
-        self.send().await?;
+        for worker in 0..shards.len() {
+            self.tell_port_mappings(shards, worker, AskedMappings::All).await?;
+        }
+        encode(&Message::AllMapped, &mut self.bytes)?;
+        self.tell_epoch().await?;
         self.shared.account.full_ended();
         Ok(())
+    }
+
+    /// Sends a worker's port mappings. Returns the number of removals that are lost.
+    async fn tell_port_mappings(
+        &mut self,
+        shards: &Shards,
+        worker: usize,
+        mut asked: AskedMappings,
+    ) -> Result<u64, SessionError> {
+        let mut lost = 0;
+        loop {
+            let PortMappingsChanged { tables, taken } = shards.port_mapping_changes(worker, asked).await?;
+            let TakenPortMappings { removed, mappings, .. } = taken;
+            lost += taken.lost;
+            self.name(tables)?;
+            for some in removed.chunks(BLOCK_ITEMS) {
+                encode(&Message::Unmapped(some.to_vec()), &mut self.bytes)?;
+            }
+            for some in mappings.chunks(BLOCK_ITEMS) {
+                encode(&Message::PortMappings(some.to_vec()), &mut self.bytes)?;
+            }
+            self.shared.account.sent_port_mappings(mappings.len(), removed.len());
+            self.send().await?;
+            // Some that were taken may have been over.
+            if mappings.len() < PORT_MAPPINGS_AT_ONCE / 2 {
+                return Ok(lost);
+            }
+            asked = AskedMappings::Changed;
+            sleep(FULL_PAUSE).await;
+        }
+    }
+
+    /// Sends the epoch of the server of port mappings.
+    async fn tell_epoch(&mut self) -> Result<(), SessionError> {
+        encode(&Message::Epoch(self.shared.epoch.record()), &mut self.bytes)?;
+        self.send().await
     }
 
     /// Sends changes of a worker.

@@ -1,10 +1,12 @@
 //! The workers, as the session sees them: changes are asked of them, and the peer's given to their owners.
 
 use std::collections::HashSet;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use dataplane::flow::{FlowId, SteeringTable};
 use dataplane::import::Refused;
+use dataplane::port_mapping::{NotTaken, PortMappingRemoval, PortMappingUpdate};
 use dataplane::sa::Fingerprint;
 use dataplane::set::{SetOutcome, TakenElements};
 use dataplane::state::{ElementRecord, FlowRecord, Item, Names, Places, RemovalRecord};
@@ -15,7 +17,10 @@ use wire::esp::Direction;
 
 use super::session::SessionError;
 use super::status::Account;
-use crate::worker::{Changed, Command, CommandSender, Reply, SetsChanged, TookIn, TookInSets, owner_of};
+use crate::worker::{
+    AskedMappings, Changed, Command, CommandSender, PortMappingsChanged, Reply, SetsChanged, TookIn,
+    TookInPortMappings, TookInSets, owner_of,
+};
 
 /// Flows that a worker takes in, or gives, between two turns: well under a millisecond's work.
 pub(super) const AT_ONCE: usize = 256;
@@ -26,10 +31,13 @@ const PLACES_AT_ONCE: u32 = 1024;
 /// Elements of dynamic sets that a worker gives between two turns, or places that it visits for them.
 pub(super) const ELEMENTS_AT_ONCE: usize = 2048;
 
+/// Port mappings that a worker takes in, or gives, between two turns: each is compared with all that are there.
+pub(super) const PORT_MAPPINGS_AT_ONCE: usize = 32;
+
 /// Workers' ends, and the tables that they work by.
 pub(super) struct Shards {
     workers: Vec<CommandSender>,
-    steering: Option<Arc<SteeringTable>>,
+    pub(super) steering: Option<Arc<SteeringTable>>,
     tables: Arc<Tables>,
 }
 
@@ -39,6 +47,15 @@ pub(super) struct Intake<'a> {
     tables: Arc<Tables>,
     names: Names,
     places: Places,
+}
+
+/// Port mappings of the peer's that are not here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lacking {
+    /// Some were refused.
+    Some,
+    /// None.
+    None,
 }
 
 impl Shards {
@@ -80,6 +97,13 @@ impl Shards {
     ) -> Result<Changed, SessionError> {
         self.ask(worker, |reply| Command::Changes { all: Some(first), most: AT_ONCE as u32, into, reply })
             .await
+    }
+
+    /// Takes the copies for this gateway's own, as the peer has begun anew, without them.
+    pub(super) async fn adopt(&self) -> Result<(), SessionError> {
+        self.sweep(CopySweep::Adopt).await?;
+        self.sweep_elements(CopySweep::Adopt).await?;
+        self.sweep_port_mappings(CopySweep::Adopt).await
     }
 
     /// Sweeps the copies of all workers.
@@ -147,6 +171,32 @@ impl Shards {
         }
     }
 
+    /// Takes changes of a worker's port mappings.
+    pub(super) async fn port_mapping_changes(
+        &self,
+        worker: usize,
+        asked: AskedMappings,
+    ) -> Result<PortMappingsChanged, SessionError> {
+        let most = PORT_MAPPINGS_AT_ONCE as u32;
+        self.ask(worker, |reply| Command::PortMappingChanges { asked, most, reply }).await
+    }
+
+    /// Sweeps the copies of the peer's port mappings at all workers.
+    pub(super) async fn sweep_port_mappings(&self, sweep: CopySweep) -> Result<(), SessionError> {
+        let most = PORT_MAPPINGS_AT_ONCE as u32;
+        for worker in 0..self.len() {
+            let command = |reply| Command::SweepPortMappingCopies { sweep, most, reply };
+            while self.ask(worker, command).await? == most {}
+        }
+        Ok(())
+    }
+
+    /// The worker that has the port mappings of a host.
+    fn owner_of_host(&self, host: IpAddr) -> usize {
+        let host = Address::from(host).bits;
+        self.steering.as_ref().map_or(0, |steering| usize::from(steering.home_of_source(host)))
+    }
+
     /// Begins to take in what a peer tells; it has to say its names first.
     pub(super) fn intake(&self) -> Intake<'_> {
         let places = Names::default().places_in(&self.tables);
@@ -162,8 +212,7 @@ impl Shards {
             let outside = outside.unwrap_or(ends[0]);
             return usize::from(tables.nat.owner_of_port(outside, ended.port, self.len() as u16));
         }
-        let source = Address::from(ended.original.source).bits;
-        self.steering.as_ref().map_or(0, |steering| usize::from(steering.home_of_source(source)))
+        self.owner_of_host(ended.original.source)
     }
 }
 
@@ -248,6 +297,79 @@ impl Intake<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Gives port mappings to their owners.
+    pub(super) async fn take_in_port_mappings(
+        &mut self,
+        updates: &[PortMappingUpdate],
+        round: u8,
+        account: &Account,
+    ) -> Result<Lacking, SessionError> {
+        let mut lacking = Lacking::None;
+        for worker in 0..self.shards.len() {
+            let is_own = |update: &&PortMappingUpdate| {
+                self.shards.owner_of_host(update.record.mapping.inside.ip()) == worker
+            };
+            let own: Vec<PortMappingUpdate> = updates.iter().filter(is_own).copied().collect();
+            for some in own.chunks(PORT_MAPPINGS_AT_ONCE) {
+                let (outcomes, _) = self.offer_port_mappings(worker, &[], some, round).await?;
+                if outcomes.iter().any(Result::is_err) {
+                    lacking = Lacking::Some;
+                }
+                let named = |update: &PortMappingUpdate| {
+                    let nat = usize::from(update.record.mapping.nat?);
+                    self.names.sources.get(nat).map(String::as_str)
+                };
+                account.received_port_mappings(some.iter().map(named).zip(outcomes));
+            }
+        }
+        Ok(lacking)
+    }
+
+    /// Ends port mappings that have ended there.
+    pub(super) async fn unmap(
+        &mut self,
+        removed: &[PortMappingRemoval],
+        account: &Account,
+    ) -> Result<(), SessionError> {
+        for worker in 0..self.shards.len() {
+            let own = removed.iter().filter(|own| self.shards.owner_of_host(own.inside.ip()) == worker);
+            let own: Vec<PortMappingRemoval> = own.copied().collect();
+            for some in own.chunks(PORT_MAPPINGS_AT_ONCE) {
+                let (_, ended) = self.offer_port_mappings(worker, some, &[], 0).await?;
+                account.unmapped(ended);
+            }
+        }
+        Ok(())
+    }
+
+    /// Offers port mappings to a worker; again, if it has other tables by now. Returns the outcomes, and the number of mappings ended.
+    async fn offer_port_mappings(
+        &mut self,
+        worker: usize,
+        removed: &[PortMappingRemoval],
+        updates: &[PortMappingUpdate],
+        round: u8,
+    ) -> Result<(Vec<Result<Synced, NotTaken>>, u64), SessionError> {
+        loop {
+            let there =
+                |update: &PortMappingUpdate| match self.places.moved(&Item::PortMapping(update.record)) {
+                    Item::PortMapping(record) => Some(PortMappingUpdate { record, ..*update }),
+                    _ => None,
+                };
+            let command = |reply| Command::TakeInPortMappings {
+                tables: self.tables.clone(),
+                removed: removed.to_vec(),
+                mappings: updates.iter().filter_map(there).collect(),
+                round,
+                reply,
+            };
+            match self.shards.ask(worker, command).await? {
+                TookInPortMappings::Done { outcomes, ended } => return Ok((outcomes, ended)),
+                TookInPortMappings::Outdated(tables) => self.move_to(tables),
+            }
+        }
     }
 
     /// Offers elements to a worker; again, if it has other tables by now. Returns the outcomes, and the number of removals.

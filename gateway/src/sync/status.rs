@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use dataplane::import::Refused;
+use dataplane::port_mapping::NotTaken;
 use dataplane::set::SetOutcome;
 use dataplane::sync::Synced;
 use policy::model::SyncPeer;
@@ -65,9 +66,17 @@ pub struct SyncStatus {
     pub elements_received: u64,
     /// Elements removed here as they were removed there.
     pub removed_received: u64,
+    /// Port mappings sent: new and changed ones.
+    pub port_mappings_sent: u64,
+    /// Ends of port mappings sent.
+    pub unmapped_sent: u64,
+    /// Port mappings received and taken in.
+    pub port_mappings_received: u64,
+    /// Port mappings ended here as they were ended there.
+    pub unmapped_received: u64,
     /// Flows received, by outcome.
     pub received: ReceivedCounts,
-    /// Flows and elements received and refused, by reason.
+    /// Flows, elements and port mappings received and refused, by reason.
     pub refused: BTreeMap<String, u64>,
     /// Seconds by which the peer's clock is ahead of this one's. Nothing of the synchronisation depends on it.
     pub clock_ahead_seconds: Option<f64>,
@@ -239,10 +248,7 @@ impl Account {
     ) {
         let entries = &mut *self.lock();
         for (set, outcome) in outcomes {
-            let named = || {
-                let name = set.unwrap_or_default().chars().take(LONGEST_NAME);
-                name.collect::<String>().escape_debug().to_string()
-            };
+            let named = || named(set);
             match outcome {
                 Ok(_) => entries.status.elements_received += 1,
                 Err(Refused::TableFull) => entries.refuse(format!("the set \"{}\" is full here", named())),
@@ -255,7 +261,40 @@ impl Account {
         }
     }
 
+    pub(super) fn sent_port_mappings(&self, mappings: usize, removed: usize) {
+        let status = &mut self.lock().status;
+        status.port_mappings_sent += mappings as u64;
+        status.unmapped_sent += removed as u64;
+    }
+
+    /// Port mappings were taken in, or refused, with the name that the peer has for the translation of each.
+    pub(super) fn received_port_mappings<'a>(
+        &self,
+        outcomes: impl Iterator<Item = (Option<&'a str>, Result<Synced, NotTaken>)>,
+    ) {
+        let entries = &mut *self.lock();
+        for (nat, outcome) in outcomes {
+            match outcome {
+                Ok(Synced::Created | Synced::Updated) => entries.status.port_mappings_received += 1,
+                Ok(Synced::Older | Synced::Conflict) => {}
+                Err(reason) => {
+                    entries.refuse(format!("a port mapping of the translation \"{}\": {reason}", named(nat)));
+                }
+            }
+        }
+    }
+
+    pub(super) fn unmapped(&self, ended: u64) {
+        self.lock().status.unmapped_received += ended;
+    }
+
     pub(super) fn removed_elements(&self, removed: u64) {
         self.lock().status.removed_received += removed;
     }
+}
+
+/// A name that the peer has given, fit for a line.
+fn named(name: Option<&str>) -> String {
+    let name = name.unwrap_or_default().chars().take(LONGEST_NAME);
+    name.collect::<String>().escape_debug().to_string()
 }

@@ -6,10 +6,17 @@ use std::time::Duration;
 
 use dataplane::flow::{Ends, FlowId, Handshake, State, Windows};
 use dataplane::hop::Resolve;
-use dataplane::nat::Share;
+use dataplane::nat::{Endpoint, Share};
+use dataplane::port_mapping::{
+    Holder, Label, MappedBy, PortMappingRemoval, PortMappingUpdate, PortRefusal, PortRequest, PortWish,
+    UnmapCause, Version,
+};
 use dataplane::set::{Element, SetChange};
 use dataplane::shard::Setup;
-use dataplane::state::{ElementRecord, FlowRecord, Item, Names, Prefix, RemovalRecord, Standing, Through};
+use dataplane::state::{
+    ElementRecord, FlowRecord, Item, MappingRecord, Names, PortMappingRecord, Prefix, RemovalRecord,
+    Standing, Through,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
@@ -20,6 +27,7 @@ use super::message::{Greeting, Hello, Message, encode, read};
 use super::session::SessionError;
 use super::*;
 use crate::clock::Clock;
+use crate::port_mapping::{EpochRecord, Mapper};
 use crate::worker::{
     Command, Exchange, Imported, Memory, Parts, Shared as SharedParts, WakeUp, Worker, command_channel,
 };
@@ -109,7 +117,7 @@ impl Gateway {
             threads,
             tables,
             shards,
-            shared: Shared::new(peer, instance),
+            shared: Shared::new(peer, instance, Arc::default()),
             memory: PeerMemory::default(),
         }
     }
@@ -206,6 +214,46 @@ fn added(set: u16, numbers: std::ops::Range<u32>) -> impl Iterator<Item = SetCha
 
 fn prefix(number: u32) -> ipnet::IpNet {
     std::net::IpAddr::from(std::net::Ipv4Addr::from_bits(0x0a00_0000 + number)).into()
+}
+
+/// Asks the worker that owns a host for a mapping of its port; with no seconds for the mapping's end.
+async fn map(gateway: &Asking, host: u8, port: u16, nonce: u8, seconds: u64) -> Result<u16, PortRefusal> {
+    let inside = Endpoint::new([192, 168, 1, host].into(), port, 6);
+    let holder = Holder { by: MappedBy::Pcp, nonce: [nonce; 12], label: Label::default() };
+    if seconds == 0 {
+        return gateway.mapper.unmap(inside, holder).await.unwrap().map(|_| 0);
+    }
+    let lasts = Some(Nanos::from_secs(seconds));
+    let request = PortRequest { inside, port: PortWish::Any, lasts, holder };
+    gateway.mapper.map(request).await.unwrap().map(|granted| granted.mapping.outside.port)
+}
+
+/// Access to a gateway's port mappings while its session goes on.
+struct Asking {
+    mapper: Mapper,
+}
+
+impl Asking {
+    fn of(gateway: &Gateway) -> Asking {
+        let (workers, epoch) = (gateway.senders.clone(), gateway.shared.epoch.clone());
+        Asking { mapper: Mapper { workers, steering: gateway.shards.steering.clone(), epoch } }
+    }
+
+    /// Mappings: host, its port and the outside port.
+    async fn all(&self) -> Vec<(String, u16, u16)> {
+        let list = self.mapper.list().await.unwrap();
+        list.into_iter().map(|own| (own.inside, own.inside_port, own.outside_port)).collect()
+    }
+
+    async fn until_there_are(&self, count: usize) {
+        for _ in 0..1000 {
+            if self.all().await.len() == count {
+                return;
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+        panic!("waited in vain for {count} mappings: {:?}", self.all().await);
+    }
 }
 
 /// Runs `act` on a runtime as the thread's.
@@ -319,6 +367,96 @@ fn elements_of_sets_are_told_to_all_workers_at_first_and_as_they_change() {
     let mut anew = Gateway::new(1, [3, 3]);
     let workers = anew.senders.clone();
     run(talk(&mut anew, &mut two, until("it has all", || elements(&workers) == [[1, 0]])));
+}
+
+/// The policy with outside ports that hosts may ask for, of one of two gateways.
+fn asking(own: u8, mapping: &str) -> String {
+    let masquerade = format!(
+        "[[nat]]\nname = \"out\"\nkind = \"masquerade\"\nfrom = \"lan\"\nto = \"wan\"\n[nat.port-mapping]\n{mapping}\n"
+    );
+    let policy = POLICY.replace("192.168.1.2/24", &format!("192.168.1.{own}/24"));
+    let shown = format!("addresses = [\"203.0.113.{own}/24\"]\nvirtual-addresses = [\"203.0.113.10\"]");
+    policy.replace("addresses = [\"203.0.113.2/24\"]", &shown) + &masquerade
+}
+
+#[test]
+fn port_mappings_are_told_at_first_and_as_they_change_with_the_epoch() {
+    let mut one = Gateway::of(&asking(2, "per-host = 100"), 2, [1, 1]);
+    let mut two = Gateway::of(&asking(3, "per-host = 100"), 2, [2, 2]);
+    let (here, there) = (Asking::of(&one), Asking::of(&two));
+    one.shared.epoch.begin_anew();
+    std::thread::sleep(Duration::from_millis(1100));
+    two.shared.epoch.begin_anew();
+    run(async {
+        for host in 10..20 {
+            for port in 0..10 {
+                map(&here, host, 8000 + port, host, 600).await.unwrap();
+            }
+        }
+        here.mapper.epoch.answer();
+        let act = async {
+            there.until_there_are(100).await;
+            assert_eq!(here.all().await, there.all().await, "with their outside ports");
+            until("the epoch is the other's", || there.mapper.epoch.age() >= Duration::from_secs(1)).await;
+            // At the standby, which is asked from now on.
+            let known = map(&there, 10, 8000, 10, 900).await.unwrap();
+            assert!(here.all().await.contains(&("192.168.1.10".to_owned(), 8000, known)));
+            assert_eq!(map(&there, 10, 8000, 99, 900).await, Err(PortRefusal::NotHolder));
+            map(&there, 10, 8001, 10, 0).await.unwrap();
+            map(&here, 11, 8000, 11, 0).await.unwrap();
+            map(&here, 30, 8000, 30, 600).await.unwrap();
+            here.until_there_are(99).await;
+            there.until_there_are(99).await;
+            assert_eq!(here.all().await, there.all().await);
+        };
+        talk(&mut one, &mut two, act).await;
+    });
+    let [sent, received] = [one.status(), two.status()];
+    assert_eq!((sent.port_mappings_sent, received.port_mappings_received), (101, 101));
+    assert_eq!((sent.unmapped_sent, received.unmapped_received), (1, 1));
+    assert_eq!((received.port_mappings_sent, sent.unmapped_received), (1, 1));
+    assert!(sent.refused.is_empty() && received.refused.is_empty());
+    // Away, while one goes here and another is made there; then a gateway that has begun anew.
+    run(async {
+        map(&here, 12, 8000, 12, 0).await.unwrap();
+        map(&there, 31, 8000, 31, 600).await.unwrap();
+        let act = async {
+            here.until_there_are(99).await;
+            there.until_there_are(99).await;
+            assert_eq!(here.all().await, there.all().await);
+        };
+        talk(&mut one, &mut two, act).await;
+        let mut anew = Gateway::of(&asking(2, "per-host = 100"), 2, [3, 3]);
+        let learns = Asking::of(&anew);
+        talk(&mut anew, &mut two, learns.until_there_are(99)).await;
+    });
+}
+
+#[test]
+fn port_mappings_that_cannot_be_here_are_counted_by_name_and_leave_the_epoch() {
+    let mut one = Gateway::of(&asking(2, ""), 1, [1, 1]);
+    let mut two = Gateway::of(&asking(3, "per-host = 1"), 1, [2, 2]);
+    let (here, there) = (Asking::of(&one), Asking::of(&two));
+    std::thread::sleep(Duration::from_millis(1100));
+    two.shared.epoch.begin_anew();
+    run(async {
+        map(&here, 10, 8000, 1, 600).await.unwrap();
+        map(&here, 10, 8001, 1, 600).await.unwrap();
+        here.mapper.epoch.answer();
+        let act = async {
+            there.until_there_are(1).await;
+            sleep(Duration::from_millis(400)).await;
+        };
+        talk(&mut one, &mut two, act).await;
+    });
+    let refused = two.status().refused;
+    let words =
+        "a port mapping of the translation \"out\": the host has as many mappings as it may have here";
+    assert_eq!(refused.get(words), Some(&1), "{refused:?}");
+    assert!(
+        there.mapper.epoch.age() < Duration::from_secs(1),
+        "hosts are to see the loss when they come here"
+    );
 }
 
 /// Words of a gateway on a peer that sends these bytes, and then does `then` with the stream.
@@ -479,6 +617,15 @@ key = "{key}"
     assert_eq!([&one, &three].map(|gateway| gateway.status().shared_keys), [0, 0]);
 }
 
+fn port_mapping() -> PortMappingUpdate {
+    let inside = Endpoint::new([192, 168, 1, 10].into(), 80, 6);
+    let outside = Endpoint::new([203, 0, 113, 10].into(), 8080, 6);
+    let mapping = MappingRecord { nat: Some(0), inside, outside };
+    let holder = Holder::operator(Label::of("a game"));
+    let record = PortMappingRecord { mapping, left: Some(Nanos::from_secs(600)), holder };
+    PortMappingUpdate { record, version: Version::default() }
+}
+
 #[test]
 fn messages_are_read_as_they_were_written() {
     let ended = dataplane::sync::EndedFlow {
@@ -499,6 +646,14 @@ fn messages_are_read_as_they_were_written() {
         Message::FullBegins,
         Message::FullEnds,
         Message::Alive,
+        Message::PortMappings(vec![port_mapping()]),
+        Message::Unmapped(vec![PortMappingRemoval {
+            inside: port_mapping().record.mapping.inside,
+            version: Version::default(),
+            cause: UnmapCause::Gone,
+        }]),
+        Message::AllMapped,
+        Message::Epoch(EpochRecord { age: Nanos::from_secs(7), answered: None }),
     ];
     let mut bytes = Vec::new();
     messages.iter().for_each(|message| encode(message, &mut bytes).unwrap());

@@ -82,6 +82,17 @@ impl Worker {
                 Command::SweepSetCopies { sweep, first, most, reply } => {
                     let _ = reply.send(self.sweep_set_copies(sweep, first, most));
                 }
+                Command::PortMappingChanges { asked, most, reply } => {
+                    let _ = reply.send(self.port_mapping_changes(asked, most));
+                }
+                Command::TakeInPortMappings { tables, removed, mappings, round, reply } => {
+                    let _ = reply.send(self.take_in_port_mappings(&tables, &removed, &mappings, round));
+                    self.send_records();
+                }
+                Command::SweepPortMappingCopies { sweep, most, reply } => {
+                    let _ = reply.send(self.processing.shard.sweep_port_mapping_copies(sweep, most));
+                    self.send_records();
+                }
                 Command::Capture { id, tap, reply } => {
                     let _ = reply.send(self.processing.captures.add(id, *tap, &self.processing.tables));
                     self.processing.pause_publication();

@@ -13,7 +13,9 @@ use dataplane::fast_path::Pause;
 use dataplane::flow::{FlowId, SteeringTable};
 use dataplane::meter::{MeterState, MeteredEnds};
 use dataplane::nat::Endpoint;
-use dataplane::port_mapping::{Holder, PortMappingNews, PortRefusal, PortRequest};
+use dataplane::port_mapping::{
+    Holder, PortMappingNews, PortMappingRemoval, PortMappingUpdate, PortRefusal, PortRequest,
+};
 use dataplane::ppp::News;
 use dataplane::reload::{Applied, ReloadPlan};
 use dataplane::sa::{RetiredSa, SaChange, SaEvent, SaRefused};
@@ -35,6 +37,7 @@ use crate::request::SetTrouble;
 use crate::set::{Elements, SetChanged};
 
 use super::link::Attachment;
+use super::port_mapping::{AskedMappings, PortMappingsChanged, TookInPortMappings};
 use super::report::Report;
 use super::set::{SetsChanged, SetsSwept, TookInSets};
 use super::state::{Changed, Exported, Imported, TookIn};
@@ -205,6 +208,37 @@ pub enum Command {
         most: u32,
         /// Reply channel.
         reply: Reply<SetsSwept>,
+    },
+    /// Takes changes of port mappings, for a second gateway.
+    PortMappingChanges {
+        /// All mappings, or those that have changed.
+        asked: AskedMappings,
+        /// Number of mappings at most.
+        most: u32,
+        /// Reply channel.
+        reply: Reply<PortMappingsChanged>,
+    },
+    /// Takes in what a second gateway tells of port mappings.
+    TakeInPortMappings {
+        /// Tables that the indices refer to.
+        tables: Arc<Tables>,
+        /// Removals, before the mappings.
+        removed: Vec<PortMappingRemoval>,
+        /// Mappings that are new or have changed there.
+        mappings: Vec<PortMappingUpdate>,
+        /// Round of the second gateway's full synchronisations.
+        round: u8,
+        /// Reply channel.
+        reply: Reply<TookInPortMappings>,
+    },
+    /// Sweeps the copies of a second gateway's port mappings. Replies with the number of those ended; fewer than `most`: all have been seen.
+    SweepPortMappingCopies {
+        /// The sweep.
+        sweep: CopySweep,
+        /// Maximum number of mappings to end.
+        most: u32,
+        /// Reply channel.
+        reply: Reply<u32>,
     },
     /// Begins a capture, unless the worker's tables lack a name in its filter.
     Capture {

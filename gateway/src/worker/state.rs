@@ -42,6 +42,17 @@ pub struct Changed {
     pub taken: Taken,
     /// Place to go on from; none at the end, and where no place was asked for.
     pub next: Option<FlowId>,
+    /// Changes of port mappings, which are asked for by themselves.
+    pub port_mappings: Pending,
+}
+
+/// Changes that are there to be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pending {
+    /// Some.
+    Some,
+    /// None.
+    None,
 }
 
 /// Result of taking in what a second gateway tells.
@@ -68,7 +79,8 @@ impl Processing {
                 None
             }
         };
-        Changed { tables: tables.clone(), taken: into, next }
+        let port_mappings = if shard.has_port_mapping_changes() { Pending::Some } else { Pending::None };
+        Changed { tables: tables.clone(), taken: into, next, port_mappings }
     }
 
     /// Takes in what a second gateway tells, whose indices are of `tables`.

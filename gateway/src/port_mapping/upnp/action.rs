@@ -79,7 +79,7 @@ impl Asking<'_> {
             "ForceTermination" => return Err(Fault::NotAuthorized.into()),
             "GetStatusInfo" => {
                 let status = if self.outside().await?.is_some() { "Connected" } else { "Disconnected" };
-                let uptime = self.mapper.epoch.as_secs().to_string();
+                let uptime = self.mapper.epoch.age().as_secs().to_string();
                 done.extend([status.to_owned(), "ERROR_NONE".to_owned(), uptime]);
             }
             "GetNATRSIPStatus" => done.extend(["0", "1"].map(str::to_owned)),
