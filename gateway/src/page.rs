@@ -56,6 +56,8 @@ pub(crate) struct Page {
     audit: Audit,
     /// Host names beside IP addresses and `localhost`.
     names: Vec<String>,
+    /// Origins under which proxies show the page.
+    origins: Vec<String>,
     transport: Transport,
     /// Permits for requests that read whole tables or compile a policy.
     heavy: Semaphore,
@@ -72,6 +74,7 @@ impl Page {
     pub(crate) fn open(
         users: PathBuf,
         names: Vec<String>,
+        origins: Vec<String>,
         transport: Transport,
     ) -> Result<Page, UserFileError> {
         Ok(Page {
@@ -80,6 +83,7 @@ impl Page {
             failures: Failures::default(),
             audit: Audit::default(),
             names,
+            origins,
             transport,
             heavy: Semaphore::new(HEAVY),
         })

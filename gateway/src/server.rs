@@ -66,14 +66,16 @@ impl Public {
             _ => None,
         };
         let listener = gateway.metrics.map(|address| bind(address, Endpoint::Metrics)).transpose()?;
-        let PageAccess { tokens, certificate, key, names } = &gateway.page_access;
+        let PageAccess { tokens, certificate, key, names, origins } = &gateway.page_access;
         let page_acceptor = match (certificate, key) {
             (Some(certificate), Some(key)) => Some(Acceptor::open(certificate, key, Endpoint::Page)?),
             _ => None,
         };
         let transport = if page_acceptor.is_some() { Transport::Tls } else { Transport::Clear };
         let page = match tokens {
-            Some(users) => Some(Arc::new(Page::open(users.clone(), names.clone(), transport)?)),
+            Some(users) => {
+                Some(Arc::new(Page::open(users.clone(), names.clone(), origins.clone(), transport)?))
+            }
             None => None,
         };
         let page_listener = gateway.page.map(|address| bind(address, Endpoint::Page)).transpose()?;

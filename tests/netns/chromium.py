@@ -17,15 +17,15 @@ def missing():
 
 
 @contextlib.contextmanager
-def at(address, namespace, profile):
-    """A browser at an address. At the end its console has no errors but those of requests that are refused on purpose."""
+def at(address, namespace, profile, *more):
+    """A browser at an address, with more options. At the end its console has no errors but those of requests that are refused on purpose."""
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
     options = webdriver.ChromeOptions()
     options.binary_location = shutil.which("chromium")
     for word in ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1200,900",
-                 f"--user-data-dir={profile}", "--no-proxy-server", "--disable-background-networking"]:
+                 f"--user-data-dir={profile}", "--no-proxy-server", "--disable-background-networking", *more]:
         options.add_argument(word)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     with inside(namespace):

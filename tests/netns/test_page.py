@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 import wait
 from chromium import Person
 from gateway import binary
+from host import stop
 from isolation import inside
 from packet import ethernet, udp6
 from topology import CLIENT, CLIENT6, GATEWAY, OUTSIDE, REMOTE, REMOTE6, SERVER, STRANGER
@@ -23,6 +25,7 @@ pytestmark = pytest.mark.only("wirerate-packet", why="the page is the same, what
 PORT = 9479
 HERE = f"127.0.0.1:{PORT}"
 NAME = "gateway.example.net"
+PROXY = "edge.example.net:8443"
 ROLES = ["read", "operate", "change"]
 
 HOSTILE = "<img src=x onerror=document.title='owned'><script>document.title='owned'</script>"
@@ -62,7 +65,7 @@ def begin(net, *keys):
 def page(net):
     """Tokens by role, of a gateway with its page on loopback."""
     path, tokens = users(net)
-    write = begin(net, f'page = "{HERE}"', f'page-tokens = "{path}"', f'page-names = ["{NAME}"]')
+    write = begin(net, f'page = "{HERE}"', f'page-tokens = "{path}"', f'page-names = ["{NAME}"]', f'page-origins = ["https://{PROXY}"]')
     yield tokens
     net.office.stop()
     net.office.write = write
@@ -294,6 +297,103 @@ def test_a_renewed_certificate_is_taken_up(net, page, tls):
     assert str(net.logs / "page.key") in net.office.log()
     shutil.copy(crt, net.logs / "page.crt")
     wait.until(lambda: ask(net, "/me", page["read"], *after, base=tls, host=net.client, check=False)[0] == 200, "the new certificate", 20)
+
+
+# ---- A proxy
+
+NGINX = """
+daemon off;
+user root;
+pid {logs}/nginx.pid;
+error_log {logs}/nginx.error.log;
+events {{}}
+http {{
+    access_log off;
+    client_body_temp_path {logs}/nginx-body;
+    proxy_temp_path {logs}/nginx-proxy;
+    fastcgi_temp_path {logs}/nginx-fastcgi;
+    uwsgi_temp_path {logs}/nginx-uwsgi;
+    scgi_temp_path {logs}/nginx-scgi;
+    server {{
+        listen 127.0.0.1:8443 ssl;
+        server_name edge.example.net;
+        ssl_certificate {crt};
+        ssl_certificate_key {key};
+        location / {{
+            proxy_pass http://{here};
+            {more}
+        }}
+    }}
+}}
+"""
+
+
+@pytest.fixture
+def nginx(request):
+    """What a test of the page by a proxy needs."""
+    if not shutil.which("nginx"):
+        why = "SKIPPED: not installed: nginx (./setup test)"
+        (pytest.fail if request.config.getoption("must_run") else pytest.skip)(why)
+
+
+@contextlib.contextmanager
+def proxy(net, more=""):
+    """nginx on the gateway, which ends TLS; the address at which a browser finds it."""
+    crt, key = certificate(net, "edge")
+    config = net.logs / "nginx.conf"
+    config.write_text(NGINX.format(logs=net.logs, crt=crt, key=key, here=HERE, more=more))
+    running = net.gateway.start("nginx", "-p", net.logs, "-e", net.logs / "nginx.error.log", "-c", config, log="nginx")
+    try:
+        wait.until(lambda: net.gateway.listens(8443), "nginx listens")
+        yield f"https://{PROXY}"
+    finally:
+        stop(running, signal.SIGTERM)
+
+
+@pytest.mark.parametrize("more", ["", "proxy_set_header Host $http_host;"], ids=["its own name", "the name asked for"])
+def test_by_a_proxy_that_ends_tls_the_page_is_as_it_is_and_other_sites_get_nothing(net, page, nginx, more):
+    with proxy(net, more) as origin:
+        base = f"{origin}/api/v1"
+        here = "-k", "--resolve", f"{PROXY}:127.0.0.1"
+        login = json.dumps({"token": page["change"]})
+
+        def asked(route, *headers, data="", options=()):
+            words = [word for header in headers for word in ("-H", header)]
+            return ask(net, route, None, *here, *JSON, "-d", data, *options, *words, base=base, check=False)
+
+        code, said = asked("/login", f"Origin: {origin}", "Sec-Fetch-Site: same-origin", data=login, options=("-D", "-"))
+        cookie = re.search(r"set-cookie: (__Host-wirerate=[0-9a-f]{64});.*HttpOnly; SameSite=Strict; Secure", said, re.I)
+        assert code == 200 and cookie, said
+        session = f"Cookie: {cookie[1]}"
+        # No policy is on trial.
+        assert asked("/rollback", session, f"Origin: {origin}", "Sec-Fetch-Site: same-origin")[0] == 409
+        for other in ["https://evil.example", "https://edge.example.net", f"http://{PROXY}", f"http://{HERE}.evil.example", "null"]:
+            assert asked("/rollback", session, f"Origin: {other}")[0] == 403, other
+            assert asked("/login", f"Origin: {other}", data=login)[0] == 403, other
+        assert asked("/rollback", session, f"Origin: {origin}", "Sec-Fetch-Site: cross-site")[0] == 403
+        if more:
+            # A name that somebody else makes resolve to the proxy.
+            assert asked("/rollback", session, "Host: evil.example")[0] == 403
+
+
+def test_a_person_logs_in_and_acts_by_a_proxy(net, page, nginx, tmp_path, request):
+    if lacking := chromium.missing():
+        why = f"SKIPPED: not installed: {lacking} (./setup test)"
+        (pytest.fail if request.config.getoption("must_run") else pytest.skip)(why)
+    options = "--ignore-certificate-errors", "--host-resolver-rules=MAP edge.example.net 127.0.0.1"
+    with proxy(net) as origin, chromium.at(f"{origin}/", net.gateway.namespace, tmp_path / "profile", *options) as driver:
+        person = Person(driver)
+        person.login(page["change"])
+        (cookie,) = driver.get_cookies()
+        assert cookie["name"] == "__Host-wirerate" and cookie["secure"] and cookie["httpOnly"]
+        # A change, by the page's own requests: none of this name is there, and that is the gateway's word, not the admission's.
+        post = """
+            const [route, done] = arguments;
+            fetch(route, {method: "POST", headers: {"content-type": "application/json"}, body: "{}"}).then(answer => done(answer.status));
+        """
+        assert driver.execute_async_script(post, "/api/v1/rollback") == 409
+        driver.delete_all_cookies()
+        assert driver.execute_async_script(post, "/api/v1/rollback") == 401
 
 
 def test_a_page_that_cannot_be_is_refused_with_what_to_do(net, page):

@@ -38,6 +38,12 @@ impl From<&User> for Me {
     }
 }
 
+/// Name of the cookie where the browser has TLS: one of this prefix is taken from the host itself alone, over TLS.
+const SECURE_COOKIE: &str = "__Host-wirerate";
+
+/// Name of the cookie without TLS, on loopback.
+const CLEAR_COOKIE: &str = "wirerate";
+
 /// Characters of a token, at most.
 const MOST_OF_TOKEN: usize = 256;
 
@@ -45,6 +51,7 @@ const MOST_OF_TOKEN: usize = 256;
 pub(crate) async fn login(
     Extension(page): Extension<Arc<Page>>,
     Extension(Peer(peer)): Extension<Peer>,
+    headers: HeaderMap,
     Json(Login { token }): Json<Login>,
 ) -> Answer<Response> {
     let now = Instant::now();
@@ -58,7 +65,7 @@ pub(crate) async fn login(
     };
     let id = page.sessions.begin(hash, now);
     let me = Json(Me::from(&user));
-    Ok(([(SET_COOKIE, page.cookie(&id, LONGEST.as_secs()))], Extension(user), me).into_response())
+    Ok(([(SET_COOKIE, page.cookie(&headers, &id, LONGEST.as_secs()))], Extension(user), me).into_response())
 }
 
 /// `POST /logout`: ends the session.
@@ -66,7 +73,7 @@ pub(crate) async fn logout(Extension(page): Extension<Arc<Page>>, headers: Heade
     if let Some(id) = page.session_of(&headers) {
         page.sessions.end(id);
     }
-    ([(SET_COOKIE, page.cookie("", 0))], Json(())).into_response()
+    ([(SET_COOKIE, page.cookie(&headers, "", 0))], Json(())).into_response()
 }
 
 /// `GET /me`: user and role.
@@ -75,28 +82,27 @@ pub(crate) async fn me(Extension(user): Extension<User>) -> Json<Me> {
 }
 
 impl Page {
-    fn cookie_name(&self) -> &'static str {
-        match self.transport {
-            // Browsers take a cookie of this prefix from the host itself alone, over TLS.
-            Transport::Tls => "__Host-wirerate",
-            Transport::Clear => "wirerate",
-        }
-    }
-
-    fn cookie(&self, id: &str, seconds: u64) -> String {
-        let secure = match self.transport {
-            Transport::Tls => "; Secure",
-            Transport::Clear => "",
-        };
-        let name = self.cookie_name();
+    fn cookie(&self, headers: &HeaderMap, id: &str, seconds: u64) -> String {
+        let (name, secure) =
+            if self.is_secure(headers) { (SECURE_COOKIE, "; Secure") } else { (CLEAR_COOKIE, "") };
         format!("{name}={id}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}")
     }
 
     /// Identifier of the session in the cookies of a request.
     pub(super) fn session_of<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
-        let cookies = headers.get_all(COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
-        let pairs =
-            cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
-        pairs.into_iter().find(|(name, _)| *name == self.cookie_name()).map(|(_, id)| id)
+        let find = |wanted: &str| {
+            let cookies = headers.get_all(COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
+            let pairs = cookies.flat_map(|cookies| cookies.split(';'));
+            let mut pairs = pairs.filter_map(|pair| pair.trim().split_once('='));
+            pairs.find(|(name, _)| *name == wanted).map(|(_, id)| id)
+        };
+        match self.transport {
+            Transport::Tls => find(SECURE_COOKIE),
+            // By a proxy, else by loopback.
+            Transport::Clear if !self.origins.is_empty() => {
+                find(SECURE_COOKIE).or_else(|| find(CLEAR_COOKIE))
+            }
+            Transport::Clear => find(CLEAR_COOKIE),
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! Requests that other sites make a browser send, and names that others have point here: refused.
 //!
 //! A name that somebody else makes resolve to the gateway (DNS rebinding) is no name of the gateway, so `Host` must be an
-//! IP address, `localhost`, or one of `page-names`. A change must come from the page itself (`Origin`, `Sec-Fetch-Site`),
-//! and with a content type that a form of another site cannot send.
+//! IP address, `localhost`, one of `page-names`, or the host of one of `page-origins`. A change must come from the page itself (`Origin`,
+//! `Sec-Fetch-Site`), by its own address or under one of `page-origins`, and with a content type that a form of another site cannot send.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -12,6 +12,9 @@ use axum::http::{HeaderMap, Method, StatusCode};
 
 use super::{Page, Transport};
 use crate::api::{Trouble, trouble};
+
+/// Scheme of an origin with TLS.
+const SECURE: &str = "https://";
 
 /// Refusal of a request, by its headers alone.
 type Refusal = (StatusCode, Json<Trouble>);
@@ -28,11 +31,11 @@ impl Page {
         let is_address = name.parse::<Ipv4Addr>().is_ok() || name.parse::<Ipv6Addr>().is_ok();
         let is_own =
             |name: &str| name == "localhost" || self.names.iter().any(|own| own.eq_ignore_ascii_case(name));
-        if is_address || is_own(name) {
+        // A proxy hands on the name by which it was asked, or one of its own configuration.
+        if is_address || is_own(name) || self.is_proxy_name(name) {
             return Ok(());
         }
-        let hint =
-            "ask by the IP address; or add the name: page-names = [\"...\"] under [gateway] of the policy";
+        let hint = "ask by the IP address; or add the name: page-names = [\"...\"] under [gateway] of the policy, or page-origins for a proxy's";
         Err(trouble(StatusCode::FORBIDDEN, "the page is not called by this name", hint))
     }
 
@@ -51,12 +54,15 @@ impl Page {
         }
         let scheme = match self.transport {
             Transport::Clear => "http://",
-            Transport::Tls => "https://",
+            Transport::Tls => SECURE,
         };
         let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
         for origin in headers.get_all(ORIGIN) {
-            let from = origin.to_str().ok().and_then(|origin| origin.strip_prefix(scheme));
-            if !from.is_some_and(|from| from.eq_ignore_ascii_case(host)) {
+            let Ok(origin) = origin.to_str() else { return cross_site() };
+            let is_own = origin.strip_prefix(scheme).is_some_and(|from| from.eq_ignore_ascii_case(host));
+            // By the name of a proxy nobody comes without TLS, but who is between the browser and the proxy.
+            let is_direct = is_own && (scheme == SECURE || !self.is_proxy_name(name_of(host)));
+            if !is_direct && !self.is_of_proxy(origin) {
                 return cross_site();
             }
         }
@@ -70,6 +76,21 @@ impl Page {
             }
         }
         Ok(())
+    }
+
+    /// True if the browser that sends a request has TLS: with the gateway, or with a proxy before it.
+    pub(super) fn is_secure(&self, headers: &HeaderMap) -> bool {
+        let origin = headers.get(ORIGIN).and_then(|origin| origin.to_str().ok());
+        self.transport == Transport::Tls || origin.is_some_and(|origin| self.is_of_proxy(origin))
+    }
+
+    fn is_proxy_name(&self, name: &str) -> bool {
+        let hosts = self.origins.iter().filter_map(|origin| origin.strip_prefix(SECURE));
+        hosts.into_iter().any(|own| name_of(own).eq_ignore_ascii_case(name))
+    }
+
+    fn is_of_proxy(&self, origin: &str) -> bool {
+        self.origins.iter().any(|own| own.eq_ignore_ascii_case(origin))
     }
 }
 

@@ -76,11 +76,18 @@ struct Heard {
 
 impl Site {
     fn new(name: &str, transport: Transport) -> Site {
+        Site::behind(name, transport, &[])
+    }
+
+    /// Behind proxies that show the page under these origins.
+    fn behind(name: &str, transport: Transport, origins: &[&str]) -> Site {
         let path = std::env::temp_dir().join(format!("wirerate-page-{}-{name}", std::process::id()));
         let mut file = UserFile::default();
         let tokens = Role::ALL.map(|role| file.add(role.name(), role).unwrap());
         fs::write(&path, file.to_string()).unwrap();
-        let page = Page::open(path.clone(), vec!["gateway.example.net".to_owned()], transport).unwrap();
+        let origins = origins.iter().map(ToString::to_string).collect();
+        let names = vec!["gateway.example.net".to_owned()];
+        let page = Page::open(path.clone(), names, origins, transport).unwrap();
         let page = Arc::new(page);
         let router = router(page.clone(), route::router(Desk::of_page(desk(), None)));
         Site { page, router, path, file, tokens }
@@ -288,6 +295,62 @@ fn another_site_gets_nothing_done() {
     assert_eq!(get(&[("sec-fetch-site", "none")]), 200);
     assert_eq!(get(&[("sec-fetch-site", "cross-site")]), 403);
     assert_eq!(get(&[("origin", "https://evil.example")]), 403);
+}
+
+#[test]
+fn a_proxy_shows_the_page_under_its_own_origin_and_other_sites_stay_out() {
+    let origin = "https://edge.example.net";
+    let others = [
+        "http://edge.example.net",
+        "https://edge.example.net:8443",
+        "https://edge.example.net.evil.example",
+        "https://evil.edge.example.net",
+        "https://evil.example",
+        "null",
+    ];
+    // nginx asks by the address that it has been given, Caddy by the name that it was asked by.
+    for (host, transport) in [
+        ("127.0.0.1:9479", Transport::Clear),
+        ("edge.example.net", Transport::Clear),
+        ("192.0.2.1:9479", Transport::Tls),
+    ] {
+        let site = Site::behind("proxy", transport, &[origin]);
+        let body = format!("{{\"token\": \"{}\"}}", &site.token(Role::Change)[7..]);
+        let login =
+            |origin: &str| site.ask("POST", "/api/v1/login", &[("host", host), ("origin", origin)], &body);
+        let heard = login(origin);
+        assert_eq!(heard.status, StatusCode::OK, "{host}: {}", heard.text);
+        let cookie = heard.headers["set-cookie"].to_str().unwrap().to_owned();
+        assert!(cookie.starts_with("__Host-wirerate=") && cookie.ends_with("; Secure"), "{cookie}");
+        let pair = cookie.split(';').next().unwrap();
+        let post = |origin: &str, site_of: &str| {
+            let headers = [("host", host), ("cookie", pair), ("origin", origin), ("sec-fetch-site", site_of)];
+            site.ask("POST", "/api/v1/rollback", &headers, "").status.as_u16()
+        };
+        assert_eq!(post(origin, "same-origin"), 409, "{host}: the stub has no policy on trial");
+        assert_eq!(post(origin, "cross-site"), 403);
+        for other in others {
+            assert_eq!((post(other, ""), login(other).status.as_u16()), (403, 403), "{host}: {other}");
+        }
+        let get = |host: &str| {
+            site.ask("GET", "/api/v1/status", &[("host", host), ("cookie", pair)], "").status.as_u16()
+        };
+        assert_eq!([get(host), get("edge.example.net:443"), get("evil.example")], [200, 200, 403]);
+    }
+    // Through loopback, as without a proxy: the browser has no TLS, and would not keep the other cookie.
+    let site = Site::behind("loopback", Transport::Clear, &[origin]);
+    let body = format!("{{\"token\": \"{}\"}}", &site.token(Role::Read)[7..]);
+    let direct = [("host", "127.0.0.1:9479"), ("origin", "http://127.0.0.1:9479")];
+    let heard = site.ask("POST", "/api/v1/login", &direct, &body);
+    let cookie = heard.headers["set-cookie"].to_str().unwrap();
+    assert!(cookie.starts_with("wirerate=") && !cookie.contains("Secure"), "{cookie}");
+    let pair = cookie.split(';').next().unwrap();
+    let headers = [("host", "127.0.0.1:9479"), ("cookie", pair)];
+    assert_eq!(site.ask("GET", "/api/v1/status", &headers, "").status, StatusCode::OK);
+    // Nobody who has named no origin is asked under one.
+    let site = Site::new("alone", Transport::Clear);
+    let headers = [("host", "127.0.0.1:9479"), ("origin", origin)];
+    assert_eq!(site.ask("POST", "/api/v1/login", &headers, &body).status, StatusCode::FORBIDDEN);
 }
 
 #[test]

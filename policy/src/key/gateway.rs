@@ -24,6 +24,7 @@ pub(super) fn gateway(keys: &mut Keys<'_, '_>, gateway: &mut Gateway) {
     keys.optional("page-certificate", PATH, &mut gateway.page_access.certificate);
     keys.optional("page-key", PATH, &mut gateway.page_access.key);
     keys.list("page-names", STRING, &mut gateway.page_access.names);
+    keys.list("page-origins", STRING, &mut gateway.page_access.origins);
     keys.list("log", LOG_OUTPUT, &mut gateway.log.outputs);
     keys.optional_list("log-events", word::LOG_EVENT, &mut gateway.log.events);
     keys.optional("log-rate", RATE, &mut gateway.log.rate);

@@ -129,8 +129,15 @@ pub(crate) fn gateway() -> impl Strategy<Value = Gateway> {
     });
     let page = (
         option::of((any::<IpAddr>(), any::<u16>()).prop_map(SocketAddr::from)),
-        (path(), path(), path(), vec(name(), 0..3))
-            .prop_map(|(tokens, certificate, key, names)| PageAccess { tokens, certificate, key, names }),
+        (path(), path(), path(), vec(name(), 0..3), vec(name(), 0..3)).prop_map(
+            |(tokens, certificate, key, names, origins)| PageAccess {
+                tokens,
+                certificate,
+                key,
+                names,
+                origins,
+            },
+        ),
     );
     let on_exit = select(&[OnExit::Closed, OnExit::Open][..]);
     let socket = name().prop_filter("a word of its own", |name| name != "linux");

@@ -13,4 +13,6 @@ pub struct PageAccess {
     pub key: Option<PathBuf>,
     /// Host names by which browsers may ask, beside IP addresses and `localhost`.
     pub names: Vec<String>,
+    /// Origins under which proxies that end TLS show the page: `https://edge.example.net`.
+    pub origins: Vec<String>,
 }

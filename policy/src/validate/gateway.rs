@@ -1,5 +1,7 @@
 //! Settings of the live daemon.
 
+use std::net::Ipv6Addr;
+
 use wire::Nanos;
 
 use super::{In, Validator};
@@ -150,7 +152,7 @@ impl Validator<'_> {
 
     fn page(&mut self) {
         let gateway = &self.policy.gateway;
-        let PageAccess { tokens, certificate, key, names } = &gateway.page_access;
+        let PageAccess { tokens, certificate, key, names, origins } = &gateway.page_access;
         self.pair("page-certificate", "page-key", certificate.is_some(), key.is_some());
         let Some(page) = gateway.page else {
             for (name, is_there) in [
@@ -158,6 +160,7 @@ impl Validator<'_> {
                 ("page-certificate", certificate.is_some()),
                 ("page-key", key.is_some()),
                 ("page-names", !names.is_empty()),
+                ("page-origins", !origins.is_empty()),
             ] {
                 if is_there {
                     let message = format!("`{name}` has no meaning without `page`");
@@ -193,6 +196,17 @@ impl Validator<'_> {
                 );
             }
         }
+        for (index, origin) in origins.iter().enumerate() {
+            let Err(fault) = check_origin(origin) else { continue };
+            let message = format!("\"{origin}\" is no origin of a proxy: {fault}");
+            let hint = "as the browser has it for the page, scheme, name and port alone: \"https://edge.example.net\"";
+            self.wrong_in(
+                Code::BadHostName,
+                In { item: Item::Top, key: "page-origins", index },
+                message,
+                hint,
+            );
+        }
     }
 
     /// Refuses one key of two that belong together.
@@ -203,5 +217,26 @@ impl Validator<'_> {
             let hint = format!("name `{absent}`, too");
             self.wrong(config::Code::MissingKey, Item::Top, present, message, hint);
         }
+    }
+}
+
+/// Checks an origin (RFC 6454, section 6.2) that browsers send for a site with TLS.
+fn check_origin(origin: &str) -> Result<(), &'static str> {
+    let host = origin.strip_prefix("https://").ok_or("it begins with https://, as tokens go by it")?;
+    let (name, port) = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, port)) if address.parse::<Ipv6Addr>().is_ok() => (None, port.strip_prefix(':')),
+        Some(_) => return Err("there is no IPv6 address in the brackets"),
+        None => host.split_once(':').map_or((Some(host), None), |(name, port)| (Some(name), Some(port))),
+    };
+    let is_rest = host.ends_with(']') || port.is_some() || name.is_some();
+    let is_host = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+    if !is_rest || name.is_some_and(|name| name.is_empty() || !name.bytes().all(is_host)) {
+        return Err("after the scheme there is a name or an address, and a port at most");
+    }
+    match port.map(|port| (port, port.parse::<u16>())) {
+        None => Ok(()),
+        Some((_, Ok(443))) => Err("browsers leave the port 443 out"),
+        Some((text, Ok(port))) if port != 0 && text == port.to_string() => Ok(()),
+        Some(_) => Err("the port is a number from 1 to 65535"),
     }
 }
