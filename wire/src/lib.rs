@@ -15,6 +15,7 @@ pub mod esp;
 pub mod ethernet;
 mod ethertype;
 pub mod frame;
+pub mod gre;
 pub mod header;
 pub mod icmpv4;
 pub mod icmpv6;
