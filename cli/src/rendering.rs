@@ -234,7 +234,9 @@ impl Renderer<'_> {
                 let made = "the gateway has made the handshake with the client; sequence numbers of the server are translated";
                 says.push(made.to_owned());
             }
-            if flow.is_helped() {
+            if flow.is_call() {
+                says.push("a control connection of PPTP has announced it (related); its call ID is translated where the other end knows another".to_owned());
+            } else if flow.is_helped() {
                 says.push(
                     "a helper reads the connection, and translates the addresses that it announces"
                         .to_owned(),
@@ -670,6 +672,7 @@ pub(crate) fn key(key: &Key) -> String {
     let (from, to) = (end(key.source(), key.sport()), end(key.destination(), key.dport()));
     match protocol {
         Protocol::ICMP | Protocol::ICMPV6 => format!("{protocol} {from} > {to} id {}", key.sport()),
+        Protocol::GRE if key.sport() == Key::CALL => format!("{protocol} {from} > {to} call {}", key.dport()),
         _ => format!("{protocol} {from} > {to}"),
     }
 }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use lookup::classify::{Algorithm, Bounds, Choice, Pattern, Task};
 use policy::Policy;
-use policy::model::{ANY_ZONE, Mac, MssClamp, MulticastMiss, OTHER_ZONE, SELF_ZONE, SourceCheck, SynAnswer};
+use policy::model::{
+    ANY_ZONE, Helper, Mac, MssClamp, MulticastMiss, OTHER_ZONE, SELF_ZONE, SourceCheck, SynAnswer,
+};
 use wire::atm::{Connection, Vc};
 use wire::link_kind::NEAR;
 use wire::vlan::{Tag, Tags};
@@ -385,6 +387,7 @@ fn filter(
         rule_of,
         has_syn_proxy: rules.iter().any(|rule| rule.syn == SynAnswer::Proxy),
         has_helpers: rules.iter().any(|rule| rule.helper.is_some()),
+        has_calls: rules.iter().any(|rule| rule.helper == Some(Helper::Pptp)),
         rules,
         defaults,
         zones: names.zones.len(),

@@ -27,6 +27,7 @@ mod wheel;
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 use wire::Nanos;
+use wire::header::Protocol;
 
 use crate::fast_path::Progress;
 pub(crate) use beside::{Beside, records};
@@ -182,10 +183,18 @@ impl Flow {
         self.state & PROXIED != 0
     }
 
-    /// True if a [helper](crate::helper) reads the connection.
+    /// True if a [helper](crate::helper) reads the connection, or changes its packets.
     #[inline(always)]
     pub fn is_helped(&self) -> bool {
         self.state & HELPED_BITS == HELPED
+    }
+
+    /// True if the flow has the GRE packets of a PPTP call: each key has the call ID of the direction's packets in the place of the destination
+    /// port, and [`Key::CALL`] in that of the source port. Its packets leave with a call ID that may be another, so that it is
+    /// [helped](Flow::is_helped), too.
+    #[inline(always)]
+    pub fn is_call(&self) -> bool {
+        self.original.protocol() == Protocol::GRE.0 && self.original.sport() == Key::CALL
     }
 
     /// Window scales of the original side and of the other, where they have any.

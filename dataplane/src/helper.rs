@@ -2,13 +2,13 @@
 //!
 //! A rule names a helper (`helper = "ftp"`, as nftables' `ct helper`), and a control connection that the rule accepts has it. The helper reads
 //! the commands and replies of FTP (`helper/ftp.rs`) that announce the address and port of a data connection, or the messages of SIP
-//! (`helper/sip.rs`) and the descriptions of media in them (`helper/sdp.rs`). Each announcement makes an *expectation*, as netfilter's `nf_conntrack_expect`: the connection that comes is accepted as related, by the rule of the control
+//! (`helper/sip.rs`) and the descriptions of media in them (`helper/sdp.rs`), or the messages of PPTP that name calls (`helper/pptp.rs`). Each announcement makes an *expectation*, as netfilter's `nf_conntrack_expect`: the connection that comes is accepted as related, by the rule of the control
 //! connection, and is translated as that is. Where the control connection is translated, so is the announcement; sequence numbers then follow
 //! ([`Stream`]). `stage/helper.rs` does this to packets.
 //!
 //! Promises: an announcement of another address than the announcer's own, or of a port below 1024, expects nothing. A control connection
-//! of FTP expects one connection at a time, one of SIP a bounded number; each may come once and within 300 s, but for signalling to a
-//! registered contact, which may come for as long as the registration holds. All expectations are in memory taken at the start.
+//! of FTP expects one connection at a time, one of SIP or PPTP a bounded number; each may come once and within 300 s, but for signalling to a
+//! registered contact, which may come for as long as the registration holds, and for a call of PPTP, which may until it ends. All expectations are in memory taken at the start.
 
 use bytemuck::{Pod, Zeroable};
 use policy::model::Helper;
@@ -19,6 +19,7 @@ use crate::tables::{FilterRule, NO_NUMBER, Tables};
 
 pub(crate) mod expectation;
 pub(crate) mod ftp;
+pub(crate) mod pptp;
 pub(crate) mod sdp;
 pub(crate) mod sip;
 pub(crate) mod stream;
@@ -33,7 +34,7 @@ const SIGNALLING: Nanos = Nanos::from_secs(3600);
 /// Idle timeout of the connections that a helper reads, where the rule says none; `None` for that of their state.
 pub(crate) fn timeout(helper: Helper) -> Option<Nanos> {
     match helper {
-        Helper::Ftp => None,
+        Helper::Ftp | Helper::Pptp => None,
         Helper::Sip => Some(SIGNALLING),
     }
 }
@@ -56,11 +57,11 @@ impl FlowTable {
 
     /// Number of the rule of the control connection that expected the flow.
     pub(crate) fn related_by(&self, id: FlowId) -> Option<u32> {
-        let rule = self.helped.get(id)?.rule;
-        (rule != NO_NUMBER && self.flow(id)?.state & HELPED_BITS != HELPED).then_some(rule)
+        let (rule, flow) = (self.helped.get(id)?.rule, self.flow(id)?);
+        (rule != NO_NUMBER && (!flow.is_helped() || flow.is_call())).then_some(rule)
     }
 
-    /// Notes that a flow is a control connection, let in by the rule of that number.
+    /// Notes that a flow is a control connection, let in by the rule of that number, or a call that is related by it.
     ///
     /// # Errors
     /// There is no memory for it.

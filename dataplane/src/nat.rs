@@ -49,7 +49,7 @@ pub struct MappingId(pub u32);
 pub struct Endpoint {
     /// The address as a number in host order; IPv4 in the low 32 bits.
     pub address: u128,
-    /// TCP or UDP port, ICMP query identifier; 0 for other protocols.
+    /// TCP or UDP port, ICMP query identifier, call ID of PPTP; 0 for other protocols.
     pub port: u16,
     /// Transport protocol, as in the IP header.
     pub protocol: u8,
@@ -120,7 +120,8 @@ pub enum Refusal {
     NoPool,
 }
 
-/// The protocols whose ports are handed out, each from a space of its own. ICMP identifiers are ports here.
+/// The protocols whose ports are handed out, each from a space of its own. ICMP identifiers are ports here, and so are call IDs of PPTP,
+/// which few hosts have: both are of one space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum PortSpace {
@@ -138,7 +139,7 @@ impl PortSpace {
         match protocol {
             6 => Some(PortSpace::Tcp),
             17 => Some(PortSpace::Udp),
-            1 | 58 => Some(PortSpace::Icmp),
+            1 | 47 | 58 => Some(PortSpace::Icmp),
             _ => None,
         }
     }
@@ -148,7 +149,7 @@ impl PortSpace {
         match self {
             PortSpace::Tcp => &[6],
             PortSpace::Udp => &[17],
-            PortSpace::Icmp => &[1, 58],
+            PortSpace::Icmp => &[1, 47, 58],
         }
     }
 }

@@ -339,6 +339,8 @@ pub struct Filter {
     pub(crate) has_syn_proxy: bool,
     /// True if a rule names a helper.
     pub(crate) has_helpers: bool,
+    /// True if packets of PPTP calls may have flows of their own.
+    pub(crate) has_calls: bool,
 }
 
 /// Rule of a pattern, in a word: its place, and a bit that says whether to accept is all that it asks for.

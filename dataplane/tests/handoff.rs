@@ -13,7 +13,7 @@ use dataplane::flow::{Member, SteeringTable};
 use dataplane::replay::Way;
 use dataplane::tables::LOCAL;
 use dataplane::{Reason, Verdict};
-use wire::build::{self, Tcp};
+use wire::build::{self, Packet, Tcp};
 use wire::ethernet::Mac;
 use wire::header::{Fragment, Ports, Protocol};
 use wire::random::Random;
@@ -638,6 +638,80 @@ fn an_expected_connection_finds_the_worker_that_expects_it() {
                     let call = Tcp { sport: 20, dport: port, seq: 7, flags: Flags::SYN, ..Tcp::default() };
                     send(1, worker, server, outside, call, &[]);
                 }
+            }
+        }
+    }
+}
+
+/// GRE of a PPTP call comes to any worker, in either direction, and so does an error about it.
+#[test]
+fn a_call_finds_the_worker_that_expects_it() {
+    let text = "[interface.lan]\nzone = \"lan\"\naddresses = [\"192.168.1.1/24\"]\n[interface.wan]\nzone = \"wan\"\n\
+                addresses = [\"203.0.113.2/24\"]\n[[route]]\nto = \"0.0.0.0/0\"\nvia = \"203.0.113.1\"\n[[rule]]\nname = \"pptp\"\n\
+                from = \"lan\"\nto = \"wan\"\nprotocol = \"tcp\"\ndport = 1723\nhelper = \"pptp\"\naction = \"accept\"\n\
+                [[nat]]\nname = \"office\"\nkind = \"masquerade\"\nfrom = \"lan\"\nto = \"wan\"\n";
+    let (server, outside) = ([198, 51, 100, 7], [203, 0, 113, 2]);
+    let message = |kind: u8, len: u8, ids: [u16; 3]| {
+        let mut bytes = vec![0; usize::from(len)];
+        bytes[..12].copy_from_slice(&[0, len, 0, 1, 0x1a, 0x2b, 0x3c, 0x4d, 0, kind, 0, 0]);
+        for (at, id) in (12..usize::from(len)).step_by(2).zip(ids) {
+            bytes[at..at + 2].copy_from_slice(&id.to_be_bytes());
+        }
+        bytes
+    };
+    let gre_of = |call: u16| [&[0x20, 1, 0x88, 0x0b, 0, 0][..], &call.to_be_bytes(), &[7; 8]].concat();
+    for workers in 2..=4_u16 {
+        let mut crew = Crew::new(text, workers);
+        let mut number = 0;
+        let mut send = |port, worker: u16, packet: Packet<'_>| {
+            number += 1;
+            let at = START + Nanos(u64::from(number));
+            let arrival = Arrival { port: PortId(port), at, number, bytes: packet.to_vec() };
+            let out = crew.receive(worker.into(), &arrival);
+            let sent = out.sent.first().unwrap_or_else(|| panic!("{workers}: {number}: {out:?}")).clone();
+            assert_eq!(sent.verdict, Some(Verdict::Forwarded));
+            sent.bytes
+        };
+        let link = || build::ethernet(Mac([2, 0, 0, 0, 0, 9]), Mac([2, 0, 0, 0, 0, 10]));
+        let mut known = Vec::new();
+        // Clients of different workers that have chosen the same call ID.
+        for host in 0..6_u8 {
+            let client = [192, 168, 1, 10 + host];
+            let there = || link().ipv4(client.into(), server.into());
+            let back = || link().ipv4(server.into(), outside.into());
+            let ends = Tcp { sport: 50_000, dport: 1723, ..Tcp::default() };
+            let syn = send(0, 0, there().tcp(Tcp { seq: 9, flags: Flags::SYN, ..ends }));
+            let shown = Ports::of(ipv4::parse(&syn[14..]).unwrap().payload).unwrap().sport;
+            let answer = Tcp { sport: 1723, dport: shown, seq: 99, ack: 10, ..Tcp::default() };
+            send(1, 0, back().tcp(Tcp { flags: Flags::SYN_ACK, ..answer }));
+            let request = message(7, 168, [4_000, 0, 0]);
+            let told = send(
+                0,
+                1,
+                there().tcp(Tcp { seq: 10, ack: 100, flags: Flags::ACK, ..ends }).payload(&request),
+            );
+            let call = u16::from_be_bytes([told[14 + 20 + 20 + 12], told[14 + 20 + 20 + 13]]);
+            let reply = message(8, 32, [700 + u16::from(host), call, 0x0100]);
+            let packet = back().tcp(Tcp { seq: 100, ack: 178, flags: Flags::ACK, ..answer });
+            send(1, 1, packet.payload(&reply));
+            known.push((client, 700 + u16::from(host), call));
+        }
+        let mut calls: Vec<u16> = known.iter().map(|(.., call)| *call).collect();
+        calls.sort_unstable();
+        calls.dedup();
+        assert_eq!(calls.len(), known.len(), "each has one of its own");
+        for (client, peer, call) in known {
+            for worker in 0..workers {
+                let there = link().ipv4(client.into(), server.into()).protocol(Protocol::GRE);
+                let left = send(0, worker, there.payload(&gre_of(peer)));
+                assert_eq!(&left[26..34], [outside, server].concat());
+                let back = link().ipv4(server.into(), outside.into()).protocol(Protocol::GRE);
+                let came = send(1, worker, back.payload(&gre_of(call)));
+                assert_eq!((&came[30..34], &came[34..]), (&client[..], &gre_of(4_000)[..]));
+                let error = link().ipv4([203, 0, 113, 1].into(), outside.into());
+                let kind = build::Icmp { kind: 11, code: 0, ..build::Icmp::default() };
+                let told = send(1, worker, error.icmpv4(kind).payload(&left[14..]));
+                assert_eq!((&told[30..34], &told[54..58]), (&client[..], &client[..]));
             }
         }
     }

@@ -6,7 +6,7 @@ use dataplane::flow::Handshake;
 use dataplane::replay::Way;
 use dataplane::state::{Cursor, Item};
 use dataplane::{Reason, Verdict};
-use wire::build::Tcp;
+use wire::build::{Icmp, Tcp};
 use wire::random::Random;
 use wire::tcp::{self, Flags};
 use wire::{PortId, ipv4};
@@ -215,6 +215,24 @@ fn goes_on(pair: &mut Pair) {
     );
     let again = &by_client(pair, SHORTER, 1, SERVERS + 1, PORT, Flags::ACK)[0];
     assert_eq!((again.seq, again.data.as_slice()), (ISN.wrapping_add(1), SHOWN));
+}
+
+/// An error about a segment behind replaced text quotes the number that the sender knows.
+#[test]
+fn an_error_quotes_the_number_of_the_sender() {
+    let mut pair = Pair::assumed(&policy("helper = \"ftp\""));
+    open(&mut pair, SHORTER);
+    announce(&mut pair);
+    let at = ISN.wrapping_add(1 + PORT.len() as u32);
+    let tcp =
+        Tcp { sport: 50_000, dport: 21, seq: at, ack: SERVERS + 1, flags: Flags::ACK, ..Tcp::default() };
+    let left = pair.forwarded(LAN, &v4(CLIENT, SERVER).tcp(tcp).payload(b"NOOP\r\n"));
+    assert_eq!(seen(&left).seq, ISN.wrapping_add(1 + SHOWN.len() as u32));
+    let error = Icmp { kind: 11, code: 0, ..Icmp::default() };
+    let told = pair.forwarded(WAN, &v4([203, 0, 113, 1], OUTSIDE).icmpv4(error).payload(&left[14..]));
+    let quote = &ipv4::parse(&told[14..]).unwrap().payload[8..];
+    assert_eq!(tcp::Header::of(ipv4::parse_prefix(quote).unwrap().payload).unwrap().seq(), at);
+    assert!(wire::checksum::verifies(ipv4::parse(&told[14..]).unwrap().payload));
 }
 
 fn calls(pair: &mut Pair, port: u16) -> Vec<Verdict> {

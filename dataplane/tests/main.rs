@@ -36,6 +36,7 @@ mod owner;
 mod port_mapping;
 mod port_mapping_sync;
 mod ppp;
+mod pptp;
 mod program;
 mod queues;
 mod reload;

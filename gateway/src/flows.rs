@@ -118,6 +118,9 @@ pub struct FlowView {
     /// Query of an ICMP flow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub icmp: Option<QueryView>,
+    /// Call IDs of a PPTP call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<CallView>,
     /// Rule that accepted the flow; none where a default did, or until the policy in force has revalidated the flow.
     pub rule: Option<String>,
     /// Names of its translations.
@@ -151,6 +154,15 @@ pub struct QueryView {
     pub id: u16,
     /// Identifier in the request after translation.
     pub seen_id: u16,
+}
+
+/// Call IDs of the GRE of a PPTP call, each that of its packets' receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CallView {
+    /// Call ID of packets of the original direction, as they arrive.
+    pub id: u16,
+    /// Call ID of replies, as they arrive.
+    pub reply_id: u16,
 }
 
 impl FlowQuery {
@@ -221,6 +233,7 @@ impl FlowView {
             seen_as: flow.reply.destination,
             seen_port: answered.map(|ports| ports.dport),
             icmp,
+            call: flow.original.call().zip(flow.reply.call()).map(|(id, reply_id)| CallView { id, reply_id }),
             rule: rule.map(|rule| rule.name.clone()),
             nat: destination_nat.into_iter().chain(source_nat).collect(),
             helped: matches!(flow.handshake, Handshake::Helped(_)),
@@ -259,7 +272,7 @@ pub(crate) fn nats_of(word: &str, tables: &Tables) -> Option<(Option<usize>, Opt
     (destination.is_some() || source.is_some()).then_some((destination, source))
 }
 
-const PROTOCOLS: [(&str, u8); 4] = [("icmp", 1), ("tcp", 6), ("udp", 17), ("icmpv6", 58)];
+const PROTOCOLS: [(&str, u8); 5] = [("icmp", 1), ("tcp", 6), ("udp", 17), ("gre", 47), ("icmpv6", 58)];
 
 pub(crate) fn protocol_number(word: &str) -> Option<u8> {
     let known = PROTOCOLS.iter().find(|(name, _)| *name == word).map(|(_, number)| *number);

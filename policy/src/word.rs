@@ -81,7 +81,8 @@ pub(crate) const ACTION: Words<Action> = &[
     ("reject admin-prohibited", Action::Reject(RejectWith::AdminProhibited)),
 ];
 
-pub(crate) const HELPER: Words<Helper> = &[("ftp", Helper::Ftp), ("sip", Helper::Sip)];
+pub(crate) const HELPER: Words<Helper> =
+    &[("ftp", Helper::Ftp), ("sip", Helper::Sip), ("pptp", Helper::Pptp)];
 pub(crate) const SYN: Words<SynAnswer> = &[("forward", SynAnswer::Forward), ("proxy", SynAnswer::Proxy)];
 
 pub(crate) const WHEN_FULL: Words<WhenFull> =

@@ -171,11 +171,12 @@ fn standing(flow: &FlowView) -> String {
     std::iter::once(flow.state.as_str()).chain(marks).collect::<Vec<_>>().join(", ")
 }
 
-/// `192.168.1.10:40000`, or `192.168.1.10 id 7` of who asks by ICMP; with the VRF, where it is not the default one.
+/// `192.168.1.10:40000`, or `192.168.1.10 id 7` of who asks by ICMP, or `192.168.1.10 call 9` with the call ID of a PPTP call's replies; with the VRF, where it is not the default one.
 fn source(flow: &FlowView) -> String {
-    let end = match &flow.icmp {
-        Some(asked) => format!("{} id {}", flow.source, asked.id),
-        None => Endpoint { address: flow.source, port: flow.sport }.to_string(),
+    let end = match (&flow.icmp, &flow.call) {
+        (Some(asked), _) => format!("{} id {}", flow.source, asked.id),
+        (_, Some(call)) => format!("{} call {}", flow.source, call.reply_id),
+        _ => Endpoint { address: flow.source, port: flow.sport }.to_string(),
     };
     match &flow.vrf {
         Some(vrf) => format!("{end} in {vrf}"),
@@ -183,11 +184,12 @@ fn source(flow: &FlowView) -> String {
     }
 }
 
-/// `198.51.100.7:443`, or `198.51.100.7 echo-request` of who is asked by ICMP.
+/// `198.51.100.7:443`, or `198.51.100.7 echo-request` of who is asked by ICMP, or `198.51.100.7 call 9` of a PPTP call.
 fn destination(flow: &FlowView) -> String {
-    match &flow.icmp {
-        Some(asked) => format!("{} {}", flow.destination, asked.name),
-        None => Endpoint { address: flow.destination, port: flow.dport }.to_string(),
+    match (&flow.icmp, &flow.call) {
+        (Some(asked), _) => format!("{} {}", flow.destination, asked.name),
+        (_, Some(call)) => format!("{} call {}", flow.destination, call.id),
+        _ => Endpoint { address: flow.destination, port: flow.dport }.to_string(),
     }
 }
 

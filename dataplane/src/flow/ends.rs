@@ -14,9 +14,9 @@ pub struct Ends {
     pub source: IpAddr,
     /// Destination address, of the same family.
     pub destination: IpAddr,
-    /// Source port, or the ICMP query's stand-in for it ([`Key::query_ports`]).
+    /// Source port, or the ICMP query's stand-in for it ([`Key::query_ports`]), or the PPTP call's ([`Key::CALL`]).
     pub sport: u16,
-    /// Destination port, likewise.
+    /// Destination port, likewise; call ID of PPTP.
     pub dport: u16,
     /// Transport protocol, as in the IP header.
     pub protocol: u8,
@@ -59,6 +59,11 @@ impl Ends {
         let icmp = if self.source.is_ipv4() { Protocol::ICMP } else { Protocol::ICMPV6 };
         let is_query = self.kind() == icmp;
         is_query.then_some(IcmpQuery { kind: self.dport as u8, id: self.sport })
+    }
+
+    /// Call ID of this direction's packets of a PPTP call; `None` for other packets.
+    pub fn call(&self) -> Option<u16> {
+        (self.kind() == Protocol::GRE && self.sport == Key::CALL).then_some(self.dport)
     }
 
     /// The key, in no conntrack zone; `None` where the families differ.

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{FlowId, FlowTable, HELPED, PROXIED, SPLICED};
+use super::{Flow, FlowId, FlowTable, HELPED, PROXIED, SPLICED};
 use crate::helper::Stream;
 use crate::tables::NO_NUMBER;
 
@@ -34,7 +34,9 @@ impl FlowTable {
     /// Returns the parties to the handshake of a flow.
     pub fn handshake(&self, id: FlowId) -> Handshake {
         let number = || self.numbers.get(id).copied();
-        match self.flow(id).map_or(0, |flow| flow.state & (PROXIED | SPLICED)) {
+        let flow = self.flow(id);
+        match flow.map_or(0, |flow| flow.state & (PROXIED | SPLICED)) {
+            HELPED if flow.is_some_and(Flow::is_call) => Handshake::Related,
             0 if self.is_related(id) => Handshake::Related,
             0 => Handshake::Direct,
             HELPED => {
@@ -55,6 +57,10 @@ impl FlowTable {
             Handshake::Direct => {
                 self.set_related(id, NO_NUMBER);
                 (0, None)
+            }
+            Handshake::Related if self.flow(id).is_some_and(Flow::is_call) => {
+                self.helped.get(id).ok_or(NoRoom)?;
+                (HELPED, None)
             }
             Handshake::Related => (0, None),
             Handshake::Helped(streams) => {

@@ -73,6 +73,9 @@ impl Key {
         Key { ends: self.ends & !0xffff | u64::from(ct_zone), ..self }
     }
 
+    /// Stand-in for the source port of a PPTP call's packets, which have one call ID, that of their receiver.
+    pub const CALL: u16 = 1;
+
     /// The key of the packets that answer, where nothing is translated.
     #[inline(always)]
     pub fn reversed(&self) -> Key {

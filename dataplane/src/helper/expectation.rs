@@ -19,6 +19,9 @@ pub(crate) const PATIENCE: Nanos = Nanos::from_secs(300);
 /// Expectations of a shard, at most.
 const MOST: u32 = 4096;
 
+/// The same where calls of PPTP are expected: a call has four.
+const MOST_WITH_CALLS: u32 = 16_384;
+
 /// Bytes of a segment or datagram that is rewritten.
 const SCRATCH: usize = 1 << 16;
 
@@ -35,21 +38,39 @@ pub(crate) enum Kind {
     Media,
     /// Signalling to a registered contact: as often as it comes, a control connection like the one that it was registered by.
     Signalling,
+    /// GRE of a PPTP call that has been asked for. Nothing comes before the call is connected.
+    Requested,
+    /// GRE of a PPTP call: as often as its flow has to be made, until the call ends.
+    Call,
+    /// No packet, but the quote of one in an ICMP error: of the flow that is noted as control connection.
+    Quote,
 }
 
 impl Kind {
     /// List in the order of time.
     fn list(self) -> usize {
-        usize::from(self == Kind::Signalling)
+        match self {
+            Kind::Data | Kind::Media | Kind::Requested => 0,
+            Kind::Signalling => 1,
+            Kind::Call | Kind::Quote => 2,
+        }
+    }
+
+    /// True if a packet may open an expected connection of this kind.
+    pub(crate) fn is_opened(self) -> bool {
+        !matches!(self, Kind::Requested | Kind::Quote)
     }
 }
+
+/// Number of lists in the order of time.
+const LISTS: usize = 3;
 
 /// An expected connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expectation {
     /// Kind.
     pub(crate) kind: Kind,
-    /// Hash of the call that a medium is of.
+    /// Hash of the call that a medium is of; the call ID of packets that answer, of GRE; the direction of the error, of a quote.
     pub(crate) call: u32,
     /// Key of its first packet as it arrives, without a source port.
     pub(crate) key: Key,
@@ -98,7 +119,7 @@ pub(crate) struct Expectations {
     /// The same by control connection.
     masters: Box<[u32]>,
     free: u32,
-    lists: [List; 2],
+    lists: [List; LISTS],
     due: Nanos,
     /// Bytes of a segment or datagram under way.
     pub(crate) scratch: Box<[u8]>,
@@ -107,12 +128,12 @@ pub(crate) struct Expectations {
 impl Expectations {
     /// Takes the memory that the tables ask for: none where no rule names a helper.
     pub(crate) fn new(tables: &Tables) -> Expectations {
-        Expectations::of(if tables.filter.has_helpers { most_flows(tables).min(MOST) } else { 0 })
+        if tables.filter.has_helpers { Expectations::anyway(tables) } else { Expectations::of(0) }
     }
 
     /// Takes memory also where no rule names a helper, for connections that have one from rules before.
     pub(crate) fn anyway(tables: &Tables) -> Expectations {
-        Expectations::of(most_flows(tables).min(MOST))
+        Expectations::of(most_flows(tables).min(if tables.filter.has_calls { MOST_WITH_CALLS } else { MOST }))
     }
 
     fn of(many: u32) -> Expectations {
@@ -123,7 +144,7 @@ impl Expectations {
             masters: buckets.clone().into(),
             buckets: buckets.into(),
             free: if many == 0 { NONE } else { 0 },
-            lists: [List { oldest: NONE, youngest: NONE }; 2],
+            lists: [List { oldest: NONE, youngest: NONE }; LISTS],
             due: Nanos(u64::MAX),
             scratch: vec![0; if many == 0 { 0 } else { SCRATCH }].into(),
         }
@@ -142,7 +163,7 @@ impl Expectations {
     /// True if nothing is expected.
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
-        self.lists[0].oldest == NONE && self.lists[1].oldest == NONE
+        self.lists.iter().all(|list| list.oldest == NONE)
     }
 
     /// True if an expectation is to be given up.
@@ -153,18 +174,22 @@ impl Expectations {
 
     /// The first expectation of all, list by list.
     pub(crate) fn first(&self) -> Option<ExpectationId> {
-        self.lists.iter().map(|list| list.oldest).find(|oldest| *oldest != NONE).map(ExpectationId)
+        self.first_from(0)
+    }
+
+    /// The first expectation of this list and those behind it.
+    fn first_from(&self, list: usize) -> Option<ExpectationId> {
+        let mut oldest = self.lists.iter().skip(list).map(|list| list.oldest);
+        oldest.find(|oldest| *oldest != NONE).map(ExpectationId)
     }
 
     /// The expectation behind another.
     pub(crate) fn next(&self, id: ExpectationId) -> Option<ExpectationId> {
         let place = self.places.get(id.0 as usize)?;
-        let is_of_first = place.expectation.is_some_and(|expectation| expectation.kind.list() == 0);
-        let next = match place.younger {
-            NONE if is_of_first => self.lists[1].oldest,
-            next => next,
-        };
-        (next != NONE).then_some(ExpectationId(next))
+        match place.younger {
+            NONE => self.first_from(place.expectation?.kind.list() + 1),
+            next => Some(ExpectationId(next)),
+        }
     }
 
     /// An expectation that is to be given up.
@@ -248,6 +273,14 @@ impl Expectations {
         }
     }
 
+    /// Notes that a call is connected, with the call ID of packets that answer.
+    pub(crate) fn connect(&mut self, id: ExpectationId, call: u16) {
+        if let Some(expectation) = self.remove(id) {
+            let (kind, until) = (Kind::Call, Nanos(u64::MAX));
+            let _ = self.insert(Expectation { kind, call: call.into(), until, ..expectation });
+        }
+    }
+
     /// Takes an expectation out.
     pub(crate) fn remove(&mut self, ExpectationId(at): ExpectationId) -> Option<Expectation> {
         let place = self.places.get_mut(at as usize)?;
@@ -312,16 +345,17 @@ impl Expectations {
     }
 }
 
-/// Key of a first packet from one address to another and a port, whatever its source port is.
+/// Key of a first packet from one address to another and a port, whatever its source port is; of GRE, with a call ID in the place of the port.
 pub(crate) fn key_to(
     protocol: Protocol,
     from: IpAddr,
     (to, port): (IpAddr, u16),
     ct_zone: u16,
 ) -> Option<Key> {
+    let sport = if protocol == Protocol::GRE { Key::CALL } else { 0 };
     let key = match (from, to) {
-        (IpAddr::V4(from), IpAddr::V4(to)) => Key::v4(from.to_bits(), to.to_bits(), 0, port, protocol.0),
-        (IpAddr::V6(from), IpAddr::V6(to)) => Key::v6(from.to_bits(), to.to_bits(), 0, port, protocol.0),
+        (IpAddr::V4(from), IpAddr::V4(to)) => Key::v4(from.to_bits(), to.to_bits(), sport, port, protocol.0),
+        (IpAddr::V6(from), IpAddr::V6(to)) => Key::v6(from.to_bits(), to.to_bits(), sport, port, protocol.0),
         _ => return None,
     };
     Some(key.in_ct_zone(ct_zone))

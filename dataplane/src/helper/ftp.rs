@@ -43,12 +43,14 @@ pub(crate) enum Form {
     Pair = 2,
     /// Port alone, of 229.
     Port = 3,
+    /// Number of 16 bits in the place of a port: call ID of PPTP.
+    Number = 4,
 }
 
 impl Form {
     /// The form of that number.
     pub(crate) fn of(number: u8) -> Option<Form> {
-        [Form::Numbers, Form::Pair, Form::Port].into_iter().find(|form| *form as u8 == number)
+        [Form::Numbers, Form::Pair, Form::Port, Form::Number].into_iter().find(|form| *form as u8 == number)
     }
 
     /// Address and port in this form.
@@ -63,6 +65,7 @@ impl Form {
             (Form::Numbers, IpAddr::V6(_)) => return None,
             (Form::Pair, address) => write!(text, "{address}{}{port}", char::from(delimiter)).ok()?,
             (Form::Port, _) => write!(text, "{port}").ok()?,
+            (Form::Number, _) => return Some(port.to_be_bytes().into_iter().collect()),
         }
         Some(text.bytes().collect())
     }

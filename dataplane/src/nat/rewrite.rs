@@ -6,14 +6,15 @@
 //! header checksum can be, 0xffff, which no sender computes, may come back as 0, which means the same.
 //!
 //! Ports are those of TCP, UDP, UDP-Lite and DCCP, whose checksums cover addresses too; the identifier of ICMP
-//! queries; nothing of other protocols. SCTP keeps its ports, as its checksum is a CRC over the whole packet.
+//! queries; nothing of other protocols, but the call ID of enhanced GRE (PPTP) in quotes. SCTP keeps its ports, as its checksum is a CRC over the whole packet.
 //! Bytes that are too short for a header stay as they are; nothing here panics.
 
 use wire::checksum::{self, Delta};
 use wire::header::{Ports, Protocol};
-use wire::{Family, Part, icmpv4, icmpv6, ipv4, ipv6};
+use wire::{Family, Part, gre, icmpv4, icmpv6, ipv4, ipv6};
 
 use super::Endpoint;
+use crate::flow::Key;
 
 /// New ends of a packet. An absent end stays unchanged.
 ///
@@ -137,12 +138,23 @@ pub fn apply_to_error(packet: &mut [u8], transport: Transport, outer: &Rewrite, 
         return Quote::Unreadable;
     };
     let Some(of_quote) = transport_of(quote) else { return Quote::Unreadable };
-    let inner = rewrite_any(quote, of_quote, quoted);
+    let inner = rewrite_any(quote, of_quote, quoted).and(rewrite_call_id(quote, of_quote, quoted));
     if let Some(checksum) = packet.get_mut(transport.offset + 2..).and_then(|rest| rest.first_chunk_mut()) {
         *checksum = inner.apply(u16::from_be_bytes(*checksum)).to_be_bytes();
     }
     rewrite_any(packet, transport, outer);
     Quote::Rewritten
+}
+
+/// Gives a quoted packet of a PPTP call the call ID that is its destination's port, if its source's is [`Key::CALL`].
+fn rewrite_call_id(quote: &mut [u8], transport: Transport, rewrite: &Rewrite) -> Delta {
+    let is_call = transport.protocol == Protocol::GRE.0 && transport.part != Part::Later;
+    let source = rewrite.source.filter(|source| is_call && source.port == Key::CALL);
+    let (Some(_), Some(destination)) = (source, rewrite.destination) else { return Delta::NONE };
+    let Some(packet) = quote.get_mut(transport.offset..) else { return Delta::NONE };
+    let Some(old) = gre::call_id(packet) else { return Delta::NONE };
+    gre::set_call_id(packet, destination.port);
+    Delta::NONE.change16(old, destination.port)
 }
 
 /// Returns the transport header of a quoted packet; its payload may be missing, its IP header may not.

@@ -311,7 +311,7 @@ fn families_and_protocols_find_their_own_or_are_refused() {
     assert_ne!(v4.id, v6.id);
     let refused = |table: &mut Mappings, pool, end| table.map(PoolId(pool), end, &mut NoTally).unwrap_err();
     assert_eq!(refused(&mut table, 1, Endpoint::v6(7, 1, TCP)), Refusal::NoAddress);
-    assert_eq!(refused(&mut table, 1, inside(1, 0, 47)), Refusal::NoPorts);
+    assert_eq!(refused(&mut table, 1, inside(1, 0, 50)), Refusal::NoPorts);
     assert_eq!(refused(&mut table, 1, Endpoint { protocol: TCP, ..Endpoint::default() }), Refusal::NoAddress);
     assert_eq!(refused(&mut table, 2, inside(1, 1, TCP)), Refusal::NoPool);
     let counters = table.counters(PoolId(1)).unwrap();

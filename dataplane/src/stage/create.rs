@@ -149,6 +149,9 @@ pub(super) fn flow<T: Tally>(
     }
     frame.meta.flow = id.0;
     frame.meta.nat = pair;
+    if is_helped {
+        helper::note_quotes(id, cx);
+    }
     // A first datagram may be a message.
     if translated || is_helped {
         frame.meta.flags |= flag::TRANSLATED;

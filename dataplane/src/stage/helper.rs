@@ -7,7 +7,8 @@
 //!
 //! A segment that a translated announcement makes too long for its link becomes two.
 //!
-//! Datagrams (SIP) are messages by themselves: see `stage/helper/sip.rs`.
+//! Datagrams (SIP) are messages by themselves: see `stage/helper/sip.rs`. Messages of PPTP are read from a stream as lines are, and keep their
+//! length: see `stage/helper/pptp.rs`.
 
 use std::net::IpAddr;
 
@@ -35,7 +36,10 @@ use crate::shard::{NOTHING, Shard};
 use crate::tables::{Address, FilterRule, NO_NUMBER, Tables};
 use crate::verdict::Reason;
 
+mod pptp;
 mod sip;
+
+pub(super) use pptp::{answer_to_quoted, choose_call, note_quotes};
 
 /// Most headers of a packet whose text is rewritten: IPv6 with extension headers, and TCP with options.
 const MOST_HEADERS: usize = 512;
@@ -48,7 +52,10 @@ pub(super) fn program(tables: &Tables) -> u32 {
     let ftp = if has(Helper::Ftp) { 500 } else { 0 };
     // Of SIP: lines, headers and their names, 180; URIs, lists and parameters, 240; descriptions, 260; endpoints and changes, 160; the new
     // message and its lengths, 100; mappings, pairs of them and expectations, 260.
-    ftp + if has(Helper::Sip) { 1_200 } else { 0 }
+    let sip = if has(Helper::Sip) { 1_200 } else { 0 };
+    // Of PPTP: numbers, options, the new text and a second segment, as of FTP, 210; messages, 110; call IDs, mappings and expectations, 300; the
+    // call ID of a packet, and quotes, 120.
+    ftp + sip + if has(Helper::Pptp) { 740 } else { 0 }
 }
 
 /// The expectation that a first packet meets.
@@ -74,7 +81,7 @@ pub(super) fn find<T: Tally>(
     handoff::to_flow(frame, hash, cx).map_or(Ok(None), Err)
 }
 
-/// Key, without a source port, by which an expected connection is found; `None` for a packet that opens no connection of TCP or UDP.
+/// Key, without a source port, by which an expected connection is found; `None` for a packet that opens no connection of TCP or UDP, and no call.
 fn expected_key(frame: &Frame, key: &Key) -> Option<Key> {
     let protocol = Protocol(frame.meta.protocol);
     let is_it = match protocol {
@@ -83,6 +90,7 @@ fn expected_key(frame: &Frame, key: &Key) -> Option<Key> {
             is_syn && frame.meta.part == Part::Whole
         }
         Protocol::UDP => frame.meta.part != Part::Later,
+        Protocol::GRE => frame.meta.part != Part::Later && frame.meta.sport == Key::CALL,
         _ => false,
     };
     let to = (key.destination(), key.dport());
@@ -98,7 +106,7 @@ fn expected<T: Tally>(frame: &Frame, key: &Key, hash: u64, cx: &mut Cx<'_, T>) -
     let id = cx.shard.expectations.find(key, hash)?;
     let expectation = cx.shard.expectations.get(id)?;
     let is_kept = cx.shard.flows.flow(expectation.master).is_some_and(Flow::is_helped);
-    let is_there = is_kept && frame.meta.received < expectation.until;
+    let is_there = is_kept && expectation.kind.is_opened() && frame.meta.received < expectation.until;
     (is_there && rule_of_master(expectation, cx).is_some()).then_some(id)
 }
 
@@ -140,8 +148,10 @@ pub(super) fn begin<T: Tally>(
     cx: &mut Cx<'_, T>,
 ) -> Result<(), Step> {
     if let Some(expected) = opening.expected.take() {
-        if cx.shard.expectations.get(expected).is_some_and(|of| of.kind == Kind::Signalling) {
-            return sip::begin_expected(id, expected, opening, cx);
+        match cx.shard.expectations.get(expected).map(|of| of.kind) {
+            Some(Kind::Signalling) => return sip::begin_expected(id, expected, opening, cx),
+            Some(Kind::Call) => return pptp::begin_expected(id, expected, opening, cx),
+            _ => {}
         }
         // Its control connection may just have made room for this flow.
         let expectation = cx.shard.take_expectation(expected).ok_or(Step::Drop(Reason::FlowTableFull))?;
@@ -165,7 +175,9 @@ pub(super) fn begin<T: Tally>(
 /// IP version.
 fn may_help(helper: Helper, frame: &Frame, opening: &Opening) -> bool {
     let is_of_protocol = match helper {
-        Helper::Ftp => frame.meta.protocol == Protocol::TCP.0 && frame.meta.part == Part::Whole,
+        Helper::Ftp | Helper::Pptp => {
+            frame.meta.protocol == Protocol::TCP.0 && frame.meta.part == Part::Whole
+        }
         Helper::Sip => frame.meta.protocol == Protocol::UDP.0,
     };
     is_of_protocol && frame.meta.flags & flag::OWN == 0 && opening.cookie.is_none() && !opening.is_across()
@@ -201,9 +213,15 @@ pub(super) fn apply<T: Tally>(
     let id = FlowId(frame.meta.flow);
     let both = (cx.shard.flows.flow(id).copied(), cx.shard.flows.helped.get(id).copied());
     let (Some(flow), Some(mut helped)) = both else { return Ok(()) };
-    if frame.meta.protocol != Protocol::TCP.0 {
-        let is_message = frame.meta.protocol == Protocol::UDP.0 && frame.meta.flags & flag::RELATED == 0;
-        return if is_message { sip::apply(frame, (id, direction), &flow, helped.rule, cx) } else { Ok(()) };
+    if flow.original().protocol() != Protocol::TCP.0 {
+        if frame.meta.flags & flag::RELATED != 0 {
+            return Ok(());
+        }
+        if flow.is_call() {
+            pptp::translate(frame, (id, direction), &flow, cx);
+            return Ok(());
+        }
+        return sip::apply(frame, (id, direction), &flow, helped.rule, cx);
     }
     if frame.meta.flags & flag::RELATED != 0 {
         let stream = helped.streams[direction.turned() as usize];
@@ -232,7 +250,10 @@ pub(super) fn apply<T: Tally>(
     if flags.contains(Flags::SYN) {
         helped.streams[this].begin(seq.wrapping_add(1));
     } else if data > 0 {
-        let whole = read(frame, (id, direction), &flow, &mut helped.streams, cx)?;
+        let whole = match helper_of(&flow, cx) {
+            Some(Helper::Pptp) => pptp::read(frame, (id, direction), &flow, &mut helped, cx)?,
+            _ => read(frame, (id, direction), &flow, &mut helped.streams, cx)?,
+        };
         if whole < data {
             cut(frame, whole).ok_or(Step::Drop(Reason::TransportLength))?;
             data = whole;
@@ -500,7 +521,16 @@ impl Shard {
         }
     }
 
-    /// Ends the expectations of a control connection that ends.
+    /// Ends an expectation, and the flow of its packets if it is of a call.
+    fn end_expected(&mut self, id: ExpectationId) {
+        let of = self.expectations.get(id).copied();
+        self.end_expectation(id);
+        if let Some(of) = of.filter(|of| of.kind == Kind::Call) {
+            self.end_call_flow(&of.key, of.hash);
+        }
+    }
+
+    /// Ends the expectations of a control connection that ends, and its calls.
     pub(crate) fn end_expectations_of(&mut self, master: FlowId) {
         self.end_expectations_by(master, |_| true);
     }
@@ -509,30 +539,31 @@ impl Shard {
     fn end_expectations_by(&mut self, master: FlowId, is_it: impl Fn(&Expectation) -> bool) {
         let find = |of: &Expectations| of.of_master(master).find(|(_, of)| is_it(of)).map(|(id, _)| id);
         while let Some(id) = find(&self.expectations) {
-            self.end_expectation(id);
+            self.end_expected(id);
         }
     }
 
-    /// Ends expectations of control connections that have ended.
+    /// Ends expectations of control connections that have ended, and their calls.
     #[cold]
     pub(crate) fn end_orphaned_expectations(&mut self) {
-        self.end_expectations_where(|expectation, flows| {
-            !flows.flow(expectation.master).is_some_and(Flow::is_helped)
-        });
-    }
-
-    /// Ends all expectations.
-    pub(crate) fn end_expectations(&mut self) {
-        self.end_expectations_where(|_, _| true);
-    }
-
-    fn end_expectations_where(&mut self, is_it: impl Fn(&Expectation, &FlowTable) -> bool) {
+        let is_orphaned =
+            |of: &Expectation, flows: &FlowTable| !flows.flow(of.master).is_some_and(Flow::is_helped);
         let mut next = self.expectations.first();
         while let Some(id) = next {
             next = self.expectations.next(id);
-            if self.expectations.get(id).is_some_and(|expectation| is_it(expectation, &self.flows)) {
-                self.end_expectation(id);
+            if self.expectations.get(id).is_some_and(|of| is_orphaned(of, &self.flows)) {
+                self.end_expected(id);
+                // A call has ended with all that is expected of it.
+                next = next.and_then(|next| self.expectations.get(next).map(|_| next));
+                next = next.or_else(|| self.expectations.first());
             }
+        }
+    }
+
+    /// Ends all expectations. Calls go on.
+    pub(crate) fn end_expectations(&mut self) {
+        while let Some(id) = self.expectations.first() {
+            self.end_expectation(id);
         }
     }
 }

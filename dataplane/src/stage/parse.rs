@@ -14,11 +14,12 @@ use wire::ethernet::EtherType;
 use wire::header::{Fragment, Protocol, le64};
 use wire::meta::Fields;
 use wire::vlan::Tags;
-use wire::{Family, Frame, Meta, Part, PortId, icmpv4, icmpv6, ipv4, ipv6, tcp, udp};
+use wire::{Family, Frame, Meta, Part, PortId, gre, icmpv4, icmpv6, ipv4, ipv6, tcp, udp};
 
 use super::{About, Cx, Stage, Step, option, proxy};
 use crate::client;
 use crate::flag;
+use crate::flow::Key;
 use crate::hop::LINK_HOP;
 use crate::tables::{Hearing, Interface, LOCAL, OTHER, Tables};
 use crate::verdict::Reason;
@@ -167,7 +168,7 @@ fn any(bytes: &[u8], meta: &mut Meta, tables: &Tables) -> Result<Carried, Reason
     if ethertype.is_vlan() {
         return tagged(bytes, header, port, meta, tables);
     }
-    network(header, ethertype, payload, port, meta)
+    network((header, ethertype, payload), port, meta, tables)
 }
 
 /// Reads a frame that Linux sends, in any VLAN. Frames that are not for one host beyond the link (groups, neighbour
@@ -193,7 +194,7 @@ fn own(bytes: &[u8], meta: &mut Meta, tables: &Tables) -> Result<Carried, Reason
     let is_ip = matches!(layer.ethertype, EtherType::IPV4 | EtherType::IPV6);
     meta.network = layer.payload_at as u16;
     if is_ip && !layer.header.dst().is_multicast() {
-        let carried = network(header, layer.ethertype, layer.payload, &tables.itself, meta)?;
+        let carried = network((header, layer.ethertype, layer.payload), &tables.itself, meta, tables)?;
         if matches!(carried, Carried::Packet) && meta.flags & flag::TO_GROUP == 0 {
             return Ok(carried);
         }
@@ -209,15 +210,20 @@ fn own(bytes: &[u8], meta: &mut Meta, tables: &Tables) -> Result<Carried, Reason
 /// Reads an IP packet of that version, behind a link-layer header of 14 bytes, as if it were fresh from the interface. Control traffic of a
 /// link has no business here.
 #[inline(always)]
-pub(super) fn packet(frame: &mut Frame, interface: PortId, family: Family) -> Result<(), Reason> {
+pub(super) fn packet(
+    frame: &mut Frame,
+    interface: PortId,
+    family: Family,
+    tables: &Tables,
+) -> Result<(), Reason> {
     let (bytes, meta) = frame.view();
     (meta.ingress, meta.network) = (interface, 14);
     (meta.flags, meta.part, meta.tcp_flags, meta.sport, meta.dport) = (0, Part::Whole, 0, 0, 0);
     let packet = bytes.get(14..).unwrap_or_default();
     let carried = match family {
         Family::V4 if plain4(packet, meta) => Carried::Packet,
-        Family::V4 => v4(packet, meta)?,
-        _ => v6(packet, meta)?,
+        Family::V4 => v4(packet, meta, tables)?,
+        _ => v6(packet, meta, tables)?,
     };
     match carried {
         Carried::Packet => Ok(()),
@@ -238,17 +244,16 @@ fn tagged(
     meta.ingress = vlan(meta.ingress, &port.vlans, &layer.tags).ok_or(Reason::VlanUnknown)?;
     let interface = tables.interface(meta.ingress).ok_or(Reason::VlanUnknown)?;
     meta.network = layer.payload_at as u16;
-    network(header, layer.ethertype, layer.payload, interface, meta)
+    network((header, layer.ethertype, layer.payload), interface, meta, tables)
 }
 
 /// Looks whom the frame was sent to, and reads what it carries.
 #[inline(always)]
 fn network(
-    header: &[u8; 14],
-    ethertype: EtherType,
-    payload: &[u8],
+    (header, ethertype, payload): (&[u8; 14], EtherType, &[u8]),
     interface: &Interface,
     meta: &mut Meta,
+    tables: &Tables,
 ) -> Result<Carried, Reason> {
     // The destination, and two bytes of the source.
     let [destination @ .., _, _, _, _, _, _] = *header;
@@ -260,8 +265,8 @@ fn network(
     }
     match ethertype {
         EtherType::IPV4 if meta.flags & flag::GROUP == 0 && plain4(payload, meta) => Ok(Carried::Packet),
-        EtherType::IPV4 => v4(payload, meta),
-        EtherType::IPV6 => v6(payload, meta),
+        EtherType::IPV4 => v4(payload, meta, tables),
+        EtherType::IPV6 => v6(payload, meta, tables),
         EtherType::CELL => cell(interface, meta),
         _ => other(ethertype, interface),
     }
@@ -369,7 +374,7 @@ const SPECIAL: [bool; 256] = {
 };
 
 #[inline(never)]
-fn v4(bytes: &[u8], meta: &mut Meta) -> Result<Carried, Reason> {
+fn v4(bytes: &[u8], meta: &mut Meta, tables: &Tables) -> Result<Carried, Reason> {
     let packet = ipv4::parse(bytes).map_err(|malformed| match malformed {
         ipv4::Malformed::TooShort => Reason::Ipv4Truncated,
         ipv4::Malformed::Version => Reason::Ipv4Version,
@@ -396,7 +401,7 @@ fn v4(bytes: &[u8], meta: &mut Meta) -> Result<Carried, Reason> {
     if header.is_fragment() {
         meta.part = part(header.fragment(), header.protocol())?;
     }
-    transport(packet.payload, meta)?;
+    transport(packet.payload, meta, tables)?;
     Ok(Carried::Packet)
 }
 
@@ -431,7 +436,7 @@ fn addresses4(
 }
 
 #[inline(never)]
-fn v6(bytes: &[u8], meta: &mut Meta) -> Result<Carried, Reason> {
+fn v6(bytes: &[u8], meta: &mut Meta, tables: &Tables) -> Result<Carried, Reason> {
     let packet = ipv6::parse(bytes).map_err(|malformed| match malformed {
         ipv6::Malformed::TooShort | ipv6::Malformed::ExtensionPastEnd => Reason::Ipv6Truncated,
         ipv6::Malformed::Version => Reason::Ipv6Version,
@@ -455,7 +460,7 @@ fn v6(bytes: &[u8], meta: &mut Meta) -> Result<Carried, Reason> {
     if let Some(fragment) = packet.extensions.fragment.filter(|found| !found.fragment.is_atomic()) {
         meta.part = part(Some(fragment.fragment), packet.protocol())?;
     }
-    transport(packet.payload, meta)?;
+    transport(packet.payload, meta, tables)?;
     if meta.protocol == Protocol::ICMPV6.0 && is_link_control((meta.dport >> 8) as u8) {
         // RFC 4861, section 7.1: genuine ones have not crossed a router. Listener reports (RFC 2710) are
         // sent with a hop limit of 1.
@@ -511,7 +516,7 @@ fn part(fragment: Option<Fragment>, protocol: Protocol) -> Result<Part, Reason> 
 
 /// Reads ports, or what stands for them.
 #[inline(always)]
-fn transport(payload: &[u8], meta: &mut Meta) -> Result<(), Reason> {
+fn transport(payload: &[u8], meta: &mut Meta, tables: &Tables) -> Result<(), Reason> {
     if meta.part == Part::Later {
         return Ok(());
     }
@@ -557,6 +562,12 @@ fn transport(payload: &[u8], meta: &mut Meta) -> Result<(), Reason> {
                 }
                 icmpv6::Class::Error => meta.flags |= flag::ERROR,
                 icmpv6::Class::Other => {}
+            }
+        }
+        // Of a call, if `track` knows it.
+        Protocol::GRE if tables.filter.has_calls => {
+            if let Some(call) = gre::call_id(payload) {
+                (meta.sport, meta.dport) = (Key::CALL, call);
             }
         }
         protocol if protocol.has_ports() => {

@@ -26,7 +26,7 @@ use wire::{Dscp, Family, Frame, Meta, Nanos, PortId};
 use super::header::{ask_sets, class_of, sender as sender_of};
 use super::log::note_hit;
 use super::route::{check_source, is_link_local};
-use super::{Cx, Step, clat, dnat, filter, protect, selector, track, vrf, wan};
+use super::{Cx, Step, clat, dnat, filter, helper, protect, selector, track, vrf, wan};
 use crate::fast_path::Progress;
 use crate::flag;
 use crate::flow::{Classified, Cold, Direction, Flow, FlowId, Hit, Key, State};
@@ -219,6 +219,7 @@ fn revalidate<T: Tally>(
         let number = helper.filter(|rule| rule.helper.is_some() && flow.is_helped()).map(|rule| rule.number);
         cx.shard.flows.set_helper_rule(hit.id, number.unwrap_or(NO_NUMBER));
     }
+    helper::note_quotes(hit.id, cx);
     cx.shard.watch_now(hit.id, cx.tables, frame.meta.received, cx.tally);
     if let Some(classified) = cx.shard.flows.classes.get_mut(hit.id) {
         let egress = cx.tables.interface(way.egress).map_or(NO_NUMBER, |interface| interface.number);

@@ -52,8 +52,7 @@ impl Stage for Snat {
         }
         let Some(mut opening) = cx.shard.openings.take(&mut frame.meta) else { return Step::Next };
         let opened = filter::count_source(frame, &mut opening, cx)
-            .and_then(|()| choose(frame, &mut opening, cx))
-            .map(|()| follow_control(&mut opening, cx))
+            .and_then(|()| translate(frame, &mut opening, cx))
             .and_then(|()| create::flow(frame, &mut opening, cx));
         match opened {
             // What it holds is the flow's now.
@@ -70,6 +69,17 @@ impl Stage for Snat {
         let nat64 = if tables.nat.has_translator { 90 } else { 0 };
         508 + nat64 + tables.nat.source_search.program()
     }
+}
+
+/// Chooses the source translation, or that which an expected connection has.
+#[inline(always)]
+fn translate<T: Tally>(frame: &Frame, opening: &mut Opening, cx: &mut Cx<'_, T>) -> Result<(), Step> {
+    if helper::choose_call(opening, cx) {
+        return Ok(());
+    }
+    choose(frame, opening, cx)?;
+    follow_control(opening, cx);
+    Ok(())
 }
 
 /// Gives an expected connection that no translation concerns the source by which its control connection is known.

@@ -32,9 +32,13 @@ use crate::tables::{Address, LOCAL, Tables};
 use crate::verdict::Reason;
 
 mod lookups;
+mod related;
 
 pub(crate) use lookups::Lookups;
 use lookups::search;
+pub(crate) use related::ends;
+pub(super) use related::quoted_key;
+use related::relate;
 
 /// The stage.
 #[derive(Clone, Copy, Debug, Default)]
@@ -100,6 +104,8 @@ impl Stage for Track {
         // Of helpers: the key and the expectation, 90; the acknowledgement, 20.
         641 + if tables.filter.has_syn_proxy { 150 } else { 0 }
             + if tables.filter.has_helpers { 110 } else { 0 }
+            // Of calls: GRE without one, 20; the quote of one, 60.
+            + if tables.filter.has_calls { 80 } else { 0 }
     }
 }
 
@@ -412,6 +418,9 @@ fn open<T: Tally>(frame: &mut Frame, key: Key, hash: u64, cx: &mut Cx<'_, T>) ->
     if let Some(step) = with_client(frame, cx) {
         return step;
     }
+    if expected.is_none() && frame.meta.protocol == Protocol::GRE.0 && frame.meta.sport == Key::CALL {
+        return by_addresses(frame, cx);
+    }
     let shown = if cx.tables.filter.has_syn_proxy { handshake::shown(frame, &key, cx) } else { None };
     if let (None, Err(reason)) = (shown, may_open(frame, cx.tables)) {
         return Step::Drop(reason);
@@ -453,6 +462,19 @@ fn open<T: Tally>(frame: &mut Frame, key: Key, hash: u64, cx: &mut Cx<'_, T>) ->
     };
     frame.meta.flags |= flag::OPENS;
     Step::Next
+}
+
+/// Goes on with a GRE packet whose call ID nobody has announced: its flow is that of its addresses, as that of any other GRE.
+#[cold]
+fn by_addresses<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
+    (frame.meta.sport, frame.meta.dport) = (0, 0);
+    let key = key_of(frame, cx);
+    let (hash, found) = find(&key, cx);
+    match live(found, &key, hash, frame, cx) {
+        Ok(Some(hit)) => follow(frame, hit, hash, cx),
+        Ok(None) => open(frame, key, hash, cx),
+        Err(step) => step,
+    }
 }
 
 /// Serves DHCP clients on the gateway itself: records a request to one server, and accepts an answer from any address and to any
@@ -510,115 +532,6 @@ pub(super) fn may_open(frame: &Frame, tables: &Tables) -> Result<(), Reason> {
         _ => {}
     }
     Ok(())
-}
-
-/// Finds the flow of the packet that an ICMP error quotes, which went the other way. Errors from the gateway itself go out
-/// even without a flow.
-fn relate<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
-    match find_related(frame, cx) {
-        Step::Drop(Reason::IcmpUnrelated) if frame.meta.flags & flag::OWN != 0 => Step::Next,
-        step => step,
-    }
-}
-
-fn find_related<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
-    // As two headers' parse.
-    cx.tally.instructions(60);
-    let is_redirect = match frame.meta.family {
-        Family::V4 => frame.meta.dport >> 8 == u16::from(icmpv4::Type::REDIRECT.0),
-        _ => false,
-    };
-    // Of an error in fragments only the first has the quote; what follows it cannot be told from anything.
-    if frame.meta.part == Part::Later {
-        return Step::Drop(Reason::IcmpUnrelated);
-    }
-    if is_redirect || !checksum_is_right(frame, cx) {
-        return Step::Drop(if is_redirect { Reason::IcmpUnrelated } else { Reason::TransportChecksum });
-    }
-    let message =
-        frame.bytes().get(usize::from(frame.meta.transport)..usize::from(frame.meta.end)).unwrap_or(&[]);
-    let quoted = message.get(8..).unwrap_or(&[]);
-    let Some((quote, seq)) = quoted_key(quoted, frame.meta.family) else {
-        return Step::Drop(Reason::IcmpUnrelated);
-    };
-    let key = quote.reversed().in_ct_zone(ct_zone(frame, cx));
-    cx.tally.begin_offload(search(frame.meta.family));
-    let (hash, found) = find(&key, cx);
-    cx.tally.end_offload();
-    let hit = match live(found, &key, hash, frame, cx) {
-        Ok(Some(hit)) => hit,
-        Ok(None) => {
-            return handoff::to_flow(frame, hash, cx).unwrap_or(Step::Drop(Reason::IcmpUnrelated));
-        }
-        Err(step) => return step,
-    };
-    // It must go to whoever sent the packet that it quotes.
-    let (_, destination) = header::addresses(frame);
-    if destination != key.destination().into() {
-        return Step::Drop(Reason::IcmpUnrelated);
-    }
-    let settings = settings(cx);
-    // What the gateway itself says of its own connections its own TCP knows better.
-    let is_own = frame.meta.flags & flag::OWN != 0;
-    let shift = handshake::quoted_shift(hit, cx);
-    let seq = seq.map(|seq| helper::quoted(hit, seq.wrapping_add(shift), cx));
-    let Some(flow) = cx.shard.flows.flow(hit.id) else { return Step::Drop(Reason::IcmpUnrelated) };
-    if let Some(seq) = seq.filter(|_| !is_own) {
-        if !crate::flow::tcp::may_be_quoted(flow, hit.direction.turned(), seq, settings) {
-            return Step::Drop(Reason::IcmpWindow);
-        }
-    }
-    frame.meta.flags |= flag::RELATED;
-    carry(frame, hit.id, hit.direction, flow);
-    if frame.meta.hop == NO_HOP { come_back(frame, hit, hash, cx) } else { Step::Next }
-}
-
-/// The key of a packet quoted in an ICMP error: its header, and at least the first eight bytes behind it. Of TCP, its
-/// sequence number.
-pub(super) fn quoted_key(quoted: &[u8], family: Family) -> Option<(Key, Option<u32>)> {
-    let seq = |protocol, payload: &[u8]| {
-        let bytes = payload.get(4..8).filter(|_| protocol == Protocol::TCP)?.first_chunk()?;
-        Some(u32::from_be_bytes(*bytes))
-    };
-    if family == Family::V4 {
-        let packet = ipv4::parse_prefix(quoted).ok()?;
-        let protocol = packet.header.protocol();
-        if packet.header.fragment().is_some_and(|fragment| !fragment.is_first()) {
-            return None;
-        }
-        let (sport, dport) = ends(protocol, packet.payload, Family::V4)?;
-        let key = Key::v4(packet.header.src_bits(), packet.header.dst_bits(), sport, dport, protocol.0);
-        Some((key, seq(protocol, packet.payload)))
-    } else {
-        let packet = ipv6::parse_prefix(quoted).ok()?;
-        let protocol = packet.protocol();
-        if packet.extensions.fragment.is_some_and(|found| !found.fragment.is_first()) {
-            return None;
-        }
-        let (sport, dport) = ends(protocol, packet.payload, Family::V6)?;
-        let key = Key::v6(packet.header.src_bits(), packet.header.dst_bits(), sport, dport, protocol.0);
-        Some((key, seq(protocol, packet.payload)))
-    }
-}
-
-/// Returns the ports of a packet's flow key: TCP or UDP ports, `Key::query_ports` for an ICMP query, or zeros for protocols
-/// without ports. `None` if there are none to read, as in an ICMP error.
-pub(crate) fn ends(protocol: Protocol, payload: &[u8], family: Family) -> Option<(u16, u16)> {
-    let icmp = if family == Family::V4 { Protocol::ICMP } else { Protocol::ICMPV6 };
-    if protocol == icmp {
-        let header = icmpv4::Header::of(payload)?;
-        let class = match family {
-            Family::V4 => header.kind().class(),
-            _ => wire::icmpv6::Type(header.kind().0).class(),
-        };
-        // No error about an error (RFC 1122, section 3.2.2).
-        let is_query = matches!(class, icmpv4::Class::Request | icmpv4::Class::Reply);
-        return is_query.then(|| Key::query_ports(family, header.kind().0, header.id()));
-    }
-    if protocol.has_ports() {
-        return wire::header::Ports::of(payload).map(|ports| (ports.sport, ports.dport));
-    }
-    Some((0, 0))
 }
 
 /// Gives a fragment the ports of its datagram's first fragment, or makes the fragment pending for the first.

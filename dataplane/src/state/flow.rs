@@ -435,10 +435,12 @@ fn fits(record: &FlowRecord, [original, reply]: [&Key; 2], prefix: Option<Prefix
     };
     // Mapped are endpoints of the IP version outside.
     let mapped = if is_across { answers } else { protocol };
+    // The call ID inside is in no key.
+    let is_call = Protocol(protocol) == Protocol::GRE && record.original.sport == Key::CALL;
     // The flow shows the source that the mapping says, and the destination that the other one says.
     let mapping = record.mapping.is_none_or(|MappingRecord { nat, inside, outside }| {
         let shown = [
-            (inside, record.original.source, original.sport()),
+            (inside, record.original.source, if is_call { inside.port } else { original.sport() }),
             (outside, record.reply.destination, reply.dport()),
         ];
         let is_shown = |(end, ip, port): &(Endpoint, IpAddr, u16)| {
@@ -451,9 +453,9 @@ fn fits(record: &FlowRecord, [original, reply]: [&Key; 2], prefix: Option<Prefix
     });
     let handshake = match record.handshake {
         Handshake::Direct => true,
-        // SIP, and its media.
+        // SIP, and its media; calls of PPTP.
         Handshake::Helped(_) | Handshake::Related => {
-            matches!(Protocol(protocol), Protocol::TCP | Protocol::UDP)
+            is_call || matches!(Protocol(protocol), Protocol::TCP | Protocol::UDP)
         }
         Handshake::Shown(_) | Handshake::Spliced(_) => protocol == Protocol::TCP.0,
     };

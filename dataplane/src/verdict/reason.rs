@@ -589,7 +589,7 @@ impl Reason {
         Entry {
             reason: Reason::HelperIncomplete,
             name: "helper-incomplete",
-            cause: "On a connection with a helper, a segment before this one is missing, or the segment ends within a line that may announce an address, or the packet is a fragment.",
+            cause: "On a connection with a helper, a segment before this one is missing, or the segment ends within a line or message that may announce something, or the packet is a fragment.",
             remedy: "None needed for a few: the sender repeats what is lost. A client that writes its commands byte by byte does not get on: let it use passive mode.",
         },
         Entry {

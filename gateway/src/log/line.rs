@@ -279,17 +279,24 @@ fn connection(of: &Connection, tables: &Tables, fields: &mut Fields) {
     if is_icmp(protocol) {
         fields.put("icmp_id", of.original.sport);
     }
+    if let (Some(call), Some(reply)) = (of.original.call(), of.reply.call()) {
+        fields.put("call_id", call);
+        fields.put("reply_call_id", reply);
+    }
+    let is_call = of.original.call().is_some();
     // Of connections that are not translated it is the same again.
-    if of.reply.source != of.original.destination || of.reply.sport != of.original.dport {
+    if of.reply.source != of.original.destination || !is_call && of.reply.sport != of.original.dport {
         fields.put("reached", of.reply.source.to_string());
         if has_ports(protocol) {
             fields.put("reached_port", of.reply.sport);
         }
     }
-    if of.reply.destination != of.original.source || of.reply.dport != of.original.sport {
+    if of.reply.destination != of.original.source || !is_call && of.reply.dport != of.original.sport {
         fields.put("seen_as", of.reply.destination.to_string());
         let key = if is_icmp(protocol) { "seen_id" } else { "seen_port" };
-        fields.put(key, of.reply.dport);
+        if !is_call {
+            fields.put(key, of.reply.dport);
+        }
     }
     let name =
         |number, found: Option<&str>| (number != NO_NUMBER).then(|| found.unwrap_or("gone").to_owned());

@@ -171,6 +171,7 @@ impl<'a> Ruleset<'a> {
         match (word("type"), word("protocol")) {
             ("ftp", "tcp") => Ok(Helper::Ftp),
             ("sip", "udp") => Ok(Helper::Sip),
+            ("pptp", "tcp") => Ok(Helper::Pptp),
             (kind, protocol) => Err(Why::Feature(format!("ct helper {kind} over {protocol}"))),
         }
     }

@@ -341,7 +341,7 @@ pub(crate) fn rule() -> impl Strategy<Value = Rule> {
         (option::of(rate), option::of(connections), select(&[Logging::Off, Logging::On][..]), action());
     let syn = select(&[SynAnswer::Forward, SynAnswer::Proxy][..]);
     let adds = (option::of(name()), option::of(any::<u64>().prop_map(Nanos)));
-    let syn = (syn, option::of(prop_oneof![Just(Helper::Ftp), Just(Helper::Sip)]));
+    let syn = (syn, option::of(prop_oneof![Just(Helper::Ftp), Just(Helper::Sip), Just(Helper::Pptp)]));
     let then = (then, option::of(any::<u64>().prop_map(Nanos)), syn, adds);
     (name(), conditions(), vec(states, 0..3), then).prop_map(
         |(

@@ -124,13 +124,15 @@ pub enum Helper {
     Ftp,
     /// SIP over UDP (RFC 3261), with session descriptions (RFC 8866).
     Sip,
+    /// PPTP (RFC 2637), with the GRE of its calls.
+    Pptp,
 }
 
 impl Helper {
     /// Transport protocol of the connections that the helper reads.
     pub fn protocol(self) -> Protocol {
         match self {
-            Helper::Ftp => Protocol::TCP,
+            Helper::Ftp | Helper::Pptp => Protocol::TCP,
             Helper::Sip => Protocol::UDP,
         }
     }

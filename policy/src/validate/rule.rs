@@ -194,6 +194,7 @@ impl Validator<'_> {
             let hint = match helper {
                 Helper::Ftp => "write protocol = \"tcp\" and dport = 21, in a rule of its own",
                 Helper::Sip => "write protocol = \"udp\" and dport = 5060, in a rule of its own",
+                Helper::Pptp => "write protocol = \"tcp\" and dport = 1723, in a rule of its own",
             };
             self.wrong(Code::Helper, item, "helper", message, hint);
         }
@@ -210,6 +211,9 @@ impl Validator<'_> {
                 }
                 Helper::Sip => {
                     "leave `helper` out, or \"other\" out of `from`; Linux has its own (nf_conntrack_sip)"
+                }
+                Helper::Pptp => {
+                    "leave `helper` out, or \"other\" out of `from`; Linux has its own (nf_conntrack_pptp)"
                 }
             };
             self.wrong(Code::Helper, item, "helper", message, hint);

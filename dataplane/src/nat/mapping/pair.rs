@@ -53,6 +53,12 @@ impl Mappings {
         Some(self.outside_end(found))
     }
 
+    /// Both ends of a mapping: inside and outside.
+    pub(crate) fn ends_of(&self, id: MappingId) -> Option<[Endpoint; 2]> {
+        self.entry(id)?;
+        Some([self.inside_end(id.0), self.outside_end(id.0)])
+    }
+
     /// Tries further outside ports, of which the next one may be free.
     fn try_pairs<T: Tally>(
         &mut self,

@@ -10,6 +10,7 @@ use crate::sa::{Congestion, Fragment, Whole};
 use crate::stage::parse;
 use crate::stage::track::datagram;
 use crate::stage::{Cx, Step};
+use crate::tables::Tables;
 use crate::verdict::Reason;
 
 /// Bits of the DS field that say that congestion was experienced.
@@ -57,6 +58,7 @@ pub(super) fn take<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<()
     cx.tally.instructions(84 + span.len / 2);
     cx.tally.read(Region::Frame, begins, span.len);
     cx.tally.write(Region::FragmentTable, span.offset as usize, span.len);
+    let tables = cx.tables;
     let whole = match cx.shard.sas.reassembly.add(&fragment, now) {
         Ok(Some(whole)) => whole,
         Ok(None) => return Err(Step::Drop(Reason::TunnelReassembly)),
@@ -65,11 +67,11 @@ pub(super) fn take<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<()
     cx.tally.instructions(40 + whole.payload.len() as u32 / 2);
     cx.tally.read(Region::FragmentTable, 0, whole.payload.len() as u32);
     cx.tally.write(Region::Frame, 0, whole.payload.len() as u32);
-    fill(frame, &whole).map_err(Step::Drop)
+    fill(frame, &whole, tables).map_err(Step::Drop)
 }
 
 /// Puts the whole packet into the frame, without tags, and reads it anew.
-fn fill(frame: &mut Frame, whole: &Whole<'_>) -> Result<(), Reason> {
+fn fill(frame: &mut Frame, whole: &Whole<'_>, tables: &Tables) -> Result<(), Reason> {
     let Whole { header, protocol, payload, congestion } = whole;
     let (interface, family) = (frame.meta.ingress, frame.meta.family);
     let ends: [u8; 12] = *frame.bytes().first_chunk().ok_or(Reason::TunnelFragment)?;
@@ -96,7 +98,7 @@ fn fill(frame: &mut Frame, whole: &Whole<'_>) -> Result<(), Reason> {
         let field = header.view().ds_field();
         header.set_congestion(marked(field, *congestion));
     }
-    parse::packet(frame, interface, family)
+    parse::packet(frame, interface, family, tables)
 }
 
 fn marked(field: u8, congestion: Congestion) -> u8 {

@@ -197,7 +197,7 @@ impl<'t> Opener<'t> {
         let header = frame.push_front(link.len()).ok_or(Reason::SlotTooSmall)?;
         header.copy_from_slice(&link);
         frame.meta.outer_tree = cx.tables.queues.number(frame.meta.ingress);
-        parse::packet(frame, tunnel.interface, family)?;
+        parse::packet(frame, tunnel.interface, family, cx.tables)?;
         if tunnel.mode == Mode::Transport {
             transport::check(frame, tunnel, cx.tally)?;
         }

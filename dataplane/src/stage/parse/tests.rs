@@ -1,3 +1,5 @@
+use std::sync::LazyLock;
+
 use proptest::prelude::*;
 use wire::build::Tcp;
 use wire::tcp::Flags;
@@ -11,10 +13,14 @@ fn fresh(flags: u16) -> Meta {
     Meta { network: 14, flags, ..Meta::default() }
 }
 
+/// Tables of [`PORTS`].
+static TABLES: LazyLock<Tables> =
+    LazyLock::new(|| Tables::compile(&policy::check(PORTS, "ports.toml").policy.unwrap(), 1).unwrap());
+
 /// Checks that the fast path decides nothing, or the same as the general path.
 fn compare(bytes: &[u8], flags: u16) -> Result<(), TestCaseError> {
     let (mut short, mut general) = (fresh(flags), fresh(flags));
-    let (is_plain, second) = (plain4(bytes, &mut short), v4(bytes, &mut general));
+    let (is_plain, second) = (plain4(bytes, &mut short), v4(bytes, &mut general, &TABLES));
     if is_plain {
         prop_assert!(matches!(second, Ok(Carried::Packet)), "{:?}", second.err());
         prop_assert_eq!(format!("{short:?}"), format!("{general:?}"));

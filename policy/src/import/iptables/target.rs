@@ -104,6 +104,7 @@ impl Target {
             "CT" if self.helper.is_some() => match self.helper.as_deref() {
                 Some("ftp") => Verdict::Help(Helper::Ftp),
                 Some("sip") => Verdict::Help(Helper::Sip),
+                Some("pptp") => Verdict::Help(Helper::Pptp),
                 other => return Err(Why::Feature(format!("--helper {}", other.unwrap_or_default()))),
             },
             "SET" if self.add.is_some() => Verdict::Continue,

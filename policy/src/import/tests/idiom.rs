@@ -505,6 +505,14 @@ fn connections_with_a_helper_get_rules_of_their_own() {
 }
 
 #[test]
+fn pptp_is_assigned_over_tcp() {
+    let pptp = format!("{},{{\"accept\":null}}", equal("tcp", "dport", "1723"));
+    let import = helped_by(("pptp", "tcp"), ("tcp", "1723"), ("forward", "drop"), &[&pptp]);
+    assert_eq!(why(&import), []);
+    assert_eq!(helpers(&import), [("forward-2", Some(Helper::Pptp), vec![1723])]);
+}
+
+#[test]
 fn sip_is_assigned_over_udp() {
     let sip = format!("{},{{\"accept\":null}}", equal("udp", "dport", "5060"));
     let import = helped_by(("sip", "udp"), ("udp", "5060"), ("forward", "drop"), &[&sip]);

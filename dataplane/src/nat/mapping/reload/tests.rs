@@ -294,8 +294,8 @@ fn a_mapping_made_again_elsewhere_keeps_its_outside_port_or_says_why_not() {
         (inside(2, 2), outside(1, 0), Restore::Malformed),
         (inside(2, 2), Endpoint { protocol: 6, ..outside(1, 1) }, Restore::Malformed),
         (
-            Endpoint { protocol: 47, ..inside(2, 2) },
-            Endpoint { protocol: 47, ..outside(1, 1) },
+            Endpoint { protocol: 50, ..inside(2, 2) },
+            Endpoint { protocol: 50, ..outside(1, 1) },
             Restore::Malformed,
         ),
     ] {
