@@ -13,6 +13,8 @@ const WITHOUT_CASE: &[(Reason, &str)] = &[
     (Reason::NeighbourQueueFull, "only a live host asks for neighbours"),
     (Reason::HandedOff, "a replay has one worker"),
     (Reason::HandoffFull, "a replay has one worker"),
+    (Reason::PeerOwns, "a replay has no second gateway: dataplane/tests/pair.rs"),
+    (Reason::PeerLinkFull, "a replay has no second gateway: dataplane/tests/pair.rs"),
     (
         Reason::EspSequence,
         "a security association has 2^32 numbers: unit test of dataplane/src/sa/sequence.rs",

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use lookup::classify::{Algorithm, Bounds, Choice, Pattern, Task};
 use policy::Policy;
 use policy::model::{
-    ANY_ZONE, Helper, Mac, MssClamp, MulticastMiss, OTHER_ZONE, SELF_ZONE, SourceCheck, SynAnswer,
+    ANY_ZONE, Helper, Mac, MssClamp, MulticastMiss, OTHER_ZONE, SELF_ZONE, SourceCheck, SynAnswer, TcpWindow,
 };
 use wire::atm::{Connection, Vc};
 use wire::link_kind::NEAR;
 use wire::vlan::{Tag, Tags};
 use wire::{Bytes, Link, LinkKind, PortId};
 
+use crate::flow::tcp::WindowCheck;
 use crate::helper;
 use crate::pipeline::Selection;
 use crate::tables::{
@@ -26,6 +27,7 @@ mod class;
 mod multicast;
 mod names;
 mod nat;
+mod pair;
 mod pattern;
 mod queue;
 mod route;
@@ -122,6 +124,8 @@ impl Tables {
             log: policy.gateway.log.clone(),
             ipfix: policy.gateway.ipfix.clone(),
             synchronises: policy.gateway.sync.peer.is_some(),
+            pair: pair::compile(policy)?,
+            window: window(policy),
             drop_record: policy.gateway.drop_record().into(),
             timeouts: policy.timeouts,
             idle: Vec::new(),
@@ -133,6 +137,15 @@ impl Tables {
         tables.stages = Selection::of(&tables);
         tables.number(None);
         Ok(tables)
+    }
+}
+
+/// Check of TCP windows. Where a second gateway forwards packets of the same flows, each may see one direction.
+fn window(policy: &Policy) -> WindowCheck {
+    match policy.limits.tcp_window {
+        TcpWindow::Off => WindowCheck::Off,
+        TcpWindow::Strict if policy.gateway.sync.half().is_some() => WindowCheck::OneWay,
+        TcpWindow::Strict => WindowCheck::Strict,
     }
 }
 
@@ -193,6 +206,7 @@ fn interfaces(policy: &Policy, names: &Names, ct_zones: &[u16]) -> Result<Vec<In
             number: NO_NUMBER,
             zone: names.zone_of(place),
             root,
+            vni: policy::model::vni(&interface.name),
             tags,
             vlans: Vec::new(),
             link: interface.link,
@@ -298,6 +312,7 @@ fn itself() -> Interface {
         number: NO_NUMBER,
         zone: SELF,
         root: LOCAL,
+        vni: 0,
         tags: Tags::NONE,
         vlans: Vec::new(),
         link: LinkKind::Ethernet,

@@ -74,6 +74,8 @@ pub struct Counters {
     pub given: u64,
     /// Frames handed off by other workers, which received them.
     pub taken: u64,
+    /// Frames handed over to the second gateway.
+    pub handed_over: u64,
     /// Frames that a rule decided, and those of flows that it let in; bytes of IP packets.
     pub rules: Vec<Traffic>,
     /// Frames translated, by pair of translations ([`crate::tables::NatTables::pair`]); bytes of IP packets.
@@ -144,6 +146,7 @@ impl Counters {
             entered_otherwise: 0,
             given: 0,
             taken: 0,
+            handed_over: 0,
             copied: 0,
             rules: vec![Traffic::default(); tables.filter.rules.len()],
             nats: vec![Traffic::default(); tables.nat.pairs()],
@@ -238,6 +241,13 @@ impl Counters {
     pub(crate) fn count_not_carried(&mut self, frame: &mut Frame) {
         self.given = self.given.saturating_sub(1);
         frame.meta.fate = Verdict::Dropped(Reason::HandoffFull).to_fate();
+        self.count(frame);
+    }
+
+    /// Counts a frame that the link to the second gateway has not taken: dropped.
+    pub(crate) fn count_not_handed_over(&mut self, frame: &mut Frame) {
+        self.handed_over = self.handed_over.saturating_sub(1);
+        frame.meta.fate = Verdict::Dropped(Reason::PeerLinkFull).to_fate();
         self.count(frame);
     }
 
@@ -389,10 +399,11 @@ impl Counters {
         self.dropped[Reason::MulticastCopy as usize] += 1;
     }
 
-    /// True if received + taken + copied = forwarded + delivered + answered + dropped + queued + held + given.
+    /// True if received + taken + copied = forwarded + delivered + answered + dropped + queued + held + given + handed over.
     pub fn are_conserved(&self) -> bool {
         let ended = self.forwarded() + self.delivered() + self.answered() + self.dropped();
-        self.received.frames + self.taken + self.copied == ended + self.queued() + self.held + self.given
+        let elsewhere = self.given + self.handed_over;
+        self.received.frames + self.taken + self.copied == ended + self.queued() + self.held + elsewhere
     }
 
     /// Traffic of each translation.

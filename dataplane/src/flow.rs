@@ -19,7 +19,7 @@ pub(crate) mod hash;
 mod index;
 mod key;
 mod sender;
-mod steering;
+pub(crate) mod steering;
 mod table;
 pub mod tcp;
 mod wheel;

@@ -65,7 +65,7 @@ pub fn arrived(given: &Meta, ingress: PortId, received: Nanos) -> Meta {
         sport: given.sport,
         dport: given.dport,
         flags: given.flags,
-        tunnel: given.tunnel & tunnel::IN,
+        tunnel: given.tunnel & (tunnel::IN | tunnel::PEER),
         ..Meta::default()
     }
 }

@@ -31,6 +31,7 @@ pub mod multicast;
 pub mod nat;
 pub mod neighbour;
 pub mod opening;
+pub mod peer;
 pub mod pipeline;
 pub mod port_mapping;
 pub mod ppp;

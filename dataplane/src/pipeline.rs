@@ -606,10 +606,15 @@ fn end<T: Tally>(mut frame: Frame, ended: &mut Vec<Frame>, cx: &mut Cx<'_, T>) {
     const FRAGMENT: u16 = Verdict::Held(Reason::FragmentWaits).to_fate();
     const NEIGHBOUR: u16 = Verdict::Held(Reason::NeighbourWaits).to_fate();
     const OTHERS: u16 = Verdict::Held(Reason::HandedOff).to_fate();
+    const PEER: u16 = Verdict::Held(Reason::PeerOwns).to_fate();
     match frame.meta.fate {
         FRAGMENT => hold(frame, ended, cx),
         OTHERS => {
             cx.shard.counters.given += 1;
+            ended.push(frame);
+        }
+        PEER => {
+            cx.shard.counters.handed_over += 1;
             ended.push(frame);
         }
         NEIGHBOUR => wait(frame, ended, cx),

@@ -30,6 +30,7 @@ use crate::meter::Meters;
 use crate::multicast::Misses;
 use crate::nat::{BlockEvent, Capacity, ConfigError, MappingId, Mappings, PoolId, Share};
 use crate::opening::{Opening, Openings};
+use crate::peer::Handover;
 use crate::port_mapping::PortMappings;
 use crate::ppp::Sessions;
 use crate::recorder::Recorder;
@@ -76,6 +77,8 @@ pub struct Shard {
     pub accounting: Accounting,
     /// Flows that a second gateway is to be told of, where a host synchronises.
     pub changes: Changes,
+    /// Packets that are handed over to that gateway.
+    pub handover: Handover,
     /// Last packets dropped and answered, by reason, where a host has them kept.
     pub recorder: Recorder,
     /// Numbers of imported items, accepted and refused.
@@ -173,6 +176,7 @@ impl Shard {
             log: Log::default(),
             accounting: Accounting::default(),
             changes: Changes::default(),
+            handover: Handover::None,
             recorder: Recorder::default(),
             imports: Imports::default(),
             openings: Openings::default(),
@@ -303,6 +307,12 @@ impl Shard {
     /// Counts a frame whose handoff to another worker failed: dropped.
     pub fn count_not_carried(&mut self, frame: &mut Frame) {
         self.counters.count_not_carried(frame);
+        self.recorder.note_dropped(frame, frame.meta.received);
+    }
+
+    /// Counts a frame that was to be [handed over](crate::peer) and that the link to the second gateway has not taken: dropped.
+    pub fn count_not_handed_over(&mut self, frame: &mut Frame) {
+        self.counters.count_not_handed_over(frame);
         self.recorder.note_dropped(frame, frame.meta.received);
     }
 

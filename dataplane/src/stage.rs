@@ -30,6 +30,7 @@ mod nat64;
 mod option;
 mod own;
 pub mod parse;
+mod peer;
 pub mod police;
 mod protect;
 pub mod proxy;

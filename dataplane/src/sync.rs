@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use tally::NoTally;
 use wire::{Nanos, PortId};
 
-use crate::flow::{self, Beside, Cold, Ends, Flow, FlowId, FlowTable, Life, Tick};
+use crate::flow::{self, Beside, Cold, Ends, Flow, FlowId, FlowTable, Life, Tick, tcp};
 use crate::hop::LOCAL_HOP;
 use crate::import::Refused;
 use crate::log::Cause;
@@ -376,7 +376,15 @@ impl Shard {
         let idle = self.flows.idle(flow, now);
         let is_copy = self.changes.marks.get(there).is_some_and(|mark| mark.is_copy_of(flow));
         let is_same = Ends::of(flow.original()) == record.original && Ends::of(flow.reply()) == record.reply;
+        // Each may have seen one side's end of a connection.
+        let closed =
+            tcp::closed_by_both(flow.state(), record.state).filter(|_| is_same && tables.pair.is_some());
         if !is_copy && idle <= record.idle {
+            if let Some(state) = closed {
+                let seen = Tick(flow.seen);
+                self.flows.set_state(there, state, seen, &mut NoTally);
+                self.changes.note(there);
+            }
             let both = idle < CONFLICT && record.idle < CONFLICT;
             return Ok(if both { Synced::Conflict } else { Synced::Older });
         }
@@ -390,7 +398,7 @@ impl Shard {
         if self.flows.flow(there).is_some_and(|flow| flow.progress.is_published()) {
             self.take_back(there);
         }
-        self.flows.set_state(there, record.state, seen, &mut NoTally);
+        self.flows.set_state(there, closed.unwrap_or(record.state), seen, &mut NoTally);
         // Not another one's, as memory for handshakes is the policy's matter.
         let _ = self.flows.set_handshake(there, record.handshake);
         self.flows.forget_windows(there);
@@ -398,6 +406,9 @@ impl Shard {
         self.mark_copy(there, round);
         if let Some(mark) = self.changes.marks.get_mut(there).filter(|_| had || !is_copy) {
             mark.bits |= HEARD;
+        }
+        if closed.is_some() {
+            self.changes.note(there);
         }
         Ok(if is_conflict { Synced::Conflict } else { Synced::Updated })
     }

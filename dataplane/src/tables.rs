@@ -19,6 +19,7 @@ mod mac;
 mod multicast;
 mod nat;
 mod number;
+pub(crate) mod pair;
 mod priority;
 mod queue;
 mod rendezvous;
@@ -33,6 +34,7 @@ pub(crate) mod vrf;
 mod wan;
 mod ways;
 
+use crate::flow::tcp::WindowCheck;
 pub use class::{ClassEntry, Classes};
 pub(crate) use class::{ClassSearch, Kind};
 pub use error::CompileError;
@@ -48,6 +50,7 @@ pub use nat::{
 };
 pub(crate) use number::OTHER_NUMBER;
 pub use number::{NO_NUMBER, Numbers};
+pub use pair::Pair;
 pub use priority::Priorities;
 pub use queue::{FqSettings, LeafSettings, NO_NODE, NodeKind, QueueNode, QueueTree, QueueTrees};
 pub use rendezvous::SLOTS;
@@ -146,6 +149,10 @@ pub struct Tables {
     pub ipfix: Ipfix,
     /// The host keeps the same flows as a second gateway, which it tells of changes.
     pub synchronises: bool,
+    /// Division of flows with that gateway, where both forward packets.
+    pub pair: Option<Pair>,
+    /// Check of TCP windows.
+    pub window: WindowCheck,
     /// Packets that the [drop recorder](crate::recorder) remembers of each reason; 0 for none.
     pub drop_record: u32,
     /// Interface at [`OTHER`], for all interfaces outside the policy. `None` where no rule or default names their zone: then all
@@ -177,6 +184,8 @@ pub struct Interface {
     pub zone: u8,
     /// The interface whose port carries its frames: itself, unless it is a VLAN.
     pub root: PortId,
+    /// VXLAN network identifier of its frames where they are handed over to a second gateway.
+    pub vni: u32,
     /// Tags of its frames.
     pub tags: Tags,
     /// VLANs that its own port carries: outer and inner identifier (0: none), and the VLAN's interface.

@@ -1,4 +1,4 @@
-//! Bits of [`Meta::tunnel`](wire::Meta::tunnel): the tunnels that a packet comes and goes by, and copies.
+//! Bits of [`Meta::tunnel`](wire::Meta::tunnel): the tunnels that a packet comes and goes by, copies, and frames of a second gateway.
 
 use wire::Meta;
 
@@ -14,6 +14,9 @@ pub const OUTER: u8 = 1 << 3;
 pub const KEEPALIVE: u8 = 1 << 4;
 /// The frame is a further copy of a packet to a multicast group, and has the number of that packet, whose fate is that of its first copy.
 pub const COPY: u8 = 1 << 5;
+
+/// The second gateway has handed the frame over ([`crate::peer`]).
+pub const PEER: u8 = 1 << 6;
 
 /// True for a further copy of a packet to a multicast group.
 #[inline(always)]

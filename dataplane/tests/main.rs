@@ -33,6 +33,7 @@ mod neighbour;
 mod oracle;
 mod order;
 mod owner;
+mod peer;
 mod port_mapping;
 mod port_mapping_sync;
 mod ppp;

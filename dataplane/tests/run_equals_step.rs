@@ -217,6 +217,8 @@ fn scenes_reach_the_corners() {
         Reason::NatNoAddress,
         Reason::HandedOff,
         Reason::HandoffFull,
+        Reason::PeerOwns,
+        Reason::PeerLinkFull,
         Reason::FramePoolEmpty,
         Reason::MulticastCopy,
         Reason::NatTableFull,

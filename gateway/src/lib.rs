@@ -25,6 +25,7 @@ pub mod metrics;
 pub mod multicast;
 pub mod near;
 pub mod page;
+pub mod peer;
 pub mod port;
 pub mod port_mapping;
 pub mod privilege;

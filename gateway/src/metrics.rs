@@ -20,7 +20,7 @@ use crate::port_mapping::PortMappingCounts;
 use crate::request::Overview;
 use crate::sa::{DirectionStatus, TunnelStatus};
 use crate::set::SetView;
-use crate::sync::{ReceivedCounts, SyncState, SyncStatus};
+use crate::sync::{HandedOver, OwnerStatus, ReceivedCounts, SyncState, SyncStatus};
 use crate::view::{Count, LeafView, QueueView, Status};
 use crate::wan::{Standing, WanView};
 
@@ -94,6 +94,9 @@ fn synchronisation(encoder: &mut DescriptorEncoder<'_>, sync: &SyncStatus) -> fm
         let help = "Time by which the second gateway's clock is ahead.";
         gauge(encoder, "sync_clock_ahead", help, Some(Unit::Seconds), ahead)?;
     }
+    if let Some(owner) = &sync.owner {
+        handed_over(encoder, owner)?;
+    }
     let help = "Connections to the second gateway.";
     counter(encoder, "sync_connections", help, sync.connections)?;
     let help = "Full synchronisations sent to the second gateway.";
@@ -132,6 +135,21 @@ fn synchronisation(encoder: &mut DescriptorEncoder<'_>, sync: &SyncStatus) -> fm
     ];
     Family { name: "sync_received_flows", help, unit: None, label: "outcome" }
         .counters(encoder, received.into_iter())
+}
+
+/// Metrics of frames that two gateways hand over to one another.
+fn handed_over(encoder: &mut DescriptorEncoder<'_>, owner: &OwnerStatus) -> fmt::Result {
+    let is_on = f64::from(u8::from(owner.handed_over != HandedOver::None));
+    gauge(encoder, "sync_hands_over", "1 while packets are handed over to the second gateway.", None, is_on)?;
+    let help = "Frames handed over between the two gateways, by what became of them here.";
+    let frames = [
+        ("sent", owner.frames_sent),
+        ("lost", owner.frames_lost),
+        ("taken", owner.frames_taken),
+        ("refused", owner.refused.values().sum()),
+    ];
+    Family { name: "sync_handed_over_frames", help, unit: None, label: "outcome" }
+        .counters(encoder, frames.into_iter())
 }
 
 /// Metrics of WANs, by name.

@@ -15,7 +15,7 @@ use std::thread;
 
 use dataplane::flow::SteeringTable;
 use dataplane::tables::Tables;
-use policy::model::{Sync, SyncPeer};
+use policy::model::{Half, Sync, SyncPeer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Notify, oneshot};
 use tracing::error;
@@ -26,15 +26,18 @@ use crate::worker::CommandSender;
 mod files;
 mod link;
 mod message;
+mod owner;
 mod session;
 mod shards;
 mod status;
 #[cfg(test)]
 mod tests;
 
+pub use owner::{HandedOver, OwnerStatus};
 pub use status::{ReceivedCounts, SyncState, SyncStatus};
 
 use link::Link;
+use owner::Division;
 use session::{PeerMemory, Times, conduct};
 use shards::Shards;
 use status::Account;
@@ -45,6 +48,7 @@ type Instance = [u64; 2];
 /// State that the thread shares with the supervisor.
 struct Shared {
     account: Account,
+    division: Division,
     instance: Mutex<Instance>,
     /// Epoch of the server of port mappings.
     epoch: Arc<Epoch>,
@@ -61,7 +65,19 @@ pub struct Synchroniser {
 impl Shared {
     fn new(peer: SyncPeer, instance: Instance, epoch: Arc<Epoch>) -> Shared {
         let (instance, begun_anew) = (Mutex::new(instance), Notify::new());
-        Shared { account: Account::new(peer), instance, epoch, begun_anew }
+        Shared { account: Account::new(peer), division: Division::new(None), instance, epoch, begun_anew }
+    }
+
+    /// Divides flows with the peer, where this gateway has a half.
+    fn dividing(self, half: Option<Half>) -> Shared {
+        Shared { division: Division::new(half), ..self }
+    }
+
+    fn status(&self) -> SyncStatus {
+        let (status, owner) = (self.account.status(), self.division.status());
+        // Where flows are divided both are meant to be active.
+        let both_active = status.both_active && self.division.half().is_none();
+        SyncStatus { owner, both_active, ..status }
     }
 
     fn instance(&self) -> Instance {
@@ -94,7 +110,7 @@ impl Synchroniser {
     pub fn start(start: Start) -> io::Result<Synchroniser> {
         let Start { sync, workers, steering, tables, instance, epoch } = start;
         let Some(peer) = sync.peer else { return Ok(Synchroniser { shared: None, _stop: None }) };
-        let shared = Arc::new(Shared::new(peer, instance, epoch));
+        let shared = Arc::new(Shared::new(peer, instance, epoch).dividing(sync.half()));
         let (stop, stopped) = oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let own = shared.clone();
@@ -123,7 +139,7 @@ impl Synchroniser {
 
     /// Returns the status; none where the policy has no peer.
     pub fn status(&self) -> Option<SyncStatus> {
-        self.shared.as_ref().map(|shared| shared.account.status())
+        self.shared.as_ref().map(|shared| shared.status())
     }
 }
 
@@ -131,9 +147,10 @@ impl Synchroniser {
 /// its trouble; none where the policy has no peer.
 pub async fn converse<S: AsyncRead + AsyncWrite>(stream: S, start: Start) -> Option<SyncStatus> {
     let Start { sync, workers, steering, tables, instance, epoch } = start;
-    let (shards, shared) = (Shards::new(workers, steering, tables), Shared::new(sync.peer?, instance, epoch));
+    let (shards, half) = (Shards::new(workers, steering, tables), sync.half());
+    let shared = Shared::new(sync.peer?, instance, epoch).dividing(half);
     let mut memory = PeerMemory::default();
     let ended = conduct(stream, "the stream", &shards, &shared, &mut memory, Times::LIVE).await;
     shared.account.failed(&ended.to_string());
-    Some(shared.account.status())
+    Some(shared.status())
 }

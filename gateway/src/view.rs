@@ -52,6 +52,9 @@ pub struct Status {
     /// Further copies of packets to multicast groups.
     #[serde(default)]
     pub copied: u64,
+    /// Frames handed over to a second gateway, which owns their flow.
+    #[serde(default)]
+    pub handed_over: u64,
     /// Frames sent by a port.
     pub forwarded: u64,
     /// Frames for the gateway itself.
@@ -358,6 +361,7 @@ impl Overview {
             held: self.held(),
             queued: sum(|counters| counters.queued()),
             handed_off: sum(|counters| counters.given),
+            handed_over: sum(|counters| counters.handed_over),
             flows: add(|report| report.flows.into()),
             flow_capacity: add(|report| report.flow_capacity.into()),
             fast_path: self.fast_path.as_ref().map(|path| self.fast_path_status(path)),

@@ -15,6 +15,7 @@ use dataplane::flow::SteeringTable;
 use dataplane::handoff::receiver;
 use dataplane::hop::Wanted;
 use dataplane::import::Refused;
+use dataplane::peer::is_handed_over;
 use dataplane::shard::{Setup, ShardError};
 use dataplane::state::Item;
 use dataplane::tables::Tables;
@@ -35,6 +36,7 @@ pub(crate) mod handoff;
 mod link;
 mod log;
 mod panic;
+mod peer;
 mod port_mapping;
 mod processing;
 mod report;
@@ -63,6 +65,7 @@ use fast_path::{FastPorts, Kernel};
 use link::{Device, Group, Links, Origin};
 use log::LogFeed;
 use panic::{Backoff, message_of};
+use peer::PeerEnd;
 use processing::Processing;
 use report::Account;
 use sleep::Sleep;
@@ -78,6 +81,8 @@ pub struct Worker {
     links: Links,
     /// Handoff channels to and from other workers; none with a single worker.
     exchange: Option<Exchange>,
+    /// Link to the second gateway, by which frames are handed over; none where nothing is.
+    peer: Option<PeerEnd>,
     /// Replies to [`Command::Drain`], dropped once the ports are drained.
     drains: Vec<Sender<()>>,
     /// Destination of log records; none are sent where absent.
@@ -143,6 +148,7 @@ impl Worker {
     /// Polls the handoff channels, every port, and the frames that Linux sends.
     fn turn(&mut self, now: Nanos) -> Moved {
         let mut received = self.take_handed_off(now);
+        received += self.take_handed_over(now);
         for place in self.links.places() {
             received += self.take_received(place, now);
         }
@@ -272,6 +278,11 @@ impl Worker {
                 let Err(back) = refused else { continue };
                 frame = back;
                 shard.count_not_carried(&mut frame);
+            } else if is_handed_over(&frame.meta) {
+                let sent = self.peer.as_ref().map(|peer| peer.link.send(&mut frame, tables));
+                if !matches!(sent, Some(Ok(()))) {
+                    shard.count_not_handed_over(&mut frame);
+                }
             }
             self.links.deliver(frame, tables, pool);
         }
@@ -355,7 +366,8 @@ impl Worker {
             exchange.falls_asleep();
         }
         if self.take_handed_off(now) == 0 {
-            self.sleep.until_something(&self.links, self.commands.wake_up(), self.clock);
+            let peer = self.peer.as_ref().filter(|peer| peer.receives()).map(|peer| peer.link.fd());
+            self.sleep.until_something(&self.links, peer, self.commands.wake_up(), self.clock);
         } else {
             // Before more is taken: a queue has no room for all.
             self.send(now);
@@ -510,6 +522,7 @@ impl Worker {
             processing,
             links,
             exchange,
+            peer: None,
             drains: Vec::new(),
             log,
             export,

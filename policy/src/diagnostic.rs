@@ -110,6 +110,8 @@ pub enum Code {
     Helper,
     /// A feature of stateful policies in a stateless one.
     NeedsStateful,
+    /// Two interfaces whose names make the same number for frames that are handed over to a second gateway.
+    SameVni,
 
     /// A rule that no packet reaches, by its connection state or its zone of origin.
     RuleWithoutEffect,
@@ -304,6 +306,7 @@ impl Code {
         (Code::SynProxy, "syn-proxy", Severity::Error),
         (Code::Helper, "helper", Severity::Error),
         (Code::NeedsStateful, "needs-stateful", Severity::Error),
+        (Code::SameVni, "same-vni", Severity::Error),
         (Code::RuleWithoutEffect, "rule-without-effect", Severity::Warning),
         (Code::RuleNeverMatches, "rule-never-matches", Severity::Warning),
         (Code::ShadowedRule, "shadowed-rule", Severity::Warning),

@@ -64,7 +64,7 @@ pub use rule::{
 };
 pub(crate) use selector::overlap;
 pub use selector::{SelectorEnd, SelectorPair};
-pub use sync::{Sync, SyncPeer};
+pub use sync::{Half, Sync, SyncOwner, SyncPeer, vni};
 pub use tunnel::{
     Binding, DfBit, Follow, FragmentWhen, KeyFiles, KeySource, Legacy, Lifetime, Reading, StaticSa, Tunnel,
     TunnelDscp, WindowSize,

@@ -7,8 +7,8 @@ use crate::model::{
     Action, Authentication, Checksum, ColourMode, DfBit, Driver, Dropper, Encapsulation, Fairness,
     FamilyMatch, FastPath, FragmentWhen, Helper, IcmpMatch, IpfixRecord, Isolation, KeySource, LinkKind,
     LogEvent, MeterKind, Mode, NoInstance, Offload, OnExit, OnFailure, Pickup, PppRole, Protocol, RejectWith,
-    RouteTarget, Scheduler, SearchAlgorithm, SourceCheck, State, Sticky, SynAnswer, TcpWindow, Template,
-    TreeWorkers, WanState, WhenDown, WhenFull,
+    RouteTarget, Scheduler, SearchAlgorithm, SourceCheck, State, Sticky, SynAnswer, SyncOwner, TcpWindow,
+    Template, TreeWorkers, WanState, WhenDown, WhenFull,
 };
 
 /// Keywords with their values. Of several for one value, the first is printed.
@@ -122,6 +122,8 @@ pub(crate) const FAST_PATH: Words<FastPath> =
     &[("auto", FastPath::Auto), ("tc", FastPath::Tc), ("xdp", FastPath::Xdp), ("off", FastPath::Off)];
 
 pub(crate) const ON_EXIT: Words<OnExit> = &[("closed", OnExit::Closed), ("open", OnExit::Open)];
+
+pub(crate) const SYNC_OWNER: Words<SyncOwner> = &[("first", SyncOwner::First), ("hash", SyncOwner::Hash)];
 
 pub(crate) const METER_KIND: Words<MeterKind> = &[
     ("token-bucket", MeterKind::TokenBucket),

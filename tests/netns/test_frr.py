@@ -4,13 +4,12 @@ import ipaddress
 import json
 import os
 import re
-import shutil
-import tempfile
 import time
 from pathlib import Path
 
 import pytest
 import wait
+from frr import Frr, missing
 from host import stop
 from topology import CLIENT, HIDDEN, OUTSIDE, REMOTE, ROUTER, ROUTER2, STRANGER
 
@@ -18,8 +17,6 @@ pytestmark = [
     pytest.mark.only("wirerate-packet", "wirerate-fast", why="drivers do not matter to routes"),
     pytest.mark.longest(600),
 ]
-
-DAEMONS = Path("/usr/lib/frr")
 
 ROUTES = 1_000_000 if os.environ.get("WIRERATE_LONG") else 100_000
 """A million takes some minutes, most of them FRR's and the kernel's."""
@@ -39,37 +36,8 @@ def prefixes(count):
 
 @pytest.fixture(autouse=True)
 def tools(request):
-    lacking = [name for name in ("zebra", "bgpd") if not (DAEMONS / name).exists()]
-    if not shutil.which("vtysh") or lacking:
-        why = "SKIPPED: not installed: frr (./setup test)"
-        (pytest.fail if request.config.getoption("must_run") else pytest.skip)(why)
-
-
-class Frr:
-    """zebra and bgpd on a host, with files of their own."""
-
-    def __init__(self, host, bgp):
-        self.host = host
-        # They give up their privileges: it is theirs, in a directory that everybody may pass.
-        self.directory = directory = Path(tempfile.mkdtemp(prefix="frr-", dir="/run"))
-        for name, text in [("vtysh", ""), ("zebra", ""), ("bgpd", bgp)]:
-            (directory / f"{name}.conf").write_text(text)
-        for path in [directory, *directory.iterdir()]:
-            shutil.chown(path, "frr", "frr")
-        common = ["-u", "frr", "-g", "frr", "--vty_socket", directory, "-A", "127.0.0.1", "-P", "0", "-z", directory / "zserv.api"]
-        self.daemons = [
-            host.start(DAEMONS / name, "-f", directory / f"{name}.conf", "-i", directory / f"{name}.pid", *common, *more)
-            for name, more in [("zebra", []), ("bgpd", ["-l", OUTSIDE])]
-        ]
-
-    def ask(self, command):
-        done = self.host.run("vtysh", "--vty_socket", self.directory, "--config_dir", self.directory, "-c", command, check=False, timeout=120)
-        return done.stdout
-
-    def stop(self):
-        for daemon in reversed(self.daemons):
-            stop(daemon)
-        shutil.rmtree(self.directory, ignore_errors=True)
+    if lacking := missing():
+        (pytest.fail if request.config.getoption("must_run") else pytest.skip)(f"SKIPPED: {lacking}")
 
 
 def neighbour(net, announced):
@@ -127,7 +95,7 @@ def memory(process):
 def test_a_full_table_comes_and_goes(net):
     before = memory(net.office.process)
     announcer, tell = neighbour(net, ROUTES)
-    frr = Frr(net.gateway, BGP)
+    frr = Frr(net.gateway, BGP, listen=OUTSIDE)
     try:
         began = time.monotonic()
         wait.until(lambda: in_kernel(net) > ROUTES, "FRR has given Linux all routes", 500, pause=1)

@@ -42,6 +42,7 @@ pub mod tcp;
 pub mod udp;
 pub mod unit;
 pub mod vlan;
+pub mod vxlan;
 
 pub use batch::{BATCH, Batch};
 pub use frame::{Frame, LONGEST};

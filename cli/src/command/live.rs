@@ -11,7 +11,7 @@ use gateway::ipfix::CollectorState;
 use gateway::log::LogCounts;
 use gateway::port::EgressDrops;
 use gateway::sa::TunnelStatus;
-use gateway::sync::{SyncState, SyncStatus};
+use gateway::sync::{HandedOver, OwnerStatus, SyncState, SyncStatus};
 use gateway::view;
 use gateway::{Client, ClientError};
 use serde::Serialize;
@@ -312,6 +312,9 @@ fn show_sync(out: &mut impl Write, sync: &SyncStatus) -> io::Result<()> {
             "             {BAD}both gateways forward packets of the same flows{BAD:#}: does each hear the other's VRRP?"
         )?;
     }
+    if let Some(owner) = &sync.owner {
+        write_owner(out, owner)?;
+    }
     if sync.shared_keys > 0 {
         writeln!(
             out,
@@ -321,6 +324,33 @@ fn show_sync(out: &mut impl Write, sync: &SyncStatus) -> io::Result<()> {
     }
     if let Some(ahead) = sync.clock_ahead_seconds.filter(|ahead| ahead.abs() > 5.0) {
         writeln!(out, "             the peer's clock is {ahead:+.0} s off this one's")?;
+    }
+    Ok(())
+}
+
+/// Frames handed over, in a line of its own.
+fn write_owner(out: &mut impl Write, owner: &OwnerStatus) -> io::Result<()> {
+    let now = match owner.handed_over {
+        HandedOver::None => "no packets are handed over to the peer now",
+        HandedOver::Owned => "packets of unknown flows are handed over to the peer where it owns them",
+        HandedOver::All => {
+            "packets of unknown flows are handed over to the peer, until all flows are known here"
+        }
+    };
+    let OwnerStatus { frames_sent, frames_taken, frames_lost, .. } = owner;
+    write!(out, "             {now}; {frames_sent} frames so far, {frames_taken} taken from the peer")?;
+    if *frames_lost > 0 {
+        write!(out, ", {BAD}{frames_lost} lost{BAD:#}")?;
+    }
+    let refused: u64 = owner.refused.values().sum();
+    if refused > 0 {
+        let reasons: Vec<String> =
+            owner.refused.iter().map(|(reason, count)| format!("{count}: {reason}")).collect();
+        write!(out, ", {BAD}{refused} refused{BAD:#} ({})", reasons.join("; "))?;
+    }
+    writeln!(out)?;
+    if let Some(trouble) = &owner.trouble {
+        writeln!(out, "             {BAD}{trouble}{BAD:#}")?;
     }
     Ok(())
 }

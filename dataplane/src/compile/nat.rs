@@ -738,6 +738,7 @@ impl Builder<'_> {
             returning: self.returning,
             upnp_zones,
             port_mappings: self.port_mappings,
+            gateways: self.policy.gateway.sync.half().map_or(1, |_| policy::model::Half::COUNT),
             outside: pattern::merge(self.outside),
         })
     }

@@ -185,7 +185,7 @@ fn entry(hash: u64, worker: u16) -> u32 {
 /// One-to-one, each bit of what comes out depends on all that go in: the finalizer of `SplitMix64` (Steele, Lea, Flood,
 /// "Fast splittable pseudorandom number generators", OOPSLA 2014). Without a secret, on purpose: after a restart a host's
 /// home is what it was, where its mappings are.
-const fn mix(bits: u64) -> u64 {
+pub(crate) const fn mix(bits: u64) -> u64 {
     let bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     bits ^ (bits >> 31)

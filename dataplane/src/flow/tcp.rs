@@ -97,6 +97,9 @@ pub enum WindowCheck {
     Strict,
     /// Segments outside the window pass, and any reset counts.
     Off,
+    /// The segments of either direction may go by elsewhere, so that the window that they offer is not known: those of the other pass. A reset
+    /// that is not at the number that its sender has come to here passes, too, and changes nothing.
+    OneWay,
 }
 
 /// Pickup of connections by another segment than a SYN.
@@ -140,6 +143,16 @@ const MIN_ACK_RANGE: u32 = 66_000;
 pub const fn reopens(state: State, flags: Flags) -> bool {
     let is_syn = flags.0 & (Flags::SYN.0 | Flags::ACK.0 | Flags::RST.0 | Flags::FIN.0) == Flags::SYN.0;
     is_syn && matches!(state, State::LastAck | State::TimeWait | State::Reset)
+}
+
+/// State of a connection of which this gateway has seen one side's FIN, and a second gateway the other's; `None` where the second one's state says
+/// no more.
+pub(crate) const fn closed_by_both(own: State, other: State) -> Option<State> {
+    match (own, other) {
+        (State::FinOriginal, State::FinReply) | (State::FinReply, State::FinOriginal) => Some(State::LastAck),
+        (State::FinOriginal | State::FinReply, State::LastAck | State::TimeWait) => Some(other),
+        _ => None,
+    }
 }
 
 /// True if a segment that passed, and led from one state to the other, renews the flow's timer. Retransmissions before
@@ -187,7 +200,8 @@ pub fn track(
         State::LastAck | State::TimeWait => {}
         State::SynBoth => {
             // Whoever acknowledges the other side's SYN has seen it.
-            return (segment.ack == flow.side(direction.turned()).end || settings.window == WindowCheck::Off)
+            return (segment.ack == flow.side(direction.turned()).end
+                || settings.window != WindowCheck::Strict)
                 .then(|| flow.learn(direction, segment))
                 .map_or(Err(Fault::Window), |()| Ok(State::Established));
         }
@@ -221,7 +235,7 @@ pub(crate) fn exceeds_window(flow: &Flow, direction: Direction, segment: &Segmen
 pub fn may_be_quoted(flow: &Flow, direction: Direction, seq: u32, settings: Settings) -> bool {
     let (side, other) = (flow.side(direction), flow.side(direction.turned()));
     // A side of which nothing has been seen bounds nothing.
-    if settings.window == WindowCheck::Off || flow.state() == State::Opening || side.max_window == 0 {
+    if settings.window != WindowCheck::Strict || flow.state() == State::Opening || side.max_window == 0 {
         return true;
     }
     let sent = if flow.is_midway() { later(side.end, side.max_end) } else { side.end };
@@ -336,6 +350,8 @@ fn reset(flow: &Flow, direction: Direction, segment: &Segment, settings: Setting
         Ok(State::Reset)
     } else if state == State::Reset {
         Err(Fault::State)
+    } else if settings.window == WindowCheck::OneWay {
+        Ok(state)
     } else if is_after(segment.seq, side.max_end) || is_after(oldest(side, other), segment.seq) {
         Err(Fault::Window)
     } else {

@@ -54,6 +54,7 @@ pub struct PortBlock {
 /// Blocks of an outside address.
 pub(super) struct Blocks {
     size: u16,
+    share: Share,
     /// By number.
     entries: Box<[Entry]>,
     /// Blocks that cannot be taken, a bit each: hosts have them, or they are other workers'.
@@ -94,7 +95,7 @@ impl Blocks {
         for number in (0..count).filter(|number| !share.owns_block(*number as u16)) {
             taken[number as usize / 64] |= 1 << (number % 64);
         }
-        Blocks { size, entries: vec![FREE; count as usize].into_boxed_slice(), taken, base: 0 }
+        Blocks { size, share, entries: vec![FREE; count as usize].into_boxed_slice(), taken, base: 0 }
     }
 
     /// Says where the blocks lie in [`Region::NatTable`]; returns the end.
@@ -150,6 +151,11 @@ impl Blocks {
         std::iter::successors(entries.get(usize::from(first)).map(|_| first), |number| {
             Some(entries[usize::from(*number)].next).filter(|next| *next != NO_BLOCK)
         })
+    }
+
+    /// Blocks of a host likewise, without those that a second gateway has given the host.
+    pub(super) fn own_of(&self, first: u16) -> impl Iterator<Item = u16> + '_ {
+        self.of(first).filter(|number| self.share.owns_block(*number))
     }
 
     /// Blocks that hosts have.
@@ -224,7 +230,10 @@ impl Blocks {
         }
         let next = entry.next;
         *entry = FREE;
-        self.taken[usize::from(number) / 64] &= !(1 << (number % 64));
+        // One of a second gateway's stays taken.
+        if self.share.owns_block(number) {
+            self.taken[usize::from(number) / 64] &= !(1 << (number % 64));
+        }
         if *first == number {
             *first = next;
         } else {

@@ -110,7 +110,7 @@ impl Chunk {
 
 /// Bit masks of other workers' ports, one for each aligned group of 64 ports until they repeat.
 fn others(share: Share) -> Vec<u64> {
-    let words = usize::from(share.workers());
+    let words = share.period();
     let of_word = |word: usize| {
         (0..64).filter(|bit| !share.owns((word * 64 + bit) as u16)).fold(0, |set, bit| set | 1 << bit)
     };

@@ -8,6 +8,11 @@
 //!
 //! Of an outside address whose ports go by blocks on demand, blocks are shared in the place of pairs: a host's block is of one
 //! worker, whole.
+//!
+//! Two gateways that show the same addresses divide pairs and blocks first, each has every other one, and the workers of
+//! each divide its half in the same way.
+
+use policy::model::Half;
 
 use super::PortRange;
 
@@ -16,30 +21,76 @@ use super::PortRange;
 pub struct Share {
     worker: u16,
     workers: u16,
+    /// Number of the gateway's half, and of halves: 0 and 1 where the gateway has all ports.
+    half: u16,
+    halves: u16,
 }
 
 impl Share {
     /// All ports: there is one worker.
-    pub const WHOLE: Share = Share { worker: 0, workers: 1 };
+    pub const WHOLE: Share = Share { worker: 0, workers: 1, half: 0, halves: 1 };
 
     /// Returns the share of one of `workers`, which are counted from 0; `None` if there is no such worker.
     pub const fn new(worker: u16, workers: u16) -> Option<Share> {
-        if worker < workers { Some(Share { worker, workers }) } else { None }
+        if worker < workers { Some(Share { worker, workers, half: 0, halves: 1 }) } else { None }
     }
 
-    /// Returns the owner of a port among so many workers; 0 if there are none.
-    pub const fn owner(port: u16, workers: u16) -> u16 {
-        if workers == 0 { 0 } else { (port / 2) % workers }
+    /// Returns the worker's share of the ports of a half, where a second gateway has the other; of all ports where there is none.
+    #[must_use]
+    pub const fn of_half(self, half: Option<Half>) -> Share {
+        match half {
+            Some(half) => Share { half: half.number(), halves: Half::COUNT, ..self },
+            None => Share { half: 0, halves: 1, ..self },
+        }
     }
 
-    /// Returns the owner of a port among so many workers, of an address with blocks of `block` ports.
-    pub const fn owner_in_block(port: u16, block: u16, workers: u16) -> u16 {
-        if workers == 0 || block == 0 { 0 } else { (port / block) % workers }
+    /// Returns the owner of a port among so many workers of a gateway that has one of so many halves; 0 if there are none.
+    pub const fn owner(port: u16, workers: u16, halves: u16) -> u16 {
+        worker_of(port / 2, workers, halves)
+    }
+
+    /// Returns the owner of a port likewise, of an address with blocks of `block` ports.
+    pub const fn owner_in_block(port: u16, block: u16, workers: u16, halves: u16) -> u16 {
+        match port.checked_div(block) {
+            Some(number) => worker_of(number, workers, halves),
+            None => 0,
+        }
     }
 
     /// True if a block of ports is in the share.
     pub const fn owns_block(self, number: u16) -> bool {
-        number % self.workers == self.worker
+        number as u32 % self.parts() == self.part()
+    }
+
+    /// True if a mapping with a port may be held here: one of the share, or one that the worker would have in the second gateway's half.
+    pub(super) const fn may_hold(self, port: u16) -> bool {
+        worker_of(port / 2, self.workers, self.halves) == self.worker
+    }
+
+    /// True if mappings in a block of ports may be held here.
+    pub(super) const fn may_hold_block(self, number: u16) -> bool {
+        worker_of(number, self.workers, self.halves) == self.worker
+    }
+
+    /// True if others have ports, too.
+    pub(super) const fn is_divided(self) -> bool {
+        self.parts() > 1
+    }
+
+    /// Number of parts of all ports: one for each worker of each half. Both gateways come to the same halves, whatever their numbers of
+    /// workers.
+    const fn parts(self) -> u32 {
+        self.workers as u32 * self.halves as u32
+    }
+
+    /// Number of the share's part.
+    const fn part(self) -> u32 {
+        self.worker as u32 * self.halves as u32 + self.half as u32
+    }
+
+    /// Number of aligned groups of 64 ports after which the share's ports repeat.
+    pub(super) const fn period(self) -> usize {
+        self.parts() as usize
     }
 
     /// Number of the worker, from 0.
@@ -54,7 +105,8 @@ impl Share {
 
     /// True if a port is in the share.
     pub const fn owns(self, port: u16) -> bool {
-        self.workers == 1 || (port / 2) % self.workers == self.worker
+        let parts = self.parts();
+        parts == 1 || (port / 2) as u32 % parts == self.part()
     }
 
     /// Number of the share's ports within a range.
@@ -65,17 +117,16 @@ impl Share {
     /// Returns the port of the share within a range that has so many of the share's before it.
     pub(super) fn nth(self, range: PortRange, place: u32) -> u16 {
         let number = self.below(u32::from(range.first)) + place;
-        let (workers, worker) = (u32::from(self.workers), u32::from(self.worker));
-        (number / 2 * 2 * workers + 2 * worker + number % 2) as u16
+        (number / 2 * 2 * self.parts() + 2 * self.part() + number % 2) as u16
     }
 
     /// Number of the share's ports below `end`.
     fn below(self, end: u32) -> u32 {
         // Without divisions, which take long, where there is one worker.
-        if self.workers == 1 {
+        if self.parts() == 1 {
             return end;
         }
-        let (turn, own) = (2 * u32::from(self.workers), 2 * u32::from(self.worker));
+        let (turn, own) = (2 * self.parts(), 2 * self.part());
         end / turn * 2 + (end % turn).saturating_sub(own).min(2)
     }
 
@@ -85,16 +136,59 @@ impl Share {
     }
 }
 
+/// The owner of a unit of ports, pair or block.
+const fn worker_of(unit: u16, workers: u16, halves: u16) -> u16 {
+    if workers == 0 || halves == 0 { 0 } else { (unit / halves) % workers }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_port_is_one_worker_s_of_one_gateway() {
+        // The numbers of workers differ.
+        for counts in [[1, 1], [1, 2], [3, 2], [4, 7]] {
+            let shares =
+                [Half::Listens, Half::Connects].into_iter().zip(counts).flat_map(|(half, workers)| {
+                    (0..workers).map(move |worker| Share::new(worker, workers).unwrap().of_half(Some(half)))
+                });
+            let shares: Vec<Share> = shares.collect();
+            for number in 0..=u16::MAX {
+                let ports = shares.iter().filter(|share| share.owns(number));
+                let [owner] = ports.collect::<Vec<_>>()[..] else { panic!("{number} of {counts:?}") };
+                assert_eq!(owner.half, number / 2 % 2);
+                assert_eq!(owner.worker, Share::owner(number, owner.workers, 2));
+                let blocks = shares.iter().filter(|share| share.owns_block(number / 64));
+                let [owner] = blocks.collect::<Vec<_>>()[..] else { panic!("block of {number}") };
+                assert_eq!(owner.half, number / 64 % 2);
+                assert_eq!(owner.worker, Share::owner_in_block(number, 64, owner.workers, 2));
+            }
+        }
+    }
+
+    #[test]
+    fn a_half_is_counted_as_any_share() {
+        for (first, last) in [(1, 65_535), (4000, 4001), (4002, 4063), (7, 7)] {
+            let range = PortRange { first, last };
+            for share in
+                [Half::Listens, Half::Connects].map(|half| Share::new(1, 3).unwrap().of_half(Some(half)))
+            {
+                let own: Vec<u16> = (first..=last).filter(|port| share.owns(*port)).collect();
+                assert_eq!(share.within(range), own.len() as u32);
+                for (place, port) in own.iter().enumerate() {
+                    assert_eq!(share.nth(range, place as u32), *port);
+                }
+            }
+        }
+    }
 
     #[test]
     fn every_port_is_one_worker_s() {
         for workers in [1, 2, 3, 7, 64, 1000, 65_535] {
             let some = [0, 1, workers / 2, workers - 1];
             for port in (0..=u16::MAX).step_by(37) {
-                let owner = Share::owner(port, workers);
+                let owner = Share::owner(port, workers, 1);
                 assert!(Share::new(owner, workers).unwrap().owns(port));
                 for worker in some.into_iter().filter(|worker| *worker != owner && *worker < workers) {
                     assert!(!Share::new(worker, workers).unwrap().owns(port));

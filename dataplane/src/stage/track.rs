@@ -7,7 +7,7 @@
 //!
 //! For a batch, `Lookups::prepare` asks for the memory of all its flows before the first is looked at.
 
-use policy::model::{Checksum, Mode, Pickup, TcpWindow};
+use policy::model::{Checksum, Mode, Pickup};
 use tally::{Branch, Op, Region, Tally};
 use wire::checksum::Sum;
 use wire::header::Protocol;
@@ -15,6 +15,7 @@ use wire::meta::Fields;
 use wire::tcp::Flags;
 use wire::{Family, Frame, Part, icmpv4, ipv4, ipv6, tcp, udp};
 
+use super::peer::{self, Effect};
 use super::route::{back, is_link_local};
 use super::vrf::{self, ct_zone};
 use super::{
@@ -22,7 +23,7 @@ use super::{
 };
 use crate::client;
 use crate::flag;
-use crate::flow::tcp::{Fault, Midstream, Segment, Settings, WindowCheck};
+use crate::flow::tcp::{Fault, Midstream, Segment, Settings};
 use crate::flow::{Direction, Flow, FlowId, Hit, Key, State, Tick};
 use crate::fragment::{DatagramKey, Kept, Later, Span};
 use crate::hop::{ASKED_HOP, LINK_HOP, LOCAL_HOP, NO_HOP};
@@ -296,6 +297,10 @@ fn follow<T: Tally>(frame: &mut Frame, hit: Hit, hash: u64, cx: &mut Cx<'_, T>) 
                 None => return Step::Drop(Reason::FlowNotOpen),
             }
         } else if flow.is_helped() {
+            let known = *flow;
+            if let Some(step) = peer::hand_over_helped(frame, &known, cx) {
+                return step;
+            }
             segment.ack = helper::acknowledged(hit, segment.ack, cx);
             match cx.shard.flows.flow_mut(id) {
                 Some(same) => flow = same,
@@ -419,10 +424,20 @@ fn open<T: Tally>(frame: &mut Frame, key: Key, hash: u64, cx: &mut Cx<'_, T>) ->
         return step;
     }
     if expected.is_none() && frame.meta.protocol == Protocol::GRE.0 && frame.meta.sport == Key::CALL {
+        // The second gateway may have the call's control connection.
+        if let Some(step) = peer::hand_over(frame, Effect::Nothing, cx) {
+            return step;
+        }
         return by_addresses(frame, cx);
     }
     let shown = if cx.tables.filter.has_syn_proxy { handshake::shown(frame, &key, cx) } else { None };
-    if let (None, Err(reason)) = (shown, may_open(frame, cx.tables)) {
+    let refused = if shown.is_none() { may_open(frame, cx.tables).err() } else { None };
+    let effect = if refused.is_some() { Effect::Nothing } else { Effect::Opens };
+    let is_unclaimed = expected.is_none() && shown.is_none();
+    if let Some(step) = if is_unclaimed { peer::hand_over(frame, effect, cx) } else { None } {
+        return step;
+    }
+    if let Some(reason) = refused {
         return Step::Drop(reason);
     }
     let may_move = is_shared && expected.is_none();
@@ -649,10 +664,7 @@ fn expire_fragments<T: Tally>(cx: &mut Cx<'_, T>, now: wire::Nanos) {
 #[inline(always)]
 pub(crate) fn settings<T: Tally>(cx: &Cx<'_, T>) -> Settings {
     Settings {
-        window: match cx.tables.limits.tcp_window {
-            TcpWindow::Strict => WindowCheck::Strict,
-            TcpWindow::Off => WindowCheck::Off,
-        },
+        window: cx.tables.window,
         midstream: match cx.tables.limits.pickup {
             Pickup::Refuse => Midstream::Refuse,
             Pickup::Accept => Midstream::Learn,

@@ -5,6 +5,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use policy::model::Half;
 use tally::Tally;
 use wire::siit::Prefix;
 use wire::{Nanos, PortId};
@@ -49,6 +50,8 @@ pub struct NatTables {
     pub port_mappings: Vec<PortMappingSpec>,
     /// Zones whose hosts may ask by UPnP, a bit each: their searches to [`SSDP`] are for the gateway.
     pub upnp_zones: u64,
+    /// Number of gateways that divide the ports of outside addresses: 2 with a second one ([`Pair`](super::Pair)), else 1.
+    pub gateways: u16,
     /// Addresses of all pools, merged: the destinations of packets from outside that may have a mapping.
     pub outside: Vec<AddressSpan>,
 }
@@ -315,6 +318,11 @@ impl DestinationAction {
         Ok(Destination { address, port: self.shifted(port).unwrap_or(port) })
     }
 
+    /// True if it is of certain outside addresses of this IP version, as a forward is.
+    pub(crate) fn is_of_addresses(&self) -> bool {
+        !matches!(self.to, NewDestination::Gateway(_) | NewDestination::Across(_))
+    }
+
     /// The translation, if it is one between IP versions.
     #[inline]
     pub fn translator(&self) -> Option<Translator> {
@@ -380,9 +388,15 @@ impl NatTables {
     /// Returns the worker, of so many, that hands out a port of an outside address.
     pub fn owner_of_port(&self, outside: IpAddr, port: u16, workers: u16) -> u16 {
         match self.block_of(outside) {
-            Some(block) => Share::owner_in_block(port, block, workers),
-            None => Share::owner(port, workers),
+            Some(block) => Share::owner_in_block(port, block, workers, self.gateways),
+            None => Share::owner(port, workers, self.gateways),
         }
+    }
+
+    /// Returns the half, of two gateways' ports of an outside address, that has a port.
+    pub fn half_of_port(&self, outside: IpAddr, port: u16) -> Half {
+        let unit = self.block_of(outside).map_or(port / 2, |block| port / block.max(1));
+        Half::of(unit.into())
     }
 
     /// Both places in one number, 0 for none: `destination` and `source` are places, counted from 1.

@@ -141,6 +141,10 @@ pub enum Reason {
     HandedOff,
     /// The packet belongs to a flow of another worker, which is behind with what is handed off to it.
     HandoffFull,
+    /// The second gateway may have the packet's flow, or opens it: the packet is handed over.
+    PeerOwns,
+    /// The packet is for the second gateway, whose link does not take it.
+    PeerLinkFull,
     /// The time to live, or hop limit, has run out.
     TtlExpired,
     /// The packet is larger than the outgoing interface carries and must not be fragmented.
@@ -267,7 +271,7 @@ pub struct Entry {
 
 impl Reason {
     /// Every reason with its name, cause and remedy, in the order of the enum.
-    pub const ALL: [Entry; 121] = [
+    pub const ALL: [Entry; 123] = [
         Entry {
             reason: Reason::LinkTruncated,
             name: "link-truncated",
@@ -669,6 +673,18 @@ impl Reason {
             name: "handoff-full",
             cause: "The packet belongs to a flow of another worker, or waits for a scheduler of another worker, which has more to do than it can, or no free frame.",
             remedy: "If it goes on, compare the workers in `wirerate status`: one source, or one forwarded connection, cannot be shared out among several. A tree of queues can: `workers = \"divided\"` in its root.",
+        },
+        Entry {
+            reason: Reason::PeerOwns,
+            name: "peer-owns",
+            cause: "The packet opens a flow that the second gateway owns (`sync-owner`), or belongs to none that is known here: it is handed over.",
+            remedy: "None needed.",
+        },
+        Entry {
+            reason: Reason::PeerLinkFull,
+            name: "peer-link-full",
+            cause: "The packet is for the second gateway, which owns its flow (`sync-owner`), and the link to it does not take the packet: its queue is full, or it has no route.",
+            remedy: "Look at the link's rate and at what routers send by the wrong gateway: only first packets should be handed over. If a flood does it, limit it in front.",
         },
         Entry {
             reason: Reason::TtlExpired,

@@ -19,6 +19,7 @@ use dataplane::flow::Member;
 use dataplane::handoff::{arrived, receiver};
 use dataplane::hop::{MOST_WAITING, Resolve, Wanted};
 use dataplane::nat::Share;
+use dataplane::peer::{is_handed_over, note_taken};
 use dataplane::reload::{Applied, ReloadPlan};
 use dataplane::replay::Way;
 use dataplane::shard::Setup;
@@ -182,6 +183,43 @@ impl Gateway {
             }
         }
         given
+    }
+
+    /// Frames that are to be handed over to a second gateway, in order, each with the interface that it came by.
+    pub fn handed_over(&mut self) -> Vec<(PortId, Vec<u8>)> {
+        let (over, ended) =
+            std::mem::take(&mut self.ended).into_iter().partition(|frame| is_handed_over(&frame.meta));
+        self.ended = ended;
+        let over: Vec<Frame> = over;
+        let taken = over.into_iter().map(|frame| {
+            let taken = (frame.meta.ingress, frame.bytes().to_vec());
+            self.pool.put(frame);
+            taken
+        });
+        taken.collect()
+    }
+
+    /// The link to a second gateway takes nothing of what is to be handed over.
+    pub fn lose_handed_over(&mut self) {
+        for frame in self.ended.iter_mut().filter(|frame| is_handed_over(&frame.meta)) {
+            self.shard.count_not_handed_over(frame);
+        }
+    }
+
+    /// Receives a frame that a second gateway has handed over.
+    pub fn take_over(&mut self, arrival: &Arrival) {
+        let mut frame = self.pool.take().expect("a slot");
+        assert!(frame.fill(&arrival.bytes));
+        (frame.meta.ingress, frame.meta.received) = (arrival.port, arrival.at);
+        frame.meta.number = arrival.number;
+        note_taken(&mut frame.meta);
+        self.batch.push(frame).expect("the batch is empty");
+        let Gateway { tables, shard, pool, .. } = self;
+        let mut cx = Cx { tables, shard, pool, tally: &mut NoTally };
+        match self.way {
+            Way::Run => self.pipeline.run(&mut self.batch, &mut self.ended, &mut cx),
+            Way::Step => self.pipeline.step(&mut self.batch, &mut self.ended, &mut cx),
+        }
     }
 
     /// Takes in a frame that another one has given.

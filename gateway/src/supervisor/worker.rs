@@ -111,6 +111,7 @@ impl Workers {
             let memory = pool.memory();
             let events = events.clone();
             let share = Share::new(number as u16, count as u16).unwrap_or(Share::WHOLE);
+            let share = share.of_half(tables.pair.as_ref().map(|pair| pair.half));
             let setup = Setup { seed, now: clock.now(), resolve: Resolve::ByHost, share };
             let worker = Worker::new(Parts {
                 number,

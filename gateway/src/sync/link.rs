@@ -15,7 +15,8 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::Shared;
 use super::files::{FileError, Files};
-use super::session::{PeerMemory, SessionError, Times, conduct};
+use super::owner::Ends;
+use super::session::{Met, PeerMemory, SessionError, Times, conduct};
 use super::shards::Shards;
 
 /// Pauses between attempts to reach the peer: the first, and the longest.
@@ -63,6 +64,18 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
 type Boxed = Box<dyn Stream>;
 
+/// A connection, with certificates shown on both sides.
+struct Connected {
+    stream: Boxed,
+    ends: Option<Ends>,
+}
+
+/// Addresses of a connection, between which frames may be handed over.
+fn ends_of(stream: &TcpStream) -> Option<Ends> {
+    let [own, peer] = [stream.local_addr(), stream.peer_addr()].map(|at| at.map(|at| at.ip().to_canonical()));
+    Some(Ends { own: own.ok()?, peer: peer.ok()? })
+}
+
 impl Link {
     /// The connection of a policy; `None` where it names not all that is needed.
     pub(super) fn new(sync: &Sync) -> Option<Link> {
@@ -91,9 +104,10 @@ async fn keep_connected(at: SocketAddr, files: &Mutex<Files>, shards: &Shards, s
     loop {
         let begun = Instant::now();
         let error = match connect(at, files).await {
-            Ok(stream) => {
-                let ended = conduct(stream, &at.to_string(), shards, shared, &mut memory, Times::LIVE).await;
-                LinkError::Session(ended)
+            Ok(Connected { stream, ends }) => {
+                let address = at.to_string();
+                let met = Met { address: &address, ends };
+                LinkError::Session(conduct(stream, met, shards, shared, &mut memory, Times::LIVE).await)
             }
             Err(error) => error,
         };
@@ -103,15 +117,17 @@ async fn keep_connected(at: SocketAddr, files: &Mutex<Files>, shards: &Shards, s
     }
 }
 
-async fn connect(at: SocketAddr, files: &Mutex<Files>) -> Result<Boxed, LinkError> {
+async fn connect(at: SocketAddr, files: &Mutex<Files>) -> Result<Connected, LinkError> {
     let configs = files.lock().await.current()?;
     let of_connect = |error| LinkError::Connect { at, error };
     let late = || io::Error::from(io::ErrorKind::TimedOut);
     let stream = timeout(CONNECT, TcpStream::connect(at)).await.map_err(|_| of_connect(late()))?;
     let stream = stream.and_then(|stream| stream.set_nodelay(true).map(|()| stream)).map_err(of_connect)?;
+    let ends = ends_of(&stream);
     let handshake = TlsConnector::from(configs.client).connect(ServerName::from(at.ip()), stream);
     let stream = timeout(HANDSHAKE, handshake).await.unwrap_or_else(|_| Err(late()));
-    stream.map(|stream| Box::new(stream) as Boxed).map_err(|error| LinkError::Tls { at, error })
+    let stream = stream.map_err(|error| LinkError::Tls { at, error })?;
+    Ok(Connected { stream: Box::new(stream), ends })
 }
 
 async fn keep_listening(at: SocketAddr, files: &Arc<Mutex<Files>>, shards: &Shards, shared: &Arc<Shared>) {
@@ -127,9 +143,10 @@ async fn keep_listening(at: SocketAddr, files: &Arc<Mutex<Files>>, shards: &Shar
     let (given, mut taken) = mpsc::channel(1);
     tokio::spawn(accept(listener, files.clone(), shared.clone(), given));
     let mut next = taken.recv().await;
-    while let Some((stream, from)) = next {
+    while let Some((Connected { stream, ends }, from)) = next {
         let address = from.to_string();
-        let session = conduct(stream, &address, shards, shared, &mut memory, Times::LIVE);
+        let met = Met { address: &address, ends };
+        let session = conduct(stream, met, shards, shared, &mut memory, Times::LIVE);
         let (ended, newer) = tokio::select! {
             ended = session => (ended, None),
             newer = taken.recv() => (SessionError::Replaced, newer),
@@ -147,7 +164,7 @@ async fn accept(
     listener: TcpListener,
     files: Arc<Mutex<Files>>,
     shared: Arc<Shared>,
-    given: mpsc::Sender<(Boxed, SocketAddr)>,
+    given: mpsc::Sender<(Connected, SocketAddr)>,
 ) {
     let permits = Arc::new(Semaphore::new(HANDSHAKES));
     loop {
@@ -169,11 +186,17 @@ async fn accept(
     }
 }
 
-async fn shake_hands(stream: TcpStream, from: SocketAddr, files: &Mutex<Files>) -> Result<Boxed, LinkError> {
+async fn shake_hands(
+    stream: TcpStream,
+    from: SocketAddr,
+    files: &Mutex<Files>,
+) -> Result<Connected, LinkError> {
     let configs = files.lock().await.current()?;
     let of_tls = |error| LinkError::Tls { at: from, error };
     stream.set_nodelay(true).map_err(of_tls)?;
     let late = || Err(io::ErrorKind::TimedOut.into());
+    let ends = ends_of(&stream);
     let handshake = timeout(HANDSHAKE, TlsAcceptor::from(configs.server).accept(stream)).await;
-    handshake.unwrap_or_else(|_| late()).map(|stream| Box::new(stream) as Boxed).map_err(of_tls)
+    let stream = handshake.unwrap_or_else(|_| late()).map_err(of_tls)?;
+    Ok(Connected { stream: Box::new(stream), ends })
 }

@@ -16,7 +16,7 @@ use crate::port_mapping::EpochRecord;
 use crate::store;
 
 /// Version of the session: of the messages and their order. Items have the version of the state file.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 /// Bytes of a greeting, at most.
 const LONGEST_GREETING: u64 = 64;
@@ -49,7 +49,7 @@ pub(super) enum Message {
     FullBegins,
     /// All flows and elements of sets have been told of since the full synchronisation began.
     FullEnds,
-    /// Nothing has changed for a second.
+    /// Nothing has changed for a while.
     Alive,
     /// Port mappings that are new or have changed.
     PortMappings(#[serde(deserialize_with = "store::block_items")] Vec<PortMappingUpdate>),
@@ -60,6 +60,8 @@ pub(super) enum Message {
     AllMapped,
     /// Epoch of the server of port mappings.
     Epoch(EpochRecord),
+    /// The sender has been told of all flows, and can own some.
+    Complete,
 }
 
 /// Introduction of a gateway.
@@ -72,6 +74,8 @@ pub(super) struct Hello {
     pub(super) version: String,
     /// Time of day (UTC), since 1970: for a word on clocks that differ.
     pub(super) time_of_day: Nanos,
+    /// Number of its half of flows and outside ports; none where its policy divides nothing.
+    pub(super) half: Option<u16>,
 }
 
 /// Deserializes a short text.

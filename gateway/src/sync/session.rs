@@ -1,6 +1,7 @@
 //! A session: what goes over one connection between two gateways, whichever has opened it.
 
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,12 +11,14 @@ use dataplane::set::TakenElements;
 use dataplane::state::{Item, Names};
 use dataplane::sync::{CopySweep, Taken};
 use dataplane::tables::Tables;
+use policy::model::Half;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, ReadHalf, WriteHalf, split};
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 use wire::Nanos;
 
 use super::message::{Greeting, Hello, Message, encode, read};
+use super::owner::Ends;
 use super::shards::{AT_ONCE, ELEMENTS_AT_ONCE, Lacking, PORT_MAPPINGS_AT_ONCE, Shards};
 use super::status::PeerKeys;
 use super::{Instance, Shared};
@@ -27,6 +30,8 @@ use crate::worker::{AskedMappings, Changed, Pending, PortMappingsChanged, SetsCh
 pub(super) struct Times {
     /// For greetings.
     pub(super) greeting: Duration,
+    /// Silence of the peer after which nothing is handed over to it.
+    pub(super) quiet: Duration,
     /// Silence of the peer after which it has gone.
     pub(super) silence: Duration,
     /// Time for which the peer may take nothing.
@@ -38,9 +43,10 @@ pub(super) struct Times {
 impl Times {
     pub(super) const LIVE: Times = Times {
         greeting: Duration::from_secs(5),
+        quiet: Duration::from_secs(1),
         silence: Duration::from_secs(5),
         stuck: Duration::from_secs(10),
-        alive: Duration::from_secs(1),
+        alive: Duration::from_millis(250),
     };
 }
 
@@ -109,6 +115,21 @@ impl SessionError {
     }
 }
 
+/// Other end of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Met<'a> {
+    /// Address, to show.
+    pub(super) address: &'a str,
+    /// Addresses of both ends, between which frames may be handed over.
+    pub(super) ends: Option<Ends>,
+}
+
+impl<'a> From<&'a str> for Met<'a> {
+    fn from(address: &'a str) -> Met<'a> {
+        Met { address, ends: None }
+    }
+}
+
 /// Memory of the peer from one session to the next.
 #[derive(Debug, Default)]
 pub(super) struct PeerMemory {
@@ -120,16 +141,17 @@ pub(super) struct PeerMemory {
 /// Conducts a session until it breaks.
 pub(super) async fn conduct<S: AsyncRead + AsyncWrite>(
     stream: S,
-    address: &str,
+    met: impl Into<Met<'_>>,
     shards: &Shards,
     shared: &Shared,
     memory: &mut PeerMemory,
     times: Times,
 ) -> SessionError {
+    let Met { address, ends } = met.into();
     let (from, mut to) = split(stream);
     let mut from = BufReader::with_capacity(1 << 16, from);
-    let own = shared.instance();
-    let introduced = timeout(times.greeting, introduce(&mut from, &mut to, own)).await;
+    let (own, half) = (shared.instance(), shared.division.half());
+    let introduced = timeout(times.greeting, introduce(&mut from, &mut to, own, half)).await;
     let hello = match introduced {
         Ok(Ok(hello)) => hello,
         Ok(Err(error)) => return error,
@@ -153,6 +175,11 @@ pub(super) async fn conduct<S: AsyncRead + AsyncWrite>(
     shared.epoch.lacks_some();
     shared.account.connected(address, &hello.version, ahead);
     info!(peer = address, version = hello.version, "synchronising");
+    let theirs = hello.half.map(|number| Half::of(number.into()));
+    let _handing_over = match shared.division.begin(theirs, ends, shards).await {
+        Ok(begun) => begun,
+        Err(error) => return error,
+    };
     let outcome = tokio::select! {
         outcome = listen(&mut from, shards, shared, &mut memory.round, times) => outcome,
         outcome = tell(&mut to, shards, shared, times) => outcome,
@@ -174,12 +201,16 @@ async fn introduce<S: AsyncRead + AsyncWrite>(
     from: &mut BufReader<ReadHalf<S>>,
     to: &mut WriteHalf<S>,
     instance: Instance,
+    half: Option<Half>,
 ) -> Result<Hello, SessionError> {
     let greeting = Greeting::own();
     let mut bytes = greeting.line().into_bytes();
     let version = env!("CARGO_PKG_VERSION").to_owned();
     let time_of_day = now_since_epoch();
-    encode(&Message::Hello(Hello { instance, version, time_of_day }), &mut bytes)?;
+    encode(
+        &Message::Hello(Hello { instance, version, time_of_day, half: half.map(Half::number) }),
+        &mut bytes,
+    )?;
     to.write_all(&bytes).await.map_err(SessionError::Write)?;
     to.flush().await.map_err(SessionError::Write)?;
     greeting.read(from).await?;
@@ -210,8 +241,19 @@ async fn listen<S: AsyncRead>(
     let (mut bytes, mut intake) = (Vec::new(), shards.intake());
     let mut lacking = Lacking::None;
     loop {
-        let message = timeout(times.silence, read(from, &mut bytes)).await;
-        match message.map_err(|_| SessionError::Silent)?? {
+        let message = {
+            let mut reading = pin!(read(from, &mut bytes));
+            match timeout(times.quiet, &mut reading).await {
+                Ok(message) => message?,
+                Err(_) => {
+                    shared.division.silent();
+                    let rest = times.silence.saturating_sub(times.quiet);
+                    timeout(rest, reading).await.map_err(|_| SessionError::Silent)??
+                }
+            }
+        };
+        shared.division.heard();
+        match message {
             Message::Hello(_) => return Err(SessionError::NoMessage),
             Message::Names(names) => {
                 intake.name(names);
@@ -248,8 +290,10 @@ async fn listen<S: AsyncRead>(
             Message::FullEnds => {
                 shards.sweep(CopySweep::Purge { round: *round }).await?;
                 shards.sweep_elements(CopySweep::Purge { round: *round }).await?;
+                shared.division.completed();
             }
             Message::Alive => {}
+            Message::Complete => shared.division.peer_completed(),
         }
         // Memory of the names of a large policy.
         if bytes.capacity() > 1 << 20 {
@@ -306,6 +350,9 @@ async fn tell<S: AsyncWrite>(
         if lost > 0 {
             shared.account.overflowed();
             teller.tell_all(shards).await?;
+        } else if shared.division.is_to_be_told() {
+            encode(&Message::Complete, &mut teller.bytes)?;
+            teller.send().await?;
         } else if busiest == 0 && teller.last.elapsed() >= times.alive {
             encode(&Message::Alive, &mut teller.bytes)?;
             teller.send().await?;
@@ -329,6 +376,9 @@ impl<S: AsyncWrite> Teller<'_, S> {
                 let changed = shards.all(worker, first, std::mem::take(&mut self.spare)).await?;
                 next = changed.next;
                 self.name(changed.tables.clone())?;
+                if self.shared.division.is_to_be_told() {
+                    encode(&Message::Complete, &mut self.bytes)?;
+                }
                 self.tell(changed).await?;
                 sleep(FULL_PAUSE).await;
             }

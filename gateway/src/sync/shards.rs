@@ -17,6 +17,7 @@ use wire::esp::Direction;
 
 use super::session::SessionError;
 use super::status::Account;
+use crate::peer::PeerLink;
 use crate::worker::{
     AskedMappings, Changed, Command, CommandSender, PortMappingsChanged, Reply, SetsChanged, TookIn,
     TookInPortMappings, TookInSets, owner_of,
@@ -81,6 +82,14 @@ impl Shards {
         let sender = self.workers.get(worker).ok_or(SessionError::Ending)?;
         sender.send(command(reply));
         answer.await.map_err(|_| SessionError::Ending)
+    }
+
+    /// Has all workers hand frames over by another link. The one before is not used any more then.
+    pub(super) async fn follow_peer(&self, link: &PeerLink) -> Result<(), SessionError> {
+        for worker in 0..self.len() {
+            self.ask(worker, |reply| Command::Peer { link: Some(link.clone()), reply }).await?;
+        }
+        Ok(())
     }
 
     /// Takes changes of a worker; `into` is memory for them.

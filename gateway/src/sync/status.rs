@@ -13,6 +13,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
+use super::owner::OwnerStatus;
+
 /// Time after a conflict for which both gateways count as active.
 const RECENT: Duration = Duration::from_secs(10);
 
@@ -84,6 +86,9 @@ pub struct SyncStatus {
     pub shared_keys: u64,
     /// Both gateways have seen packets of the same flows, within the last ten seconds.
     pub both_active: bool,
+    /// Division of flows with the peer; none where neither divides them.
+    #[serde(default)]
+    pub owner: Option<OwnerStatus>,
     /// The last trouble, in words; none once a connection has gone on behind it.
     pub trouble: Option<String>,
 }

@@ -32,6 +32,8 @@ use crate::worker::{
     Command, Exchange, Imported, Memory, Parts, Shared as SharedParts, WakeUp, Worker, command_channel,
 };
 
+mod owner;
+
 const POLICY: &str = r#"
 [interface.lan]
 zone = "lan"
@@ -57,6 +59,7 @@ size = 3000
 /// Times by which a test comes to its end.
 const QUICK: Times = Times {
     greeting: Duration::from_millis(300),
+    quiet: Duration::from_millis(200),
     silence: Duration::from_millis(500),
     stuck: Duration::from_millis(300),
     alive: Duration::from_millis(100),
@@ -112,12 +115,13 @@ impl Gateway {
         }
         let shards = Shards::new(senders.clone(), steering, tables.clone());
         let peer = SyncPeer::Listen(([192, 0, 2, 1], 9480).into());
+        let half = tables.pair.as_ref().map(|pair| pair.half);
         Gateway {
             senders,
             threads,
             tables,
             shards,
-            shared: Shared::new(peer, instance, Arc::default()),
+            shared: Shared::new(peer, instance, Arc::default()).dividing(half),
             memory: PeerMemory::default(),
         }
     }
@@ -145,7 +149,7 @@ impl Gateway {
     }
 
     fn status(&self) -> SyncStatus {
-        self.shared.account.status()
+        self.shared.status()
     }
 
     async fn with(&mut self, stream: DuplexStream) -> SessionError {
@@ -484,7 +488,8 @@ async fn listens(mut stream: DuplexStream) {
 
 fn hello(instance: Instance) -> Vec<u8> {
     let mut bytes = Greeting::own().line().into_bytes();
-    let hello = Hello { instance, version: "9.9".to_owned(), time_of_day: Nanos::from_secs(86_400) };
+    let hello =
+        Hello { instance, version: "9.9".to_owned(), time_of_day: Nanos::from_secs(86_400), half: None };
     encode(&Message::Hello(hello), &mut bytes).unwrap();
     bytes
 }
@@ -517,6 +522,7 @@ fn a_peer_that_is_none_is_refused_in_words_and_leaves_nothing() {
                 instance: [9, 9],
                 version: String::new(),
                 time_of_day: Nanos(0),
+                half: None,
             })),
             "no message",
         ),

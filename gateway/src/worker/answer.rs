@@ -63,6 +63,10 @@ impl Worker {
                 Command::Changes { all, most, into, reply } => {
                     let _ = reply.send(self.processing.changes(all, most, into, self.clock.now()));
                 }
+                Command::Peer { link, reply } => {
+                    self.follow_peer(link);
+                    let _ = reply.send(());
+                }
                 Command::TakeIn { tables, flows, ended, round, reply } => {
                     let now = self.clock.now();
                     let _ = reply.send(self.processing.take_in(&tables, &flows, &ended, round, now));

@@ -32,6 +32,7 @@ use crate::about::About;
 use crate::capture::Tap;
 use crate::drops::FoundDrops;
 use crate::flows::{FlowQuery, FlowView, NotKnown};
+use crate::peer::PeerLink;
 use crate::port_mapping::Granted;
 use crate::request::SetTrouble;
 use crate::set::{Elements, SetChanged};
@@ -149,6 +150,13 @@ pub enum Command {
         into: Taken,
         /// Reply channel.
         reply: Reply<Changed>,
+    },
+    /// Hands frames over to a second gateway by another link, or by none.
+    Peer {
+        /// The link.
+        link: Option<PeerLink>,
+        /// Reply channel, for the moment from which on the link before is not used.
+        reply: Reply<()>,
     },
     /// Takes in what a second gateway tells.
     TakeIn {

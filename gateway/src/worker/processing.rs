@@ -170,6 +170,12 @@ impl Processing {
         captures.finish(ended, shard, tables);
     }
 
+    /// Runs a batch that the second gateway has handed over, as one that came by the interfaces that its frames name.
+    pub(super) fn run_handed_over(&mut self, now: Nanos) {
+        self.latest = now;
+        self.run();
+    }
+
     /// Publishes flows of the last batches to the kernel.
     #[inline(always)]
     pub(super) fn publish(&mut self) {

@@ -4,7 +4,7 @@
 //! and polls its ports and the clock until the departure is due. Between departures further apart it sleeps.
 
 use std::num::NonZeroU64;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::set_current_timer_slack;
@@ -83,10 +83,16 @@ impl Sleep {
         now.since(self.worked) >= PATIENCE && !self.is_departure_near(now)
     }
 
-    /// Sleeps until a port is readable, a wake-up arrives, a departure is near, or the longest sleep has passed.
-    pub(super) fn until_something(&self, links: &Links, wake_up: &WakeUp, clock: Clock) {
+    /// Sleeps until a port or the link to the second gateway is readable, a wake-up arrives, a departure is near, or the longest sleep has passed.
+    pub(super) fn until_something(
+        &self,
+        links: &Links,
+        peer: Option<BorrowedFd<'_>>,
+        wake_up: &WakeUp,
+        clock: Clock,
+    ) {
         let mut fds: Vec<PollFd<'_>> =
-            links.fds().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+            links.fds().chain(peer).map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         fds.push(PollFd::from_borrowed_fd(wake_up.as_fd(), PollFlags::IN));
         let span = Timespec { tv_sec: 0, tv_nsec: self.span(clock.now()).0 as i64 };
         // An interrupted or refused call is a short sleep.

@@ -38,6 +38,7 @@ pub(super) fn gateway(keys: &mut Keys<'_, '_>, gateway: &mut Gateway) {
     keys.optional("sync-certificate", PATH, &mut gateway.sync.certificate);
     keys.optional("sync-key", PATH, &mut gateway.sync.key);
     keys.optional("sync-ca", PATH, &mut gateway.sync.ca);
+    keys.key("sync-owner", word::SYNC_OWNER, &mut gateway.sync.owner);
     keys.optional("drop-record", NUMBER16, &mut gateway.drop_record);
     keys.optional("xfrm", XFRM, &mut gateway.xfrm);
     keys.key("on-exit", word::ON_EXIT, &mut gateway.on_exit);

@@ -25,7 +25,8 @@ use super::{
     OnFailure, Overhead, PageAccess, PcpMap, Pickup, Policy, PortChoice, PortDriver, PortMapping, PortRange,
     PortUse, Ppp, PppRole, PriorityTag, Protocol, Rate, RejectWith, Route, RouteTarget, Rule, Scope, Search,
     SearchAlgorithm, Server, ServerState, Set, SetSource, SourceCheck, State, Sticky, SynAnswer, Sync,
-    SyncPeer, SyslogAddress, TcpFlagsMatch, TcpWindow, Timeouts, Upnp, Vc, WhenFull, Xfrm, ZoneDefault,
+    SyncOwner, SyncPeer, SyslogAddress, TcpFlagsMatch, TcpWindow, Timeouts, Upnp, Vc, WhenFull, Xfrm,
+    ZoneDefault,
 };
 
 mod check;
@@ -221,11 +222,13 @@ fn sync() -> impl Strategy<Value = Sync> {
     let peer = (at, any::<bool>())
         .prop_map(|(at, listens)| if listens { SyncPeer::Listen(at) } else { SyncPeer::Connect(at) });
     let path = || option::of(name().prop_map(PathBuf::from));
-    (option::of(peer), path(), path(), path()).prop_map(|(peer, certificate, key, ca)| Sync {
+    let owner = select(&[SyncOwner::First, SyncOwner::Hash][..]);
+    (option::of(peer), path(), path(), path(), owner).prop_map(|(peer, certificate, key, ca, owner)| Sync {
         peer,
         certificate,
         key,
         ca,
+        owner,
     })
 }
 

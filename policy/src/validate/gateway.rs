@@ -1,13 +1,16 @@
 //! Settings of the live daemon.
 
+use std::collections::HashMap;
 use std::net::Ipv6Addr;
 
 use wire::Nanos;
 
 use super::{In, Validator};
-use crate::diagnostic::Code;
+use crate::diagnostic::{Code, Diagnostic};
 use crate::lines::Item;
-use crate::model::{Collector, Driver, Gateway, Ipfix, MetricsAccess, PageAccess, Scope, Sync};
+use crate::model::{
+    Collector, Driver, Gateway, Ipfix, MetricsAccess, PageAccess, Scope, Sync, SyncOwner, vni,
+};
 
 impl Validator<'_> {
     pub(super) fn gateway(&mut self) {
@@ -101,13 +104,15 @@ impl Validator<'_> {
     }
 
     fn sync(&mut self) {
-        let Sync { peer, certificate, key, ca } = &self.policy.gateway.sync;
+        let Sync { peer, certificate, key, ca, owner } = &self.policy.gateway.sync;
         let parts = [("sync-certificate", certificate), ("sync-key", key), ("sync-ca", ca)]
             .map(|(key, path)| (key, path.is_some()));
+        let is_divided = *owner == SyncOwner::Hash;
         // One that could not be read has been told of.
         let is_broken = self.lines.is_broken(Item::Top);
         if peer.is_none() {
-            for (key, _) in parts.into_iter().filter(|(_, is_there)| *is_there && !is_broken) {
+            let all = parts.into_iter().chain([("sync-owner", is_divided)]);
+            for (key, _) in all.filter(|(_, is_there)| *is_there && !is_broken) {
                 let message = format!("`{key}` has no meaning without `sync`");
                 let hint = "say where the peer is: sync = \"connect:192.0.2.1:9480\"";
                 self.wrong(config::Code::MisplacedKey, Item::Top, key, message, hint);
@@ -123,6 +128,26 @@ impl Validator<'_> {
             let message = "a stateless policy has no flows to synchronise".to_owned();
             let hint = "leave `sync` out, or `mode = \"stateless\"`";
             self.wrong(Code::NeedsStateful, Item::Top, "sync", message, hint);
+        }
+        if is_divided {
+            self.identifiers();
+        }
+    }
+
+    /// Frames handed over say their interface by a number, made of its name.
+    fn identifiers(&mut self) {
+        let mut seen: HashMap<u32, usize> = HashMap::new();
+        for (index, interface) in self.policy.interfaces.iter().enumerate() {
+            let vni = vni(&interface.name);
+            let Some(first) = seen.insert(vni, index) else { continue };
+            let other = &self.policy.interfaces[first].name;
+            let message =
+                format!("\"{}\" has the VXLAN network identifier of \"{other}\", {vni}", interface.name);
+            let diagnostic = Diagnostic::new(Code::SameVni, message)
+                .hint("rename one: with `sync-owner`, frames handed over say their interface by a number made of its name")
+                .at(self.lines.place_of(Item::Interface(index), "zone"))
+                .and("the first", self.lines.place_of(Item::Interface(first), "zone"));
+            self.report(diagnostic);
         }
     }
 

@@ -48,7 +48,7 @@ impl Mappings {
         let blocks = outside[own.outside as usize].blocks.as_ref()?;
         let pool = &pools[usize::from(own.pool().0)];
         let mut count = 0;
-        for number in blocks.of(own.blocks) {
+        for number in blocks.own_of(own.blocks) {
             blocks.read(number, tally);
             count += 1;
             let range = blocks.ports(number);
@@ -159,12 +159,12 @@ impl Mappings {
         self.outside[address as usize].blocks.is_some() || self.ports.share().owns(port)
     }
 
-    /// True if a port of an address is of this worker's share.
-    pub(super) fn is_own(&self, address: u32, port: u16) -> bool {
+    /// True if a mapping with a port of an address may be held by this worker: one of its share, or one that a second gateway has made.
+    pub(super) fn may_hold(&self, address: u32, port: u16) -> bool {
         let share = self.ports.share();
         match &self.outside[address as usize].blocks {
-            Some(blocks) => blocks.number(port).is_some_and(|number| share.owns_block(number)),
-            None => share.owns(port),
+            Some(blocks) => blocks.number(port).is_some_and(|number| share.may_hold_block(number)),
+            None => share.may_hold(port),
         }
     }
 

@@ -231,7 +231,7 @@ impl Mappings {
         let place = self.take_outside(new);
         self.ports.take_over(place, former, sharing);
         let share = self.ports.share();
-        if has_older && share.workers() > 1 {
+        if has_older && share.is_divided() {
             for space in PortSpace::ALL {
                 for port in (1..=u16::MAX).filter(|port| !share.owns(*port)) {
                     if self.is_held(place, space, port) {

@@ -114,6 +114,6 @@ impl Mappings {
                 own == Some(&address) && (range.first..=range.last).contains(&port)
             })
         };
-        self.is_own(address, port) && (pool.block.is_none() || is_in_block())
+        self.may_hold(address, port) && (pool.block.is_none() || is_in_block())
     }
 }

@@ -4,6 +4,7 @@ use tally::Tally;
 use wire::header::Protocol;
 use wire::{Family, Frame, Part, gre, icmpv4, ipv4, ipv6};
 
+use super::super::peer::{self, Effect};
 use super::super::{Cx, Step, handoff, handshake, header, helper};
 use super::lookups::search;
 use super::{carry, checksum_is_right, come_back, find, live, settings};
@@ -56,7 +57,9 @@ fn find_related<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Step {
     let hit = match live(found, &key, hash, frame, cx) {
         Ok(Some(hit)) => hit,
         Ok(None) => {
-            return handoff::to_flow(frame, hash, cx).unwrap_or(Step::Drop(Reason::IcmpUnrelated));
+            return handoff::to_flow(frame, hash, cx)
+                .or_else(|| peer::hand_over(frame, Effect::Nothing, cx))
+                .unwrap_or(Step::Drop(Reason::IcmpUnrelated));
         }
         Err(step) => return step,
     };

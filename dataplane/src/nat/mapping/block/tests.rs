@@ -178,7 +178,7 @@ fn workers_have_blocks_of_their_own() {
         let mut table = table(&pools, Share::new(worker, 3).unwrap());
         for host in 0..20 {
             let Ok(mapped) = map(&mut table, inside(host, 5000, UDP)) else { continue };
-            assert_eq!(Share::owner_in_block(mapped.outside.port, 64, 3), worker);
+            assert_eq!(Share::owner_in_block(mapped.outside.port, 64, 3, 1), worker);
             assert!(all.insert(mapped.outside.port / 64, worker).is_none());
         }
     }
@@ -330,7 +330,7 @@ proptest! {
                                 let PortRange { first, last } = config.ports[0];
                                 let port = mapped.outside.port;
                                 assert!((first..=last).contains(&port), "{port}");
-                                let owner = size.map_or(Share::owner(port, workers), |size| Share::owner_in_block(port, size, workers));
+                                let owner = size.map_or(Share::owner(port, workers, 1), |size| Share::owner_in_block(port, size, workers, 1));
                                 assert_eq!(owner, workers - 1);
                                 assert!(size.is_none() || !is_aside(&pools, mapped.outside.ip(), port), "{port} is set aside");
                                 assert!(model.held.iter().all(|held| held.2 != mapped.outside), "twice");
