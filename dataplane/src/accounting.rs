@@ -105,7 +105,7 @@ pub struct Count {
     unused: [u8; 2],
 }
 
-/// Records that found no room, by kind.
+/// Data records that found no room, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
     /// Flow records.
@@ -136,6 +136,16 @@ struct Wants {
     blocks: bool,
 }
 
+impl Record {
+    /// Number of data records: a flow has one for each direction with packets.
+    pub fn data_records(&self) -> u64 {
+        match self {
+            Record::Flow(report) => report.counts.directions(),
+            Record::Nat(_) | Record::Block(_) => 1,
+        }
+    }
+}
+
 impl Counts {
     /// Packets of one direction.
     pub fn of(&self, direction: Direction) -> &Count {
@@ -149,6 +159,11 @@ impl Counts {
 
     fn is_empty(&self) -> bool {
         self.0.iter().all(|count| count.packets == 0)
+    }
+
+    /// Number of directions with packets.
+    fn directions(&self) -> u64 {
+        self.0.iter().filter(|count| count.packets > 0).count() as u64
     }
 
     /// Time of the first packet of either direction.
@@ -366,7 +381,7 @@ impl Accounting {
             Record::Flow(_) => &mut self.lost.flows,
             Record::Nat(_) | Record::Block(_) => &mut self.lost.events,
         };
-        *lost += 1;
+        *lost += record.data_records();
     }
 
     fn has_room(&self) -> bool {
@@ -431,11 +446,12 @@ impl Shard {
         None
     }
 
-    /// Number of records that were not taken: those in the buffer, and those of flows from a place on, if any is left.
+    /// Number of data records that were not taken: those in the buffer, and those of flows from a place on, if any is left.
     pub fn unreported(&self, first: Option<FlowId>) -> u64 {
         let left = first.map_or(0..0, |first| first.0..self.flows.used());
         let counts = left.filter_map(|place| self.accounting.counts.get(FlowId(place)));
-        (self.accounting.records.len() + counts.filter(|counts| !counts.is_empty()).count()) as u64
+        let buffered = self.accounting.records.iter().map(Record::data_records);
+        buffered.sum::<u64>() + counts.map(Counts::directions).sum::<u64>()
     }
 
     /// Hands over the counts of a flow that has moved to other memory, where it has this key.

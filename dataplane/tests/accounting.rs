@@ -234,14 +234,18 @@ fn a_connection_that_is_over_is_reported_before_its_flow_ends() {
 #[test]
 fn what_finds_no_room_is_counted() {
     let mut pair = pair(3);
-    for sport in 1..=10 {
+    for sport in 4_001..=4_010 {
         pair.forwarded(LAN, &there(sport, 0));
     }
     pair.do_both(|gateway| assert_eq!(gateway.shard.accounting.take_lost(), Lost { flows: 0, events: 7 }));
+    // Each direction has a record of its own.
+    for sport in 4_001..=4_002 {
+        pair.forwarded(WAN, &back(sport, 0));
+    }
     pair.tend(31_000);
-    pair.do_both(|gateway| assert_eq!(gateway.shard.accounting.take_lost(), Lost { flows: 10, events: 10 }));
+    pair.do_both(|gateway| assert_eq!(gateway.shard.accounting.take_lost(), Lost { flows: 12, events: 10 }));
     // The sweep waits for room, and what it waits for is counted by who ends it.
-    for sport in 1..=10 {
+    for sport in 4_001..=4_010 {
         pair.forwarded(LAN, &there(sport, 0));
     }
     pair.do_both(|gateway| {

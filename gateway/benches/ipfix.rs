@@ -145,17 +145,16 @@ fn tcp(received: Arc<AtomicU64>) -> Collector {
     Collector::Tcp(at)
 }
 
-/// Data records of a message: those of templates, by their length, and one of any other set.
+/// Flow records of a message.
 fn records_in(message: &[u8]) -> u64 {
     let (mut at, mut records) = (16, 0);
     while let Some(&[a, b, c, d]) = message.get(at..at + 4).and_then(|head| head.first_chunk()) {
         let (id, len) = (u16::from_be_bytes([a, b]), usize::from(u16::from_be_bytes([c, d])));
         records += match id {
-            2 | 3 => 0,
             // A translated flow of IPv4 with ports.
             258 => (len as u64 - 4) / RECORD,
-            // The exporter's own: sums, and the name of the loopback interface.
-            _ => 1,
+            // The exporter's own: templates, sums, and the name of the loopback interface.
+            _ => 0,
         };
         at += len.max(4);
     }

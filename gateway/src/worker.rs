@@ -11,7 +11,7 @@ use std::thread;
 
 use dataplane::Shard;
 use dataplane::client::Clients;
-use dataplane::flow::SteeringTable;
+use dataplane::flow::{FlowId, SteeringTable};
 use dataplane::handoff::receiver;
 use dataplane::hop::Wanted;
 use dataplane::import::Refused;
@@ -581,8 +581,9 @@ impl Worker {
 
     /// Restarts with an empty shard; the ports stay.
     fn restart(&mut self) -> Result<(), ShardError> {
+        let unreported = self.processing.shard.unreported(Some(FlowId(0)));
         self.processing.restart(self.clock.now())?;
-        self.export.iter_mut().for_each(RecordExport::restart);
+        self.export.iter_mut().for_each(|export| export.restart(unreported));
         self.keep_records()?;
         self.publish_flows();
         Ok(())

@@ -44,4 +44,5 @@ pub use refusal::{Cause, OpenError, Refusal};
 pub use spec::{Driver, MARK, Offload, Spec, Tagged, Wish};
 pub use sys::clock::now;
 pub use sys::interface::{index as interface_index, name as interface_name, rate as interface_rate};
+pub use sys::socket::unacknowledged;
 pub use tap::{Tap, TapHeld, TapLine};

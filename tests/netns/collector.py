@@ -1,4 +1,4 @@
-"""IPFIX collectors in a host: nfcapd, whose records nfdump reads; a relay from TCP to it; and one that keeps messages."""
+"""IPFIX collectors in a host: nfcapd, whose records nfdump reads; a relay from TCP to it, which keeps messages; and one that counts."""
 
 import itertools
 import json
@@ -6,10 +6,13 @@ import select
 import shutil
 import socket
 import struct
+import sys
 import threading
+from pathlib import Path
 
 import host
 import wait
+from count_records import Counts
 
 _numbers = itertools.count(1)
 
@@ -104,6 +107,32 @@ class Messages:
         """Writes the messages to a file, in the form of RFC 5655, which the stream has, too."""
         path.write_bytes(b"".join(self.messages))
         return path
+
+
+class Counting:
+    """A collector that counts (`count_records.py`); `counts` are its numbers, also when it is gone."""
+
+    PROGRAM = Path(__file__).with_name("count_records.py")
+
+    def __init__(self, where, logs, transport, address, port=PORT, room=8 << 20):
+        self.where, self.transport, self.port = where, transport, port
+        self.path = logs / f"counting-{next(_numbers)}"
+        self.counts = Counts(self.path)
+        self.words = [transport, address, port, self.path, room]
+        self.begin()
+
+    def begin(self):
+        self.process = self.where.start(sys.executable, self.PROGRAM, *self.words, log=self.path.name)
+        wait.until(self.is_there, "the collector listens")
+
+    def is_there(self):
+        assert self.process.poll() is None, self.process.log.read_text()
+        return self.where.listens(self.port) if self.transport == "tcp" else listens(self.where, self.port)
+
+    def kill(self):
+        """At once, whatever it has not read."""
+        self.process.kill()
+        self.process.wait()
 
 
 def missing():

@@ -41,6 +41,13 @@ pub(super) struct Parcel {
     pub(super) back: SyncSender<Vec<Record>>,
 }
 
+impl Parcel {
+    /// Number of data records that the collector is to get.
+    pub(super) fn data_records(&self) -> u64 {
+        self.records.iter().map(Record::data_records).sum::<u64>() + self.exhausted.len() as u64
+    }
+}
+
 /// Worker's end of the channel to the exporter.
 pub struct RecordFeed {
     sender: SyncSender<Parcel>,
@@ -89,11 +96,11 @@ pub enum CollectorState {
 pub struct IpfixCounts {
     /// State of the collector.
     pub collector: CollectorState,
-    /// Data records sent.
+    /// Flow records and events sent.
     pub records: u64,
     /// Messages sent.
     pub messages: u64,
-    /// Records made and not sent, for want of room or of a collector.
+    /// Flow records and events made and not sent, or not acknowledged by the collector's host before a connection ended.
     pub lost: u64,
 }
 
@@ -120,15 +127,15 @@ impl RecordFeed {
         let parcel = Parcel { tables, at, records, exhausted, back: self.back.clone() };
         if let Err(refused) = self.sender.try_send(parcel) {
             let (TrySendError::Full(parcel) | TrySendError::Disconnected(parcel)) = refused;
+            self.count_lost(parcel.data_records());
             let mut records = parcel.records;
-            self.count_lost((records.len() + parcel.exhausted.len()) as u64);
             records.clear();
             // There is room for all buffers.
             let _ = self.back.try_send(records);
         }
     }
 
-    /// Counts records that found no room.
+    /// Counts data records that found no room.
     pub fn count_lost(&self, records: u64) {
         self.shared.lost.fetch_add(records, Ordering::Relaxed);
     }

@@ -18,6 +18,8 @@ pub(super) struct Message {
     pub(super) bytes: Vec<u8>,
     /// Number of data records.
     pub(super) records: u32,
+    /// Number of flow records and events among them: all but the exporter's own.
+    pub(super) flow_records: u32,
 }
 
 /// Makes messages of records, none longer than a bound.
@@ -32,6 +34,7 @@ pub(super) struct Messages {
     /// The set so far.
     set: Option<Set>,
     records: u32,
+    flow_records: u32,
     record: Vec<u8>,
 }
 
@@ -46,7 +49,7 @@ impl Messages {
     /// Begins a transport session, with messages of `most` bytes at most.
     pub(super) fn new(domain: u32, most: usize) -> Messages {
         let (bytes, record) = (Vec::new(), Vec::new());
-        Messages { domain, most, sequence: 0, bytes, set: None, records: 0, record }
+        Messages { domain, most, sequence: 0, bytes, set: None, records: 0, flow_records: 0, record }
     }
 
     /// Observation domain.
@@ -61,6 +64,7 @@ impl Messages {
         data.put(&mut record);
         let full = self.append(data.template().id, &record, now);
         self.records += 1;
+        self.flow_records += u32::from(data.template().scopes == 0);
         self.record = record;
         full
     }
@@ -81,6 +85,7 @@ impl Messages {
         }
         self.close_set();
         let records = std::mem::take(&mut self.records);
+        let flow_records = std::mem::take(&mut self.flow_records);
         let mut bytes = std::mem::take(&mut self.bytes);
         let len = bytes.len() as u16;
         let mut header = Vec::with_capacity(HEADER_LEN);
@@ -91,7 +96,7 @@ impl Messages {
         header.extend(self.domain.to_be_bytes());
         bytes.splice(..HEADER_LEN, header);
         self.sequence = self.sequence.wrapping_add(records);
-        Some(Message { bytes, records })
+        Some(Message { bytes, records, flow_records })
     }
 
     fn append(&mut self, set: u16, record: &[u8], now: u32) -> Option<Message> {

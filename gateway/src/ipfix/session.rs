@@ -63,7 +63,7 @@ pub(super) struct Exporting {
     templates: Instant,
     /// Time of the last refusal of a datagram.
     refused: Option<Instant>,
-    /// Records of the last datagram.
+    /// Flow records and events of the last datagram.
     latest: u32,
     /// Datagrams sent in a row.
     burst: u32,
@@ -112,7 +112,7 @@ impl Exporting {
             }
             let is_late = until.is_some_and(|until| Instant::now() >= until);
             match parcel {
-                Ok(parcel) if is_late => self.lose((parcel.records.len() + parcel.exhausted.len()) as u64),
+                Ok(parcel) if is_late => self.lose(parcel.data_records()),
                 Ok(parcel) => self.take(parcel),
                 Err(RecvTimeoutError::Timeout) => self.tend(),
                 Err(RecvTimeoutError::Disconnected) => break,
@@ -279,9 +279,13 @@ impl Exporting {
         }
     }
 
-    /// Ends a session that has failed.
+    /// Ends a session that has failed. Records on their way count as lost.
     fn over(&mut self, error: &io::Error) {
-        self.transport = None;
+        if let Some(transport) = self.transport.take() {
+            let unacknowledged = transport.abort();
+            self.shared.records.fetch_sub(unacknowledged, Ordering::Relaxed);
+            self.lose(unacknowledged);
+        }
         if let Some(collector) = &self.ipfix.collector {
             warn!(%collector, "IPFIX session ended; opened again when the collector can be reached: {error}");
         }
@@ -353,9 +357,9 @@ impl Exporting {
     }
 
     fn send(&mut self, message: Message) {
-        let records = u64::from(message.records);
+        let records = u64::from(message.flow_records);
         let Some(transport) = &mut self.transport else { return self.lose(records) };
-        match transport.send(&message.bytes) {
+        match transport.send(&message) {
             Ok(()) => {}
             Err(SendError::Refused) => {
                 let before = u64::from(self.latest);
@@ -373,7 +377,7 @@ impl Exporting {
                 return self.lose(records);
             }
         }
-        self.latest = message.records;
+        self.latest = message.flow_records;
         self.shared.records.fetch_add(records, Ordering::Relaxed);
         self.shared.messages.fetch_add(1, Ordering::Relaxed);
         self.shared.octets.fetch_add(message.bytes.len() as u64, Ordering::Relaxed);

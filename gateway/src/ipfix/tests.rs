@@ -1,18 +1,22 @@
 //! Messages, read back by a decoder that knows RFC 7011 alone: headers, sets, templates by what the messages say.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::io::{ErrorKind, Read};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
 
 use dataplane::accounting::Session;
 use dataplane::flow::{Direction, Ends};
 use dataplane::nat::{BlockChange, BlockEvent, PortBlock, PortRange};
+use policy::model::Collector;
 use proptest::collection::vec;
 use proptest::prelude::*;
+use rustix::net::sockopt::set_socket_recv_buffer_size;
 use wire::Nanos;
 
 use super::data::{Block, Data, Epoch, Event, Exhausted, Flow, Interface, Pool, Statistics, icmp};
 use super::message::{Message, Messages};
 use super::template;
+use super::transport::{SendError, Transport};
 
 /// Lengths of IANA's registry of IPFIX entities, from its data types; 0 for a string. TCP flags are shortened, as RFC 7125 has it.
 const REGISTRY: [(u16, &str, usize); 38] = [
@@ -390,4 +394,34 @@ fn templates_have_identifiers_of_their_own() {
 fn times_are_milliseconds_of_the_day() {
     let epoch = Epoch { zero: 1_700_000_000_000_000_000 };
     assert_eq!(epoch.milliseconds(Nanos(1_999_999)), 1_700_000_000_001);
+}
+
+/// Bytes that the other end has acknowledged are there to be read, and no others, also where a message was sent in part.
+#[test]
+fn of_a_connection_that_is_given_up_what_was_not_acknowledged_is_known() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    set_socket_recv_buffer_size(&listener, 8_192).unwrap();
+    let mut transport = Transport::open(&Collector::Tcp(listener.local_addr().unwrap())).unwrap();
+    let (mut peer, _) = listener.accept().unwrap();
+    let message = Message { bytes: vec![7; 10_000], records: 11, flow_records: 10 };
+    let mut taken = 0;
+    loop {
+        match transport.send(&message) {
+            Ok(()) => taken += 1,
+            Err(SendError::Over(_)) => break,
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    let lost = transport.abort();
+    let (mut bytes, mut heard) = ([0; 4_096], 0);
+    let end = loop {
+        match peer.read(&mut bytes) {
+            Ok(0) => break ErrorKind::UnexpectedEof,
+            Ok(len) => heard += len,
+            Err(error) => break error.kind(),
+        }
+    };
+    assert_eq!(end, ErrorKind::ConnectionReset, "what is left is not sent after all");
+    assert!(lost > 0 && heard > 0, "{taken} messages taken, {lost} records lost, {heard} bytes heard");
+    assert_eq!(10 * taken - lost, 10 * (heard / 10_000) as u64);
 }

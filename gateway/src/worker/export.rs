@@ -58,9 +58,10 @@ impl RecordExport {
         }
     }
 
-    /// Notes that the shard has gone with its buffer.
-    pub(super) fn restart(&mut self) {
+    /// Notes that the shard has gone with its buffer, and data records in both.
+    pub(super) fn restart(&mut self, unreported: u64) {
         self.feed.made_less();
+        self.feed.count_lost(unreported);
     }
 
     /// Looks for flows whose active timeout is over, and sends records that have waited for long enough.

@@ -50,6 +50,18 @@ pub(crate) fn take_error(socket: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
+/// Returns the number of bytes that a TCP connection's other end has not acknowledged, also after the connection has ended.
+///
+/// # Errors
+/// The socket is none of TCP.
+pub fn unacknowledged(connection: impl AsFd) -> io::Result<u32> {
+    let mut bytes: c_int = 0;
+    let fd = connection.as_fd().as_raw_fd();
+    // SAFETY: the kernel writes one `int`.
+    check(unsafe { libc::ioctl(fd, libc::TIOCOUTQ, &raw mut bytes) })?;
+    Ok(bytes.unsigned_abs())
+}
+
 /// Attaches a classic BPF program, whose return value is the number of bytes to keep of a frame.
 pub(crate) fn filter(socket: BorrowedFd<'_>, program: &mut [libc::sock_filter]) -> io::Result<()> {
     let length = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
