@@ -81,7 +81,7 @@ pub struct By {
 pub struct HistoryView {
     /// Policy file that the gateway was started with.
     pub file: PathBuf,
-    /// Number of the entry in force; none where the policy in force has no entry, as on trial.
+    /// Number of the entry in force; none where the policy in force has no entry, as on trial or after a failed write.
     pub in_force: Option<u64>,
     /// True if the policy in force is on trial.
     pub on_trial: bool,
@@ -99,6 +99,8 @@ pub(crate) struct History {
     unwritten: Option<String>,
     /// Next number: above all in use, including those of unreadable entries.
     next: u64,
+    /// Fault for which the policy in force has no entry, if there is one.
+    fault: Option<String>,
 }
 
 /// Damage that makes an entry unusable.
@@ -137,6 +139,7 @@ impl History {
             file_hash: hash_of_file(file),
             entries: Vec::with_capacity(numbers.len()),
             unwritten: None,
+            fault: None,
             next: numbers.last().map_or(1, |last| last + 1),
         };
         let mut newest = None;
@@ -244,9 +247,13 @@ impl History {
                 self.next += 1;
                 self.entries.push(entry);
                 self.forget_oldest();
+                self.fault = None;
             }
             Err(error) => {
-                error!("{}: {error}; the policy in force will not survive a restart", path.display());
+                let fault =
+                    format!("{}: {error}; the policy in force will not survive a restart", path.display());
+                error!("{fault}");
+                self.fault = Some(fault);
             }
         }
     }
@@ -269,9 +276,15 @@ impl History {
         }
     }
 
+    /// Fault for which the policy in force has no entry, in words, if there is one.
+    pub(crate) fn fault(&self) -> Option<&str> {
+        self.fault.as_deref()
+    }
+
     /// Returns policy file, number of the newest entry, and all entries.
     pub(crate) fn view(&self, on_trial: bool) -> HistoryView {
-        let in_force = self.entries.last().map(|last| last.number).filter(|_| !on_trial);
+        let is_kept = !on_trial && self.fault.is_none();
+        let in_force = self.entries.last().map(|last| last.number).filter(|_| is_kept);
         HistoryView { file: self.file.clone(), in_force, on_trial, entries: self.entries.clone() }
     }
 

@@ -273,6 +273,11 @@ impl Reload {
         self.history.as_ref().map(|history| history.view(self.is_on_trial()))
     }
 
+    /// Fault for which the policy in force is not kept over a restart, in words, if there is one.
+    pub(crate) fn history_fault(&self) -> Option<&str> {
+        self.history.as_ref().and_then(History::fault)
+    }
+
     /// The text of one of them, if there is such.
     pub fn kept(&self, number: u64) -> Option<String> {
         self.history.as_ref().and_then(|history| history.text(number))

@@ -184,7 +184,7 @@ pub struct Overview {
     pub sync: Option<SyncStatus>,
     /// Privileges of the process.
     pub confinement: Confinement,
-    /// Entries of Linux's state left out.
+    /// Entries of Linux's state left out, and a policy that is not kept.
     pub notes: Vec<String>,
     /// Time until the policy on trial is rolled back.
     pub trial: Option<Duration>,

@@ -14,6 +14,7 @@ import os
 import signal
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 import gateway as gateways
@@ -153,12 +154,15 @@ class Certificates:
         self.sign("forged", by="forger")
         self.sign("expired", expired=True)
 
-    def sign(self, name, by="ca", expired=False):
+    def sign(self, name, by="ca", expired=False, lasts=None):
+        """A certificate; one that `lasts` so many seconds is valid until then."""
         curve = "-newkey ec -pkeyopt ec_paramgen_curve:P-256"
         self._run(f"req {curve} -nodes -keyout {name}.new -out {name}.csr -subj /CN={name}")
         (self.files / "san").write_text("subjectAltName=IP:10.0.0.1,IP:10.0.0.2\n")
         # `x509` of older releases has no word for a time in the past; `ca` has.
         ends = "20200201000000Z" if expired else "20450101000000Z"
+        if lasts:
+            ends = time.strftime("%Y%m%d%H%M%SZ", time.gmtime(time.time() + lasts))
         self._run(
             f"ca -batch -config {self._config(by)} -in {name}.csr -out {name}.crt -startdate 20200101000000Z "
             f"-enddate {ends} -extfile san -notext"

@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -200,3 +201,16 @@ def evidence(topology):
     commands = ["ip -s -br link", "ip -br addr", "ip route", "ip -6 route", "ip neigh"]
     told = [topology.office.evidence()] + [gateways.said(topology.gateway, command) for command in commands]
     return "\n".join([*told, topology.evidence()])
+
+
+@pytest.fixture
+def full_disk(tmp_path):
+    """A directory on a disk of 64 KiB, with no room left but by its file `filler`."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", disk], check=True)
+    with pytest.raises(OSError), open(disk / "filler", "wb", buffering=0) as filler:
+        while True:
+            filler.write(bytes(512))
+    yield disk
+    subprocess.run(["umount", "--lazy", disk], check=True)

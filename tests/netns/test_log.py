@@ -4,6 +4,7 @@ import json
 import re
 import signal
 import socket
+import subprocess
 import time
 
 import pytest
@@ -279,6 +280,31 @@ def test_what_cannot_be_written_is_counted(net):
     wait.until(lambda: not_written() - before == 3, "three records are counted")
     assert net.client.ping("192.168.1.1")
     assert "log output failed" in net.office.log()
+
+
+def test_on_a_full_disk_records_are_counted_and_later_ones_whole(net, records, full_disk):
+    # The directory of the log cannot change while the gateway runs, nor does the gateway see a mount that comes later: the file alone is on the disk.
+    net.office.stop()
+    for path in (full_disk / "records.json", records.path):
+        path.touch()
+        path.chmod(0o666)
+    subprocess.run(["mount", "--bind", full_disk / "records.json", records.path], check=True)
+    try:
+        net.office.start()
+        apply(net, f'log = "file:{records.path}"')
+        counts = lambda: json.loads(net.office.ask("status", "--json").stdout)["log"]
+        before = counts()
+        to_telnet(net, 3)
+        wait.until(lambda: counts()["not_written"] - before["not_written"] == 3, "three records are counted")
+        assert net.client.ping("192.168.1.1")
+        (full_disk / "filler").unlink()
+        before = counts()
+        to_telnet(net, 2)
+        wait.until(lambda: counts()["written"] - before["written"] == 2, "two records are written")
+        assert len(records("rule")) == 2
+        apply(net)
+    finally:
+        subprocess.run(["umount", "--lazy", records.path], check=True)
 
 
 def test_a_file_that_was_moved_away_is_opened_again(net, records):

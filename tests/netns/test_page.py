@@ -454,7 +454,7 @@ def test_it_answers_at_once_with_very_many_flows(net, page):
     text = net.office.policy.read_text().replace("flows = 262144", "flows = 1048576")
     path = net.logs / "many.toml"
     path.write_text(text + '\n[timeout]\nudp-unanswered = "10m"\n')
-    net.office.ask("apply", path)
+    net.office.ask("apply", path, timeout=60)
     with net.client.wire("eth0") as wire:
         to, own = net.gateway.mac("lan"), net.client.mac()
         for number in range(FLOWS):

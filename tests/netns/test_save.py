@@ -1,7 +1,6 @@
 """What a gateway remembers, saved and loaded while it works."""
 
 import json
-import subprocess
 
 import pytest
 import wait
@@ -13,19 +12,6 @@ pytestmark = [
     pytest.mark.without("nftables", why="Linux has other means to this end"),
     pytest.mark.usefixtures("running"),
 ]
-
-
-@pytest.fixture
-def full_disk(tmp_path):
-    """A directory on a disk of 64 KiB, with no room left."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", disk], check=True)
-    with pytest.raises(OSError), open(disk / "filler", "wb", buffering=0) as filler:
-        while True:
-            filler.write(bytes(512))
-    yield disk
-    subprocess.run(["umount", "--lazy", disk], check=True)
 
 
 def start_anew(net):
@@ -181,6 +167,28 @@ def test_it_ends_in_good_order_when_the_disk_is_full(net, full_disk):
         wait.until(lambda: "flow state not saved" in net.office.process.log.read_text(), "it says so")
         left = {path.name for path in full_disk.rglob("*") if not path.is_dir()}
         assert left == {"filler"}, left
+    finally:
+        net.office.state = usual
+
+
+def test_a_policy_that_cannot_be_kept_is_in_force_and_named(net, full_disk):
+    """The history has no room: the policy is applied, `status` says that it would not outlive a restart, and no other entry passes for it."""
+    net.office.stop()
+    usual, net.office.state = net.office.state, full_disk / "state"
+    in_force = lambda: json.loads(net.office.ask("policy", "history", "--json").stdout)["in_force"]
+    said = lambda: " ".join(net.office.ask("status").stdout.split())
+    try:
+        net.office.start()
+        net.office.apply("no-chat")
+        assert "No space left" in said() and "will not survive a restart" in said(), said()
+        assert in_force() is None
+        rules = [rule["name"] for rule in json.loads(net.office.ask("rules", "--json").stdout)]
+        assert "no-chat" in rules
+        (full_disk / "filler").unlink()
+        net.office.apply()
+        assert "will not survive a restart" not in said()
+        assert in_force() is not None
+        net.office.stop()
     finally:
         net.office.state = usual
 

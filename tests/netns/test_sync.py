@@ -516,6 +516,31 @@ def test_a_certificate_that_is_no_good_is_refused_by_both_in_words(pair, name, s
     pair.synchronised()
 
 
+def test_a_certificate_that_expires_meanwhile_ends_no_connection_and_lets_none_begin(pair):
+    one, two = pair.boxes
+    crt = pair.certificates.files / "two.crt"
+    two.daemon.stop()
+    pair.certificates.sign("two", lasts=20)
+    two.start()
+    pair.synchronised()
+    is_over = lambda: two.gateway.run("openssl", "x509", "-checkend", 0, "-noout", "-in", crt, check=False).returncode == 1
+    wait.until(is_over, "it expires", deadline=40)
+    # It is good to the end of its last second.
+    time.sleep(1.1)
+    for box in pair.boxes:
+        box.daemon.write(more=SETS)
+        box.daemon.ask("apply", box.daemon.policy)
+    one.daemon.ask("set", "add", "guests", "198.51.100.1")
+    has_elements(pair, "guests", ["198.51.100.1"])
+    assert lines(two, f"{crt}, expires at "), "it was named before"
+    two.daemon.stop()
+    two.start()
+    troubled(one, "xpired")
+    wait.until(lambda: lines(two, "expired at "), "who has it says so")
+    pair.certificates.sign("two")
+    pair.synchronised()
+
+
 def test_who_has_no_certificate_and_what_is_no_gateway_are_refused(pair):
     one, two = pair.boxes
     two.daemon.stop()
@@ -556,7 +581,7 @@ def test_a_peer_of_another_version_is_refused_in_words(pair):
     one, two = pair.boxes
     two.daemon.stop()
     heard = spoken(pair, b"wirerate sync 1, wirerate state 99\n")
-    assert heard.startswith(b"wirerate sync 3, wirerate state"), "it says what it speaks itself"
+    assert heard.startswith(b"wirerate sync 4, wirerate state"), "it says what it speaks itself"
     troubled(one, 'the peer speaks "wirerate sync 1, wirerate state 99"')
     spoken(pair, b"\0" * 5_000)
     troubled(one, "does not greet as a gateway does")

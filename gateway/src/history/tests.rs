@@ -150,3 +150,19 @@ fn a_directory_that_cannot_be_made_is_no_reason_not_to_start() {
     history.keep_applied(&policy("applied"), By::default());
     assert_eq!((begun, history.view(false).entries.len()), (policy("file"), 0));
 }
+
+/// Another entry does not pass for the policy in force.
+#[test]
+fn a_policy_that_cannot_be_written_is_named_and_has_no_entry() {
+    let place = Place::new("unwritten");
+    place.write("file");
+    let (mut history, _) = place.begin();
+    fs::rename(place.directory(), place.0.join("elsewhere")).unwrap();
+    history.keep_applied(&policy("applied"), By::default());
+    let fault = history.fault().expect("a fault");
+    assert!(fault.contains("000002.toml") && fault.contains("will not survive a restart"), "{fault}");
+    assert_eq!((history.view(false).in_force, history.view(false).entries.len()), (None, 1));
+    fs::rename(place.0.join("elsewhere"), place.directory()).unwrap();
+    history.keep_applied(&policy("again"), By::default());
+    assert_eq!((history.view(false).in_force, history.fault()), (Some(2), None));
+}

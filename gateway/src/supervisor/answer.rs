@@ -94,7 +94,7 @@ impl Supervisor {
         let ineffective = self.kernel.notes(&self.reload);
         self.kernel.count_drops();
         let notes = self.reload.effective.notes.iter().map(ToString::to_string);
-        let notes = notes.chain(ineffective).collect();
+        let notes = notes.chain(ineffective).chain(self.reload.history_fault().map(str::to_owned)).collect();
         let reports = self.workers.reports();
         let mut overview = Overview {
             tables: self.reload.tables.clone(),
