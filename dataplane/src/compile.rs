@@ -18,9 +18,9 @@ use crate::flow::tcp::WindowCheck;
 use crate::helper;
 use crate::pipeline::Selection;
 use crate::tables::{
-    Address, Circuit, CompileError, Filter, FilterRule, Hearing, Interface, LOCAL, NO_NUMBER, Neighbour,
-    Numbers, OTHER, OTHER_NUMBER, PatternRule, Priorities, SELF, SetAddition, SetQuestions, SetUses,
-    SourceMacs, Tables, set,
+    Address, Circuit, CompileError, Filter, FilterRule, Hearing, Interface, LOCAL, MulticastRoutes,
+    NO_NUMBER, Neighbour, Numbers, OTHER, OTHER_NUMBER, PatternRule, Priorities, SELF, SetAddition,
+    SetQuestions, SetUses, SourceMacs, Tables, set,
 };
 
 mod class;
@@ -138,6 +138,14 @@ impl Tables {
         tables.number(None);
         Ok(tables)
     }
+}
+
+/// Compiles the multicast routes of a policy alone.
+///
+/// # Errors
+/// As [`Tables::compile`].
+pub(crate) fn multicast_routes(policy: &Policy) -> Result<MulticastRoutes, CompileError> {
+    multicast::compile(policy, &Names::new(policy)?)
 }
 
 /// Check of TCP windows. Where a second gateway forwards packets of the same flows, each may see one direction.

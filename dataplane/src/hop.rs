@@ -255,7 +255,7 @@ impl Hops {
         self.free.clear();
         self.forgotten = 0;
         let bare = || (0..tables.interfaces.len() as u16).map(PortId).filter(|id| is_bare(tables, *id));
-        let groups = if tables.multicast.list.is_empty() { 0 } else { tables.interfaces.len() };
+        let groups = if tables.multicast.is_unused() { 0 } else { tables.interfaces.len() };
         let most = tables.gateways.len() + tables.neighbours.len() + bare().count() + groups + self.capacity;
         self.most = most;
         self.entries.reserve(most);

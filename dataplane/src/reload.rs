@@ -27,13 +27,15 @@
 //! - `queue`: a shorter queue keeps what waits in it;
 //! - `flows-per-source` and `connections` are for those that come: flows that exist are counted, not ended.
 
+use std::sync::Arc;
+
 use wire::{Frame, Nanos};
 
 use crate::hop::TooMany;
 use crate::import::Imports;
 use crate::shard::{Setup, Shard, ShardError};
 use crate::state::{Applying, PARTS, Plan, Reload};
-use crate::tables::{Neighbour, Renumbering, Tables};
+use crate::tables::{MulticastRoutes, Neighbour, Renumbering, Tables};
 
 /// Reload plan for one shard: the renumbering, and the prepared parts.
 pub struct ReloadPlan {
@@ -49,6 +51,7 @@ pub struct Applied {
     pub carried: Imports,
     /// Retired state of the shard: freeing its memory may take longer than all else.
     _retired: Vec<Box<dyn Plan>>,
+    _multicast: Option<Arc<MulticastRoutes>>,
 }
 
 /// Reason for refusing to prepare a reload.
@@ -122,6 +125,7 @@ impl Shard {
         for part in &mut plan.parts {
             part.finish(self, &mut reload);
         }
-        Ok(Applied { carried: reload.carried, _retired: plan.parts })
+        let (carried, multicast) = (reload.carried, self.multicast.take());
+        Ok(Applied { carried, _retired: plan.parts, _multicast: multicast })
     }
 }

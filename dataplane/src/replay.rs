@@ -72,7 +72,7 @@ fn slots(tables: &Tables, resolve: Resolve) -> u32 {
         + tables.limits.fragments.held
         + waiting
         + queued
-        + (BATCH * tables.multicast.most_exits()) as u32
+        + (BATCH * tables.most_copies()) as u32
         + keepalives(tables) as u32
         + sessions(tables) as u32
 }
@@ -84,7 +84,7 @@ fn growth(tables: &Tables) -> usize {
     // that goes to the other side with it; and keepalives.
     let part = usize::from(least.saturating_sub(60) / 8 * 8).max(8);
     // Of a packet to a group, copies may leave by VLANs of one port.
-    let copies = tables.multicast.most_exits().max(1);
+    let copies = tables.most_copies().max(1);
     BATCH * copies * (SLOT.div_ceil(part) + 2 + keepalives(tables) + sessions(tables))
 }
 

@@ -37,7 +37,7 @@ use crate::recorder::Recorder;
 use crate::sa::Sas;
 use crate::set::Sets;
 use crate::sync::Changes;
-use crate::tables::{Address, LOCAL, Tables, is_linux};
+use crate::tables::{Address, LOCAL, MulticastRoutes, Tables, is_linux};
 use crate::verdict::{Reason, Verdict};
 
 /// Neighbours on links, beyond those that the policy names.
@@ -93,6 +93,8 @@ pub struct Shard {
     pub(crate) expectations: Expectations,
     /// Packets to groups without a route that have been given to Linux.
     pub(crate) misses: Misses,
+    /// Multicast routes newer than those of the tables; none where these are the newest.
+    pub(crate) multicast: Option<Arc<MulticastRoutes>>,
     /// Outside ports that hosts have asked for.
     pub port_mappings: PortMappings,
     /// Frames no longer pending, because of a timeout or because the fragment or neighbour has come: next to be processed.
@@ -184,6 +186,7 @@ impl Shard {
             sets: Sets::new(tables, setup.seed).map_err(ShardError::Memory)?,
             expectations: Expectations::new(tables),
             misses: Misses::default(),
+            multicast: None,
             port_mappings: PortMappings::new(tables, setup.seed[0]),
             released: VecDeque::with_capacity(most_released(tables)),
             parts: VecDeque::with_capacity(MOST_PARTS + BATCH),
@@ -416,6 +419,16 @@ impl Shard {
         self.give_up_overdue(now);
     }
 
+    /// Takes newer multicast routes, made for the tables of an epoch ([`Tables::with_multicast_routes`]), unless the shard has other tables by now.
+    /// Returns the routes that are needed no more, for a thread that has time to free them.
+    pub fn route_multicast(
+        &mut self,
+        routes: Arc<MulticastRoutes>,
+        epoch: u16,
+    ) -> Option<Arc<MulticastRoutes>> {
+        if self.flows.epoch() == epoch { self.multicast.replace(routes) } else { Some(routes) }
+    }
+
     /// Ends all flows at once.
     pub fn clear_flows(&mut self) {
         let all: Vec<FlowId> = self.flows.iter().map(|(id, _)| id).collect();
@@ -553,7 +566,7 @@ pub(crate) fn remembers_wans(tables: &Tables) -> bool {
 
 /// Returns the number of frames that may be released and not be processed yet: those pending, and copies of a packet.
 pub(crate) fn most_released(tables: &Tables) -> usize {
-    (tables.limits.fragments.held + MOST_WAITING) as usize + 1 + tables.multicast.most_exits()
+    (tables.limits.fragments.held + MOST_WAITING) as usize + 1 + tables.most_copies()
 }
 
 /// Returns the number of flows to allocate memory for; 1 without connection tracking.

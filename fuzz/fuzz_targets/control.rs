@@ -137,6 +137,7 @@ fn answer(request: Request, worker: &CommandSender, policy: &Arc<Policy>, tables
                 wans: Vec::new(),
                 servers: Vec::new(),
                 sets: Vec::new(),
+                multicast_routes: Vec::new(),
                 ports: Vec::new(),
                 guards: Vec::new(),
                 fast_path: None,

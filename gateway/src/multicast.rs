@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use dataplane::Tables;
+use dataplane::tables::MulticastRoutes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wire::PortId;
@@ -35,15 +36,15 @@ pub struct MulticastExitView {
 }
 
 impl MulticastView {
-    /// Views of all routes of these tables, in their order.
-    pub fn all(tables: &Tables) -> Vec<MulticastView> {
+    /// Views of all routes, in their order; interfaces are those of the tables.
+    pub fn all(routes: &MulticastRoutes, tables: &Tables) -> Vec<MulticastView> {
         let name =
             |id: PortId| tables.interface(id).map_or_else(String::new, |interface| interface.name.clone());
         let exit = |exit: &dataplane::tables::MulticastExit| MulticastExitView {
             interface: name(exit.interface),
             threshold: exit.threshold,
         };
-        let routes = tables.multicast.list.iter().map(|route| MulticastView {
+        let routes = routes.list.iter().map(|route| MulticastView {
             group: match route.group.prefix_len() == route.group.max_prefix_len() {
                 true => route.group.addr().to_string(),
                 false => route.group.to_string(),

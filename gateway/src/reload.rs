@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use dataplane::Tables;
 use dataplane::sa::SaError;
-use dataplane::tables::CompileError;
+use dataplane::tables::{CompileError, MulticastRoutes};
 use policy::Policy;
 use policy::keys::{self, KeyFileError};
 use policy::model::Listener;
@@ -31,6 +31,8 @@ pub struct Reload {
     pub effective: Arc<Effective>,
     /// Tables in force.
     pub tables: Arc<Tables>,
+    /// Multicast routes newer than those of the tables in force; none where these are the newest.
+    pub multicast: Option<Arc<MulticastRoutes>>,
     /// Trial of the policy in force, if any.
     trial: Option<Trial>,
     /// Policies that were put in force; none where they are not kept.
@@ -105,9 +107,10 @@ pub struct Compilation {
     failed: Arc<Failed>,
     /// Directory that the policy's files of keys are relative to.
     directory: Arc<Path>,
-    /// Effective policy and tables in force.
+    /// Effective policy and tables in force, and newer multicast routes.
     before: Arc<Effective>,
     old: Arc<Tables>,
+    multicast: Option<Arc<MulticastRoutes>>,
 }
 
 /// Result of a compilation.
@@ -116,8 +119,18 @@ pub struct Built {
     pub asked: Option<Asked>,
     /// Policy merged with the state of Linux.
     pub effective: Arc<Effective>,
-    /// Tables; none where they would equal those in force.
-    pub tables: Result<Option<Arc<Tables>>, BuildError>,
+    /// Outcome of the compilation.
+    pub outcome: Result<Outcome, BuildError>,
+}
+
+/// Outcome of a compilation.
+pub enum Outcome {
+    /// The tables would equal those in force.
+    Same,
+    /// Only multicast routes are others: they take their places in the tables in force.
+    Multicast(Arc<MulticastRoutes>),
+    /// Other tables.
+    Tables(Arc<Tables>),
 }
 
 impl Reload {
@@ -133,6 +146,7 @@ impl Reload {
             policy,
             effective,
             tables,
+            multicast: None,
             trial: None,
             history,
             asked: VecDeque::new(),
@@ -142,6 +156,11 @@ impl Reload {
             failed: Arc::default(),
             directory: directory.into(),
         }
+    }
+
+    /// Multicast routes in force.
+    pub fn multicast_routes(&self) -> &MulticastRoutes {
+        self.multicast.as_deref().unwrap_or(&self.tables.multicast)
     }
 
     /// Updates the endpoints that sockets of the machine listen on.
@@ -294,29 +313,68 @@ impl Reload {
         let asked = self.asked.pop_front();
         let policy = asked.as_ref().map_or(&self.policy, |asked| &asked.policy).clone();
         let (linux, listeners) = (linux.clone(), self.listeners.clone());
-        let (before, old) = (self.effective.clone(), self.tables.clone());
+        let (before, old, multicast) = (self.effective.clone(), self.tables.clone(), self.multicast.clone());
         let (directory, failed) = (self.directory.clone(), self.failed.clone());
-        Some(Compilation { asked, policy, linux, listeners, failed, directory, before, old })
+        Some(Compilation { asked, policy, linux, listeners, failed, directory, before, old, multicast })
     }
 }
 
 impl Compilation {
     /// Merges the policy with the state of Linux, and compiles the tables.
     pub fn run(self) -> Built {
-        let Compilation { asked, policy, linux, listeners, failed, directory, before, old } = self;
+        let Compilation { asked, policy, linux, listeners, failed, directory, before, old, multicast } = self;
         let mut effective = effective(&policy, &linux, &failed);
         // Only translations ask.
         if !effective.policy.nats.is_empty() {
             effective.policy.listeners = listeners.to_vec();
         }
-        let effective = Arc::new(effective);
-        let tables = if asked.is_none() && effective.policy == before.policy {
-            Ok(None)
-        } else {
-            compile(&effective.policy, &directory, Some(&old)).map(|tables| Some(Arc::new(tables)))
+        let present = multicast.as_deref().unwrap_or(&old.multicast);
+        let change =
+            if asked.is_some() { Change::Any } else { change(&before.policy, &mut effective.policy) };
+        let outcome = match change {
+            Change::None => Ok(Outcome::Same),
+            Change::Multicast => match old.with_multicast_routes(&effective.policy, present) {
+                Ok(Some(routes)) => Ok(Outcome::Multicast(Arc::new(routes))),
+                Ok(None) => compiled(&effective.policy, &directory, &old, present),
+                Err(error) => Err(error.into()),
+            },
+            Change::Any => compiled(&effective.policy, &directory, &old, present),
         };
-        Built { asked, effective, tables }
+        Built { asked, effective: Arc::new(effective), outcome }
     }
+}
+
+/// Difference of an effective policy from the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    None,
+    /// Multicast routes alone.
+    Multicast,
+    Any,
+}
+
+/// Compares an effective policy with the one before.
+fn change(before: &Policy, now: &mut Policy) -> Change {
+    let routes = std::mem::replace(&mut now.multicast_routes, before.multicast_routes.clone());
+    let is_same = *now == *before;
+    now.multicast_routes = routes;
+    match (is_same, now.multicast_routes == before.multicast_routes) {
+        (true, true) => Change::None,
+        (true, false) => Change::Multicast,
+        (false, _) => Change::Any,
+    }
+}
+
+/// Compiles the next tables, whose multicast routes go on counting where the present ones stop.
+fn compiled(
+    policy: &Policy,
+    directory: &Path,
+    old: &Tables,
+    present: &MulticastRoutes,
+) -> Result<Outcome, BuildError> {
+    let mut tables = compile(policy, directory, Some(old))?;
+    tables.multicast.go_on(present);
+    Ok(Outcome::Tables(Arc::new(tables)))
 }
 
 /// Reason why a policy has no tables in a live gateway.

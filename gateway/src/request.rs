@@ -17,6 +17,7 @@ use crate::guard::GuardState;
 use crate::history::{By, HistoryView};
 use crate::ipfix::IpfixCounts;
 use crate::log::LogCounts;
+use crate::multicast::MulticastView;
 use crate::port::PortState;
 use crate::port_mapping::Mapper;
 use crate::privilege::Confinement;
@@ -166,6 +167,8 @@ pub struct Overview {
     pub servers: Vec<ServerView>,
     /// Dynamic sets, in the order of the policy.
     pub sets: Vec<SetView>,
+    /// Multicast routes: the policy's own, and then Linux's.
+    pub multicast_routes: Vec<MulticastView>,
     /// Ports, in the order of the policy's interfaces.
     pub ports: Vec<PortState>,
     /// Guards of interfaces.

@@ -19,7 +19,7 @@ use crate::effective::Effective;
 use crate::event::Event;
 use crate::health::Checker;
 use crate::linux::News;
-use crate::reload::{Asked, Built, Reload};
+use crate::reload::{Asked, Built, Outcome, Reload};
 use crate::request::Refusal;
 use crate::sa::key_log::KeyLog;
 use crate::sa::reserve::{self, Reserve};
@@ -226,6 +226,9 @@ impl Supervisor {
                     "worker panicked; its flows are lost, and it starts with an empty flow table: {message}"
                 );
                 self.workers.panicked(worker, self.neighbours.all());
+                if let Some(routes) = &self.reload.multicast {
+                    self.workers.route_multicast(routes, self.reload.tables.epoch);
+                }
                 self.process.sync.begin_anew(worker::seed());
                 self.added.restore(worker, &self.workers);
                 self.daemons.restore(worker, &self.workers);
@@ -248,15 +251,21 @@ impl Supervisor {
 
     /// Switches the workers to compiled tables.
     fn built(&mut self, built: Built) {
-        let Built { asked, effective, tables } = built;
-        match tables {
-            Ok(None) if !effective.stands_as(&self.reload.effective) => {
+        let Built { asked, effective, outcome } = built;
+        match outcome {
+            Ok(Outcome::Same) if !effective.stands_as(&self.reload.effective) => {
                 // Down for another reason than before.
                 log_health(&self.reload.effective, &effective);
                 self.reload.effective = effective;
             }
-            Ok(None) => {}
-            Ok(Some(tables)) => {
+            Ok(Outcome::Same) => {}
+            Ok(Outcome::Multicast(routes)) => {
+                self.workers.route_multicast(&routes, self.reload.tables.epoch);
+                log_health(&self.reload.effective, &effective);
+                self.reload.effective = effective;
+                self.reload.multicast = Some(routes);
+            }
+            Ok(Outcome::Tables(tables)) => {
                 let known = self.neighbours.of(&tables);
                 // Numbers first: workers seal as soon as they have the tables.
                 let numbers: Vec<_> = self.known().collect();
@@ -272,6 +281,7 @@ impl Supervisor {
                 match swapped {
                     Ok(()) => {
                         self.reload.tables = tables;
+                        self.reload.multicast = None;
                         self.added.follow(&self.reload.tables, &self.workers);
                         log_health(&self.reload.effective, &effective);
                         self.reload.effective = effective;

@@ -388,7 +388,7 @@ impl Overview {
                 .collect(),
             tunnels: self.tunnels.clone(),
             wans: self.wans.clone(),
-            multicast_routes: MulticastView::all(&self.tables),
+            multicast_routes: self.multicast_routes.clone(),
             servers: self.servers.clone(),
             sessions: self.reports.iter().flat_map(|report| report.sessions.clone()).collect(),
             guards: self.guards.clone(),

@@ -60,8 +60,9 @@ impl Stage for Replicate {
         if !may_be_routed(frame, group, cx.tables) {
             return Step::Next;
         }
-        let tables = cx.tables;
-        let Some(route) = tables.multicast.find(source, group, cx.tally) else {
+        let newer = cx.shard.multicast.clone();
+        let routes = newer.as_deref().unwrap_or(&cx.tables.multicast);
+        let Some(route) = routes.find(source, group, cx.tally) else {
             return ask_for_route(frame, source, group, cx);
         };
         forward(frame, source, route, cx).unwrap_or_else(|step| step)

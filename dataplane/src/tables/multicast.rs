@@ -11,10 +11,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use foldhash::fast::RandomState;
 use ipnet::IpNet;
+use policy::Policy;
 use tally::{Op, Region, Tally};
 use wire::PortId;
 
-use super::{Address, Tables};
+use super::{Address, CompileError, Tables};
+use crate::compile;
 
 /// All multicast routes of a policy.
 #[derive(Debug, Default)]
@@ -137,12 +139,12 @@ impl MulticastRoutes {
     }
 
     /// Largest number of interfaces that one route leads to.
-    pub fn most_exits(&self) -> usize {
+    fn most_exits(&self) -> usize {
         self.list.iter().map(|route| route.exits.len()).max().unwrap_or(0)
     }
 
     /// Goes on counting where the routes of `old` have stopped.
-    pub(crate) fn go_on(&mut self, old: &MulticastRoutes) {
+    pub fn go_on(&mut self, old: &MulticastRoutes) {
         let before: HashMap<(IpNet, Option<IpAddr>), &Arc<MulticastCount>> =
             old.list.iter().map(|route| ((route.group, route.source), &route.count)).collect();
         for route in &mut self.list {
@@ -154,6 +156,30 @@ impl MulticastRoutes {
 }
 
 impl Tables {
+    /// Compiles other multicast routes for these tables, in the place of `present`, which shards have by them: those of a policy that differs in
+    /// nothing else. `None` if shards have no memory for them, as no packet to a group has left its link so far.
+    ///
+    /// # Errors
+    /// A route names an interface that the policy does not have.
+    pub fn with_multicast_routes(
+        &self,
+        policy: &Policy,
+        present: &MulticastRoutes,
+    ) -> Result<Option<MulticastRoutes>, CompileError> {
+        let mut routes = compile::multicast_routes(policy)?;
+        if self.multicast.is_unused() || routes.most_exits() > self.most_copies() {
+            return Ok(None);
+        }
+        routes.go_on(present);
+        Ok(Some(routes))
+    }
+
+    /// Largest number of interfaces that a packet to a group leaves by, also by routes that come later.
+    pub fn most_copies(&self) -> usize {
+        let later = if self.multicast.has_punts { self.interfaces.len() } else { 0 };
+        self.multicast.most_exits().max(later.min(policy::model::MulticastRoute::MOST_EXITS))
+    }
+
     /// True if packets to groups without a route are given to Linux where they come by this interface: its multicast router asks the
     /// daemon for a route then.
     pub(crate) fn punts_groups(&self, interface: PortId) -> bool {

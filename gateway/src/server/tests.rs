@@ -95,6 +95,7 @@ fn answer(request: Request, worker: &CommandSender, policy: &Arc<policy::Policy>
             worker.send(Command::Report(to));
             let _ = reply.send(Overview {
                 sets: Vec::new(),
+                multicast_routes: Vec::new(),
                 tunnels: Vec::new(),
                 tables: tables.clone(),
                 reports: told.iter().collect(),

@@ -6,6 +6,7 @@ use policy::{Checked, LoadError};
 use tracing::error;
 
 use super::Supervisor;
+use crate::multicast::MulticastView;
 use crate::reload::{Asked, Keep};
 use crate::request::{Basis, Overview, Refusal, Request};
 use crate::{api, service};
@@ -100,6 +101,7 @@ impl Supervisor {
             tables: self.reload.tables.clone(),
             tunnels: Vec::new(),
             sets: self.sets.views(&self.reload.tables, &reports),
+            multicast_routes: MulticastView::all(self.reload.multicast_routes(), &self.reload.tables),
             reports,
             wans: self.checks.views(&self.reload.effective, &self.reload.tables),
             servers: self.servers.views(&self.reload.effective, &self.reload.tables),

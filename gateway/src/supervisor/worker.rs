@@ -19,7 +19,7 @@ use dataplane::reload::{PlanError, ReloadPlan};
 use dataplane::sa::{SaAddition, SaChange, SaId, SaRefused};
 use dataplane::set::SetChange;
 use dataplane::shard::Setup;
-use dataplane::tables::{Address, Neighbour};
+use dataplane::tables::{Address, MulticastRoutes, Neighbour};
 use ports::FastPath;
 use tracing::{error, warn};
 use wire::esp::Direction;
@@ -284,6 +284,22 @@ impl Workers {
     pub(super) fn update_neighbour(&self, known: &Known) {
         for handle in &self.handles {
             handle.commands.send(Command::Neighbour(known.clone()));
+        }
+    }
+
+    /// Gives multicast routes for the tables of an epoch to all workers, and waits until they have them.
+    pub(super) fn route_multicast(&self, routes: &Arc<MulticastRoutes>, epoch: u16) {
+        let (done, acknowledged) = channel();
+        for handle in &self.handles {
+            let (routes, done) = (routes.clone(), done.clone());
+            handle.commands.send(Command::Multicast { routes, epoch, done });
+        }
+        drop(done);
+        let until = Instant::now() + PATIENCE;
+        for _ in &self.handles {
+            if acknowledged.recv_timeout(until.saturating_duration_since(Instant::now())).is_err() {
+                error!("a worker has not acknowledged multicast routes in time");
+            }
         }
     }
 

@@ -33,6 +33,9 @@ impl Worker {
                     self.links.announce(&interface, &addresses, tables, pool);
                 }
                 Command::Neighbours(all) => all.iter().for_each(|known| self.update_neighbour(known)),
+                Command::Multicast { routes, epoch, done } => {
+                    let _ = done.send(self.processing.shard.route_multicast(routes, epoch));
+                }
                 Command::Flows { query, first, most, reply } => {
                     let _ = reply.send(self.flows(&query, first, most));
                 }

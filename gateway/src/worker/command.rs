@@ -22,7 +22,7 @@ use dataplane::sa::{RetiredSa, SaChange, SaEvent, SaRefused};
 use dataplane::set::{Element, SetChange, TakenElements};
 use dataplane::state::{Cursor, ElementRecord, FlowRecord, Item, RemovalRecord};
 use dataplane::sync::{CopySweep, EndedFlow, Taken};
-use dataplane::tables::{Address, Tables};
+use dataplane::tables::{Address, MulticastRoutes, Tables};
 use rustix::event::{EventfdFlags, eventfd};
 use tokio::sync::oneshot;
 use wire::PortError;
@@ -75,6 +75,15 @@ pub enum Command {
     },
     /// Updates of all known neighbours.
     Neighbours(Arc<[Known]>),
+    /// Multicast routes in the place of those before.
+    Multicast {
+        /// The routes.
+        routes: Arc<MulticastRoutes>,
+        /// Epoch of the tables that they are for.
+        epoch: u16,
+        /// Channel for the routes before, if there are any, on completion.
+        done: Sender<Option<Arc<MulticastRoutes>>>,
+    },
     /// Lists flows, from an entry of the flow table on.
     Flows {
         /// Query that the flows match.

@@ -20,6 +20,9 @@ pub struct MulticastRoute {
 impl MulticastRoute {
     /// Most routes of a policy, with those of Linux.
     pub const MOST: usize = 65_536;
+
+    /// Most interfaces that a route leads to.
+    pub const MOST_EXITS: usize = 64;
 }
 
 /// An interface that copies of multicast packets leave by.

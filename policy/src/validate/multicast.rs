@@ -11,9 +11,6 @@ use crate::diagnostic::{Code, Diagnostic};
 use crate::lines::Item;
 use crate::model::MulticastRoute;
 
-/// Most interfaces that a multicast route leads to.
-const MOST_EXITS: usize = 64;
-
 impl Validator<'_> {
     pub(super) fn multicast_routes(&mut self) {
         let policy = self.policy;
@@ -60,8 +57,9 @@ impl Validator<'_> {
     }
 
     fn exits(&mut self, item: Item, route: &MulticastRoute) {
-        if route.to.len() > MOST_EXITS {
-            let message = format!("{} interfaces are more than {MOST_EXITS}", route.to.len());
+        if route.to.len() > MulticastRoute::MOST_EXITS {
+            let message =
+                format!("{} interfaces are more than {}", route.to.len(), MulticastRoute::MOST_EXITS);
             self.wrong(Code::TooMany, item, "to", message, "leave some out");
         }
         for (index, exit) in route.to.iter().enumerate() {

@@ -1,8 +1,13 @@
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use dataplane::Tables;
 use policy::model::{MulticastExit, MulticastMiss, MulticastRoute};
 
 use super::*;
 use crate::linux::interface::Settings;
 use crate::linux::multicast::{self, MulticastEntry, MulticastKey, MulticastRouter};
+use crate::reload::{Outcome, Reload};
 
 fn entry(group: &str, source: &str, from: LinkIndex, to: &[(LinkIndex, u8)]) -> Event {
     let ip = |text: &str| text.parse().expect("an address");
@@ -25,6 +30,11 @@ fn route(group: &str, source: Option<&str>, from: &str, to: &[(&str, u8)]) -> Mu
         from: from.to_owned(),
         to: to.iter().map(exit).collect(),
     }
+}
+
+fn router(link: LinkIndex, multicast: MulticastRouter) -> Event {
+    let settings = Settings { linkdown: None, multicast: Some(multicast) };
+    Event::Settings(LinkdownKey { link, v6: false }, settings)
 }
 
 #[test]
@@ -72,12 +82,6 @@ fn packets_without_a_route_are_linuxs_where_a_daemon_listens() {
         interfaces.iter().map(|interface| interface.multicast_miss).collect::<Vec<_>>()
     };
     assert_eq!(misses(&scene), [MulticastMiss::Drop; 4]);
-    let router = |link, multicast| {
-        Event::Settings(
-            LinkdownKey { link, v6: false },
-            Settings { linkdown: None, multicast: Some(multicast) },
-        )
-    };
     scene.tell(router(WAN, MulticastRouter::On));
     assert_eq!(
         misses(&scene),
@@ -88,4 +92,57 @@ fn packets_without_a_route_are_linuxs_where_a_daemon_listens() {
     scene.tell(router(WAN, MulticastRouter::On));
     scene.tell(Event::LinkGone(WAN));
     assert_eq!(misses(&scene), [MulticastMiss::Drop; 4]);
+}
+
+/// Of a thousand hosts that join and leave, none has tables compiled or flows validated again. What the routes have counted stays.
+#[test]
+fn a_change_of_the_forwarding_cache_compiles_no_tables() {
+    let mut scene = Scene::new();
+    scene.tell(router(WAN, MulticastRouter::On));
+    let begun = scene.effective();
+    let tables = Arc::new(Tables::compile(&begun.policy, 1).expect("tables"));
+    let mut reload = Reload::new(Arc::new(policy()), Arc::new(begun), tables, None, PathBuf::new());
+    let mut next = |scene: &Scene| {
+        reload.linux_changed();
+        let built = reload.next(&Arc::new(scene.0.clone())).expect("a change").run();
+        reload.finished();
+        reload.effective = built.effective;
+        let outcome = built.outcome.expect("tables");
+        match &outcome {
+            Outcome::Same => {}
+            Outcome::Multicast(routes) => reload.multicast = Some(routes.clone()),
+            Outcome::Tables(tables) => (reload.tables, reload.multicast) = (tables.clone(), None),
+        }
+        outcome
+    };
+    let group = |number: u32| format!("239.1.{}.{}", number / 250, number % 250);
+    for number in 0..1_000 {
+        scene.tell(entry(&group(number), "198.51.100.9", WAN, &[(LAN, 1)]));
+        match next(&scene) {
+            Outcome::Multicast(routes) => assert_eq!(routes.list.len() as u32, number + 1),
+            _ => panic!("{number} joins have compiled tables"),
+        }
+    }
+    assert!(matches!(next(&scene), Outcome::Same));
+    scene.tell(Event::MulticastGone(MulticastKey {
+        group: group(7).parse().unwrap(),
+        source: "198.51.100.9".parse().unwrap(),
+    }));
+    let Outcome::Multicast(routes) = next(&scene) else { panic!("a host that leaves has compiled tables") };
+    assert!(
+        routes.list.len() == 999
+            && routes.list.iter().all(|route| route.group.addr().to_string() != group(7))
+    );
+    // Tables that come for another reason have the routes, and go on with their counts.
+    let counted = routes.list[0].count.clone();
+    scene.tell(router(LAN, MulticastRouter::On));
+    let Outcome::Tables(tables) = next(&scene) else { panic!("an interface has changed") };
+    assert!(tables.multicast.list.len() == 999 && Arc::ptr_eq(&tables.multicast.list[0].count, &counted));
+    // The first routes of all take tables, as there is a stage for them then.
+    scene.tell(router(WAN, MulticastRouter::Off));
+    scene.tell(router(LAN, MulticastRouter::Off));
+    scene.0.multicast = Arc::default();
+    assert!(matches!(next(&scene), Outcome::Tables(tables) if tables.multicast.list.is_empty()));
+    scene.tell(entry("239.1.1.1", "198.51.100.9", WAN, &[(LAN, 1)]));
+    assert!(matches!(next(&scene), Outcome::Tables(_)));
 }
