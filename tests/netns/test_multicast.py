@@ -12,7 +12,7 @@ import pytest
 import wait
 from host import stop
 from isolation import inside
-from topology import CLIENT, GUEST, ROUTER, ROUTER6
+from topology import CLIENT, GUEST, REMOTE6, ROUTER, ROUTER6
 
 pytestmark = pytest.mark.longest(180)
 
@@ -246,16 +246,81 @@ def test_a_time_to_live_of_one_stays_on_its_link(net, television):
     receiver.close()
 
 
-def test_ipv6_by_smcroute(net, television):
-    path = net.logs / "smcroute.conf"
+def smcroute(net, start):
+    """Starts smcroute. Returns the words of its command."""
+    path, socket_path = net.logs / "smcroute.conf", net.logs / "smcroute.sock"
     path.write_text(SMCROUTE)
-    files = ["-P", net.logs / "smcroute.pid", "-u", net.logs / "smcroute.sock"]
-    television("smcrouted", "-n", "-N", "-f", path, *files)
+    start("smcrouted", "-n", "-N", "-f", path, "-P", net.logs / "smcroute.pid", "-u", socket_path)
+    wait.until(lambda: vifs(net) >= {"wan", "lan", "guest"}, "smcroute has its interfaces")
+    return ["smcroutectl", "-u", socket_path]
+
+
+def test_ipv6_by_smcroute(net, television):
+    smcroute(net, television)
     source = Source(net)
     receivers = [joined6(net.client, CHANNEL6), joined6(net.guest, CHANNEL6)]
     plays(source, CHANNEL6, *receivers)
     for receiver in receivers:
         receiver.close()
+
+
+def test_the_source_of_ipv6_is_told_what_is_too_big(net, television):
+    """RFC 4443, section 2.4 (e.3): one link has the packet, and of the other, which cannot carry it, its source hears."""
+    smcroute(net, television)
+    # An answer does not wait for a neighbour to be resolved.
+    net.client.reaches(REMOTE6)
+    net.gateway.ip("link set guest mtu 1300")
+    try:
+        source = Source(net)
+        receivers = [joined6(net.client, CHANNEL6), joined6(net.guest, CHANNEL6)]
+        plays(source, CHANNEL6, *receivers)
+        with inside(net.router.namespace):
+            told = socket.socket(socket.AF_INET6, socket.SOCK_RAW, socket.IPPROTO_ICMPV6)
+        told.settimeout(5)
+        source.v6.sendto(b"channel 0 ".ljust(1352), (CHANNEL6, PORT))
+        while (message := told.recv(2048))[0] != 2:
+            pass
+        assert struct.unpack("!I", message[4:8]) == (1300,)
+        assert message[8 + 24 : 8 + 40] == socket.inet_pton(socket.AF_INET6, CHANNEL6)
+        wait.until(lambda: heard(receivers[0]) == [0], "the other link has it")
+        assert not heard(receivers[1])
+        for opened in [told, *receivers]:
+            opened.close()
+    finally:
+        net.gateway.ip("link set guest mtu 1500")
+
+
+@pytest.mark.only("wirerate-packet", "wirerate-xdp", why="Linux has no tables")
+def test_a_thousand_joins_compile_no_tables(net, television):
+    """Routes come and go while a channel plays, and nothing else is looked at again."""
+    words = smcroute(net, television)
+    epoch = lambda: json.loads(net.office.ask("status", "--json").stdout)["epoch"]
+    routes = lambda: len(json.loads(net.office.ask("status", "--json").stdout)["multicast_routes"])
+    net.gateway.run(*words, "add", "wan", ROUTER, CHANNEL, "lan")
+    source = Source(net)
+    receiver = joined(net.client, CHANNEL, CLIENT)
+    plays(source, CHANNEL, receiver)
+    before = epoch()
+    command = " ".join(map(str, words))
+    loop = f"for n in $(seq 4 {{}}); do {command} {{}} wan {ROUTER} 239.1.$n.$1 {{}}; done"
+    for number in range(1, 5):
+        net.gateway.run("sh", "-c", loop.format(253, "add", "lan"), "sh", number, timeout=120)
+        plays(source, CHANNEL, receiver)
+    # The channel's, that of IPv6, and the thousand.
+    wait.until(lambda: routes() == 1_002, "all routes are there")
+    # The last one is in force.
+    last = joined(net.client, "239.1.253.4", CLIENT)
+    plays(source, "239.1.253.4", last)
+    for number in range(1, 5):
+        net.gateway.run("sh", "-c", loop.format(253, "remove", ""), "sh", number, timeout=120)
+    wait.until(lambda: routes() == 2, "the thousand have gone")
+    plays(source, CHANNEL, receiver)
+    assert epoch() == before
+    said = net.office.ask("status").stdout
+    route = re.search(rf"{re.escape(CHANNEL)}\S* from {re.escape(ROUTER)} by wan to lan: (\d+) packets", said)
+    assert route and int(route[1]) >= 6 * 20, said
+    for opened in [receiver, last]:
+        opened.close()
 
 
 def unrouted(net):

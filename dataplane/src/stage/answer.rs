@@ -2,7 +2,8 @@
 //!
 //! Turns the frame, in its slot, into the ICMP error (RFC 792, RFC 4443) or TCP reset (RFC 9293, section
 //! 3.10.7.1) that answers it, and sends it back the way routing leads. Nothing is answered that must not be:
-//! errors, groups, later fragments, resets (RFC 1122, section 3.2.2; RFC 1812, section 4.3.2.7). Frames
+//! errors, groups, later fragments, resets (RFC 1122, section 3.2.2; RFC 1812, section 4.3.2.7), but for packets of IPv6 to groups that are too
+//! big (RFC 4443, section 2.4). Frames
 //! without an answer, or above the limits per second, are dropped for the same reason. Limits hold by receiver, and for each kind
 //! of answer apart, so that neither a flooding host nor the rules' refusals use up the tokens of others. The answer to a
 //! packet of the gateway itself is for the gateway itself, and no limit holds it back.
@@ -23,7 +24,7 @@ use super::own::{IpHeader, MOST_LINK, note, pseudo};
 use super::queue::ANSWERED;
 use super::route::back;
 use super::vrf::Towards;
-use super::{About, Cx, Packets, Stage, Step, handshake, header, link, nat64, proxy};
+use super::{About, Cx, Packets, Stage, Step, filter, handshake, header, link, nat64, proxy};
 use crate::flag;
 use crate::hop::{CELL_HOP, LOCAL_HOP, Wanted};
 use crate::limiter::{self, ErrorBounds, ErrorKind};
@@ -118,7 +119,7 @@ fn build<T: Tally>(frame: &mut Frame, reason: Reason, cx: &mut Cx<'_, T>) -> Opt
         // The session has made it.
         return Some(());
     }
-    if !may_be_answered(frame) {
+    if !may_be_answered(frame, reason, cx) {
         return None;
     }
     let tell = tell(frame, reason, cx)?;
@@ -171,7 +172,7 @@ fn build<T: Tally>(frame: &mut Frame, reason: Reason, cx: &mut Cx<'_, T>) -> Opt
     frame.meta.egress = interface;
     // What shall be encrypted is the answer, whatever the packet was to leave by.
     let out = if by == 0 { 0 } else { tunnel::ANSWER_OUT };
-    frame.meta.tunnel = frame.meta.tunnel & tunnel::IN | out;
+    frame.meta.tunnel = frame.meta.tunnel & (tunnel::IN | tunnel::COPY) | out;
     link::replace(frame, cx).then_some(())
 }
 
@@ -233,9 +234,16 @@ fn to_itself(frame: &mut Frame, tell: Tell) -> Option<()> {
     Some(())
 }
 
-fn may_be_answered(frame: &Frame) -> bool {
-    let silent = flag::GROUP | flag::TO_GROUP | flag::ERROR;
-    frame.meta.flags & silent == 0 && frame.meta.part != Part::Later
+fn may_be_answered<T: Tally>(frame: &Frame, reason: Reason, cx: &mut Cx<'_, T>) -> bool {
+    if frame.meta.flags & flag::ERROR != 0 || frame.meta.part == Part::Later {
+        return false;
+    }
+    let groups = flag::GROUP | flag::TO_GROUP;
+    if frame.meta.flags & groups == 0 {
+        return true;
+    }
+    // Path MTU discovery of a group (RFC 4443, section 2.4 e.3 to e.5; RFC 8201, section 5.2): of copies that rules let pass alone, as nobody misses others.
+    reason == Reason::PacketTooBig && frame.meta.family == Family::V6 && filter::accepts(frame, cx)
 }
 
 /// Returns the answer for a reason; `None` if there is no answer.

@@ -209,6 +209,18 @@ pub(crate) fn memberships<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Vec<Me
     header::memberships(header::routed(frame, cx), cx.tables.set_questions.of_rules, frame.meta.received, cx)
 }
 
+/// True if the rules, or the default of the zone pair, accept a packet, rates and limits apart. Counts nothing.
+#[cold]
+pub(super) fn accepts<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> bool {
+    let seen = seen(frame, cx);
+    let filter = &cx.tables.filter;
+    let place = if filter.rule_of.is_empty() { None } else { filter.find(&seen, cx.tally) };
+    match place.and_then(|place| filter.rules.get(place.place() as usize)) {
+        Some(rule) => rule.action == Action::Accept,
+        None => filter.default_action(seen.from, seen.to) == Action::Accept,
+    }
+}
+
 /// Applies the rule found, with its rate and connection limits, or the default action if there is none.
 fn decide<T: Tally>(frame: &mut Frame, place: Option<u32>, seen: &Header, cx: &mut Cx<'_, T>) -> Step {
     let Some(place) = place else { return by_default(frame, seen.from, seen.to, cx) };
