@@ -201,8 +201,14 @@ fn its_host_renews_it_at_the_other_and_nobody_else_does() {
     assert_eq!(one.mapped(seconds(20)), two.mapped(seconds(20)));
     assert_eq!(one.mapped(seconds(20))[&(wish.inside.address, 80)].3, Some(590));
     // What was told of it before, and comes late, changes nothing.
-    let late = TakenPortMappings { mappings: vec![], ..one.take(10, seconds(20)) };
-    assert_eq!(late, TakenPortMappings::default(), "it is the other's now");
+    let late = one.take(10, seconds(20));
+    assert_eq!(
+        (late.mappings.len(), late.removed.len()),
+        (0, 1),
+        "it is the other's now, the version superseded"
+    );
+    two.hear(&one.gateway, &late, 1, seconds(20));
+    assert_eq!(one.mapped(seconds(20)), two.mapped(seconds(20)));
     // A shorter time is one as well.
     assert_eq!(two.map(&request(10, 80, 5001, 5), seconds(20)), Ok(5001));
     two.tell(&mut one, seconds(20));
@@ -495,7 +501,8 @@ impl Pair {
     }
 
     fn deliver_all(&mut self) {
-        for from in [0, 1, 0, 1] {
+        // What is superseded is told back.
+        for from in [0, 1, 0, 1, 0, 1] {
             self.take(from, usize::MAX);
             while !self.ways[from].is_empty() {
                 self.deliver(from);

@@ -120,7 +120,7 @@ pub struct PortMappingRemoval {
 /// Cause of a mapping's end before its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum UnmapCause {
-    /// A request has removed it.
+    /// A request has removed it, or the version is superseded.
     Removed,
     /// The policy, or the outside address, no longer has it.
     Gone,
@@ -180,6 +180,13 @@ impl Changes {
             PortMappingEvent::Gone | PortMappingEvent::Expired | PortMappingEvent::Made => return,
         };
         self.push(PortMappingRemoval { inside: record.inside, version: record.version, cause });
+    }
+
+    /// Notes that a version made here ends by the peer's word. The peer may hear of that version only after its own has ended, and would take
+    /// it for a new mapping: the removal comes behind.
+    fn note_superseded(&mut self, record: &Record) {
+        let Record { inside, version, .. } = *record;
+        self.push(PortMappingRemoval { inside, version, cause: UnmapCause::Removed });
     }
 
     fn push(&mut self, removal: PortMappingRemoval) {
@@ -302,6 +309,9 @@ impl Shard {
                 }
                 Ordering::Greater => {}
             }
+            if let Some(changes) = self.port_mappings.changes.as_mut().filter(|_| !own.marks.has(COPY)) {
+                changes.note_superseded(own);
+            }
             let is_same = self.mappings.get(own.mapping).is_some_and(|own| own.outside == outside);
             if is_same {
                 (own.until, own.holder, own.version, own.marks) =
@@ -375,8 +385,7 @@ impl Shard {
             return Ended::Before;
         }
         if let Some(changes) = self.port_mappings.changes.as_mut().filter(|_| !is_copy) {
-            // The peer may hear of this version, which it did not know, after its removal.
-            changes.push(PortMappingRemoval { version: own.version, ..*removal });
+            changes.note_superseded(&own);
         }
         self.end_by_peer(|record| record.inside == own.inside);
         Ended::Now

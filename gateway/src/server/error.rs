@@ -235,7 +235,7 @@ mod tests {
             tokens: Some(users),
             certificate: Some(garbage.clone()),
             key: Some(garbage.clone()),
-            names: Vec::new(),
+            ..PageAccess::default()
         };
         let told = fault(&socket, &Gateway { page_access: access, ..Gateway::default() });
         assert!(told.contains("the certificate of the page") && told.contains("page-certificate"), "{told}");

@@ -260,6 +260,12 @@ impl Asking {
     }
 }
 
+/// Difference of two gateways' epochs.
+fn apart(one: &Asking, two: &Asking) -> Duration {
+    let (one, two) = (one.mapper.epoch.age(), two.mapper.epoch.age());
+    one.abs_diff(two)
+}
+
 /// Runs `act` on a runtime as the thread's.
 fn run<T>(act: impl Future<Output = T>) -> T {
     Builder::new_current_thread().enable_all().build().unwrap().block_on(act)
@@ -389,7 +395,7 @@ fn port_mappings_are_told_at_first_and_as_they_change_with_the_epoch() {
     let mut two = Gateway::of(&asking(3, "per-host = 100"), 2, [2, 2]);
     let (here, there) = (Asking::of(&one), Asking::of(&two));
     one.shared.epoch.begin_anew();
-    std::thread::sleep(Duration::from_millis(1100));
+    thread::sleep(Duration::from_millis(1100));
     two.shared.epoch.begin_anew();
     run(async {
         for host in 10..20 {
@@ -401,7 +407,7 @@ fn port_mappings_are_told_at_first_and_as_they_change_with_the_epoch() {
         let act = async {
             there.until_there_are(100).await;
             assert_eq!(here.all().await, there.all().await, "with their outside ports");
-            until("the epoch is the other's", || there.mapper.epoch.age() >= Duration::from_secs(1)).await;
+            until("the epoch is the other's", || apart(&here, &there) < Duration::from_millis(500)).await;
             // At the standby, which is asked from now on.
             let known = map(&there, 10, 8000, 10, 900).await.unwrap();
             assert!(here.all().await.contains(&("192.168.1.10".to_owned(), 8000, known)));
@@ -417,7 +423,9 @@ fn port_mappings_are_told_at_first_and_as_they_change_with_the_epoch() {
     });
     let [sent, received] = [one.status(), two.status()];
     assert_eq!((sent.port_mappings_sent, received.port_mappings_received), (101, 101));
-    assert_eq!((sent.unmapped_sent, received.unmapped_received), (1, 1));
+    // One renewed and one removed there are told back, as superseded, where the session does not end before.
+    assert!((1..=3).contains(&sent.unmapped_sent), "{}", sent.unmapped_sent);
+    assert_eq!(received.unmapped_received, 1);
     assert_eq!((received.port_mappings_sent, sent.unmapped_received), (1, 1));
     assert!(sent.refused.is_empty() && received.refused.is_empty());
     // Away, while one goes here and another is made there; then a gateway that has begun anew.
@@ -441,7 +449,7 @@ fn port_mappings_that_cannot_be_here_are_counted_by_name_and_leave_the_epoch() {
     let mut one = Gateway::of(&asking(2, ""), 1, [1, 1]);
     let mut two = Gateway::of(&asking(3, "per-host = 1"), 1, [2, 2]);
     let (here, there) = (Asking::of(&one), Asking::of(&two));
-    std::thread::sleep(Duration::from_millis(1100));
+    thread::sleep(Duration::from_millis(1100));
     two.shared.epoch.begin_anew();
     run(async {
         map(&here, 10, 8000, 1, 600).await.unwrap();
@@ -457,10 +465,8 @@ fn port_mappings_that_cannot_be_here_are_counted_by_name_and_leave_the_epoch() {
     let words =
         "a port mapping of the translation \"out\": the host has as many mappings as it may have here";
     assert_eq!(refused.get(words), Some(&1), "{refused:?}");
-    assert!(
-        there.mapper.epoch.age() < Duration::from_secs(1),
-        "hosts are to see the loss when they come here"
-    );
+    let apart = apart(&here, &there);
+    assert!(apart > Duration::from_secs(1), "hosts are to see the loss when they come here: {apart:?}");
 }
 
 /// Words of a gateway on a peer that sends these bytes, and then does `then` with the stream.
