@@ -273,8 +273,9 @@ proptest! {
     ) {
         let mut found = Controller::new(Nanos(target), Nanos(round_trip));
         let (r, target) = (round_trip as f64 / 1e9, target as f64 / 1e9);
-        let tupdate = target.min(r / 3.0).max(0.001);
-        prop_assert!((found.period.0 as f64 / 1e9 - tupdate).abs() < 2e-9);
+        // In whole nanoseconds: of a period of a millisecond that is a millionth.
+        let tupdate = found.period.0 as f64 / 1e9;
+        prop_assert!((target.min(r / 3.0).max(0.001) - tupdate).abs() < 2e-9);
         let (alpha, beta) = (0.1 * tupdate / (r * r), 0.3 / r);
         let (mut p, mut prevq) = (0.0, 0.0);
         for delay in delays {
