@@ -1,17 +1,11 @@
 //! Routes with several routers (ECMP) and many flows: weights hold, and a router that goes moves its own flows and no other's, by run
 //! and by step alike.
 
-use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
-
 use dataplane::replay::Way;
-use wire::ethernet::Mac;
-use wire::{Nanos, PortId, build};
+use wire::Nanos;
 
-use crate::scene::{Arrival, Gateway, START};
-
-const LAN: u16 = 0;
-const FLOWS: u16 = 2_000;
+use crate::scene::{Gateway, START};
+use crate::wan::{FLOWS, ask, count};
 
 /// A policy whose default route has these routers, each on the link of its number.
 fn policy(mode: &str, routers: &[(u16, u8)]) -> String {
@@ -25,28 +19,6 @@ fn policy(mode: &str, routers: &[(u16, u8)]) -> String {
     text + &format!("[[route]]\nto = \"0.0.0.0/0\"\nvia = [{hops}]\n[default]\n\"lan > wan\" = \"accept\"\n")
 }
 
-/// Sends a packet of each flow from inside, and returns the port by which it left, by flow.
-fn ask(gateway: &mut Gateway, at: Nanos) -> BTreeMap<u16, u16> {
-    let mut left = BTreeMap::new();
-    for batch in (0..FLOWS).collect::<Vec<u16>>().chunks(64) {
-        let packet = |flow: u16| {
-            build::ethernet(Mac([2, 0, 0, 0, 0, 9]), Mac([2, 0x57, 0x52, 0, 0, 0]))
-                .ipv4(Ipv4Addr::new(192, 0, 2, 7), Ipv4Addr::new(198, 51, 100, 7))
-                .udp(1024 + flow, 53)
-                .payload(b"ask")
-                .to_vec()
-        };
-        let arrival =
-            |flow: &u16| Arrival { port: PortId(LAN), at, number: u32::from(*flow), bytes: packet(*flow) };
-        gateway.receive(&batch.iter().map(arrival).collect::<Vec<_>>());
-        let out = gateway.out(usize::MAX);
-        assert_eq!(out.ended, []);
-        left.extend(out.sent.iter().map(|sent| (sent.number as u16, sent.port)));
-    }
-    assert_eq!(left.len(), usize::from(FLOWS));
-    left
-}
-
 #[test]
 fn weights_hold_over_many_flows() {
     for mode in ["stateful", "stateless"] {
@@ -54,8 +26,7 @@ fn weights_hold_over_many_flows() {
         let [run, step] = [Way::Run, Way::Step].map(|way| ask(&mut Gateway::new(&text, way), START));
         assert_eq!(run, step);
         for (port, weight) in [(1, 0.5), (2, 0.3), (3, 0.2)] {
-            let (wanted, count) =
-                (f64::from(FLOWS) * weight, run.values().filter(|by| **by == port).count() as f64);
+            let (wanted, count) = (f64::from(FLOWS) * weight, count(&run, port));
             assert!((count - wanted).abs() < 0.15 * wanted, "{mode}, {port}: {count}");
         }
     }

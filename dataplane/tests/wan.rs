@@ -13,7 +13,7 @@ use crate::scene::{Arrival, Gateway, START};
 
 const LAN: u16 = 0;
 const WANS: u16 = 3;
-const FLOWS: u16 = 2_000;
+pub(crate) const FLOWS: u16 = 2_000;
 
 /// A policy without translation, so that flows may move; `keys` are those of each WAN.
 fn policy(keys: [&str; 3], more: &str) -> String {
@@ -38,7 +38,7 @@ fn packet(flow: u16) -> Vec<u8> {
 }
 
 /// Sends a packet of each flow from inside, and returns the port by which it left, by flow.
-fn ask(gateway: &mut Gateway, at: Nanos) -> BTreeMap<u16, u16> {
+pub(crate) fn ask(gateway: &mut Gateway, at: Nanos) -> BTreeMap<u16, u16> {
     let mut left = BTreeMap::new();
     for batch in (0..FLOWS).collect::<Vec<u16>>().chunks(64) {
         let arrival =
@@ -52,7 +52,7 @@ fn ask(gateway: &mut Gateway, at: Nanos) -> BTreeMap<u16, u16> {
     left
 }
 
-fn count(left: &BTreeMap<u16, u16>, port: u16) -> f64 {
+pub(crate) fn count(left: &BTreeMap<u16, u16>, port: u16) -> f64 {
     left.values().filter(|by| **by == port).count() as f64
 }
 

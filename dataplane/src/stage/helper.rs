@@ -36,6 +36,7 @@ use crate::shard::{NOTHING, Shard};
 use crate::tables::{Address, FilterRule, NO_NUMBER, Tables};
 use crate::verdict::Reason;
 
+mod control;
 mod pptp;
 mod sip;
 
@@ -306,23 +307,10 @@ fn read<T: Tally>(
     cx: &mut Cx<'_, T>,
 ) -> Result<usize, Step> {
     let this = direction as usize;
-    let Some(found) = segment(frame) else { return Ok(0) };
-    let (seq, mut text) = (found.header.seq(), found.payload);
-    if !streams[this].has_begun() {
-        streams[this].begin(seq);
-    }
+    let Some(Unread { seq, mut text, known }) = unread(frame, &mut streams[this], cx)? else {
+        return Ok(text(frame).map_or(0, <[u8]>::len));
+    };
     let stream = streams[this];
-    let known = stream.next().wrapping_sub(seq) as i32;
-    if known < 0 {
-        return Err(Step::Drop(Reason::HelperIncomplete));
-    }
-    let known = known as usize;
-    if known >= text.len() {
-        return Ok(text.len());
-    }
-    if !track::checksum_is_right(frame, cx) {
-        return Err(Step::Drop(Reason::TransportChecksum));
-    }
     let number = cx.shard.flows.helped.get(id).map_or(NO_NUMBER, |helped| helped.rule);
     let is_active = helper_of(flow, cx).is_some();
     // A line that began in an earlier segment announces nothing: there it would have been dropped.
@@ -357,6 +345,43 @@ fn read<T: Tally>(
     let line = begin.map_or(stream.line(), |begin| seq.wrapping_add(begin as u32));
     streams[this].read_on(seq.wrapping_add(text.len() as u32), line);
     Ok(text.len())
+}
+
+/// Text of a segment of which some has not been read.
+struct Unread<'a> {
+    /// Sequence number of the text.
+    seq: u32,
+    text: &'a [u8],
+    /// Bytes that have been read.
+    known: usize,
+}
+
+/// The text of a segment of which some is new, by a checksum that is right; `None` where all has been read, or there is none.
+///
+/// # Errors
+/// Step for a segment before which another is missing, or whose checksum is wrong.
+fn unread<'a, T: Tally>(
+    frame: &'a Frame,
+    stream: &mut Stream,
+    cx: &mut Cx<'_, T>,
+) -> Result<Option<Unread<'a>>, Step> {
+    let Some(found) = segment(frame) else { return Ok(None) };
+    let (seq, text) = (found.header.seq(), found.payload);
+    if !stream.has_begun() {
+        stream.begin(seq);
+    }
+    let known = stream.next().wrapping_sub(seq) as i32;
+    if known < 0 {
+        return Err(Step::Drop(Reason::HelperIncomplete));
+    }
+    let known = known as usize;
+    if known >= text.len() {
+        return Ok(None);
+    }
+    if !track::checksum_is_right(frame, cx) {
+        return Err(Step::Drop(Reason::TransportChecksum));
+    }
+    Ok(Some(Unread { seq, text, known }))
 }
 
 /// Leaves so many bytes of a packet's text. A FIN behind the rest comes with the rest.

@@ -14,7 +14,8 @@ use tally::{NoTally, Op, Region, Tally};
 use wire::header::Protocol;
 use wire::{Frame, Nanos, Part, gre};
 
-use super::{handoff, of_opening, segment, track};
+use super::control::Control;
+use super::{Unread, handoff, of_opening, text, unread};
 use crate::flow::{Direction, Flow, FlowId, Key};
 use crate::helper::expectation::{self, Kind, PATIENCE};
 use crate::helper::ftp::Form;
@@ -48,23 +49,10 @@ pub(super) fn read<T: Tally>(
     helped: &mut Helped,
     cx: &mut Cx<'_, T>,
 ) -> Result<usize, Step> {
-    let Some(found) = segment(frame) else { return Ok(0) };
-    let (seq, mut text) = (found.header.seq(), found.payload);
     let stream = &mut helped.streams[direction as usize];
-    if !stream.has_begun() {
-        stream.begin(seq);
-    }
-    let known = stream.next().wrapping_sub(seq) as i32;
-    if known < 0 {
-        return Err(Step::Drop(Reason::HelperIncomplete));
-    }
-    let known = known as usize;
-    if known >= text.len() {
-        return Ok(text.len());
-    }
-    if !track::checksum_is_right(frame, cx) {
-        return Err(Step::Drop(Reason::TransportChecksum));
-    }
+    let Some(Unread { seq, mut text, known }) = unread(frame, stream, cx)? else {
+        return Ok(text(frame).map_or(0, <[u8]>::len));
+    };
     let control = Control::new(id, direction, flow, helped.rule, frame.meta.received);
     // Where the next message begins. A rule with another helper may have left it behind.
     let mut at = usize::try_from(stream.line().wrapping_sub(seq) as i32).unwrap_or(0).max(known);
@@ -107,43 +95,7 @@ fn before(text: &[u8], at: usize, reason: Reason) -> Result<&[u8], Step> {
 /// Refusal of a message that cannot be carried out now: no port, no memory, or too many call IDs are not acknowledged yet.
 struct Refused;
 
-/// A control connection in the direction of a message: who has sent it to whom, inside and outside of the translation.
-struct Control {
-    id: FlowId,
-    direction: Direction,
-    rule: u32,
-    now: Nanos,
-    /// Conntrack zone that the receiver's packets arrive in.
-    ct_zone: u16,
-    /// Conntrack zone that the sender's packets arrive in.
-    back_ct_zone: u16,
-    /// The sender as it knows itself.
-    own: IpAddr,
-    /// The sender as the receiver knows it.
-    shown: IpAddr,
-    /// The receiver as the sender knows it.
-    addressed: IpAddr,
-    /// The receiver as it knows itself.
-    really: IpAddr,
-}
-
 impl Control {
-    fn new(id: FlowId, direction: Direction, flow: &Flow, rule: u32, now: Nanos) -> Control {
-        let (towards, back) = (flow.key(direction.turned()), flow.key(direction));
-        Control {
-            id,
-            direction,
-            rule,
-            now,
-            ct_zone: towards.ct_zone(),
-            back_ct_zone: back.ct_zone(),
-            own: back.source(),
-            shown: towards.destination(),
-            addressed: back.destination(),
-            really: towards.source(),
-        }
-    }
-
     /// Carries out a message at a position, and has its call IDs translated.
     fn carry_out<T: Tally>(
         &self,
@@ -204,9 +156,9 @@ impl Control {
                 hash,
                 master: self.id,
                 rule: self.rule,
-                destination: self.own.into(),
+                destination: self.own.ip().into(),
                 port: own,
-                source: self.addressed.into(),
+                source: self.addressed.ip().into(),
                 mapping,
                 until: self.now + PATIENCE,
             })
@@ -259,17 +211,17 @@ impl Control {
 
     /// Key of GRE to the sender, by the call ID that the receiver knows.
     fn key_of_sender(&self, call: u16) -> Option<Key> {
-        expectation::key_to(Protocol::GRE, self.really, (self.shown, call), self.ct_zone)
+        expectation::key_to(Protocol::GRE, self.really.ip(), (self.shown.ip(), call), self.ct_zone)
     }
 
     /// Key of GRE to the receiver, by the call ID that the sender knows.
     fn key_of_receiver(&self, call: u16) -> Option<Key> {
-        expectation::key_to(Protocol::GRE, self.own, (self.addressed, call), self.back_ct_zone)
+        expectation::key_to(Protocol::GRE, self.own.ip(), (self.addressed.ip(), call), self.back_ct_zone)
     }
 
     /// Key of the GRE that answers.
     fn key_of_answers(&self, of: &Expectation) -> Option<Key> {
-        let is_to_sender = of.key.source() == self.really && of.key.destination() == self.shown;
+        let is_to_sender = of.key.source() == self.really.ip() && of.key.destination() == self.shown.ip();
         let call = of.call as u16;
         if is_to_sender { self.key_of_receiver(call) } else { self.key_of_sender(call) }
     }
@@ -281,20 +233,15 @@ impl Control {
         self.end(oldest, cx);
     }
 
-    /// True if the sender's address is translated.
-    fn hides_sender(&self) -> bool {
-        self.own != self.shown
-    }
-
     /// The mapping of a call ID of the sender's, to be held, and the call ID outside. Call IDs stay where the translation has no pool.
     fn mapping_of<T: Tally>(&self, call: u16, cx: &mut Cx<'_, T>) -> Result<(u32, u16), Refused> {
         let Some(pool) = self.pool(cx)? else { return Ok((NOTHING, call)) };
-        let inside = Endpoint::new(self.own, call, Protocol::GRE.0);
+        let inside = Endpoint::new(self.own.ip(), call, Protocol::GRE.0);
         let mapped = cx.shard.mappings.map(pool, inside, cx.tally);
         cx.shard.note_blocks();
         let mapped = mapped.map_err(|_| Refused)?;
         cx.shard.log.note_mapped(&cx.shard.mappings, mapped.id);
-        if mapped.outside.ip() != self.shown {
+        if mapped.outside.ip() != self.shown.ip() {
             cx.shard.release_mapping(mapped.id);
             return Err(Refused);
         }
@@ -304,19 +251,19 @@ impl Control {
     /// The sender's call ID as the receiver knows it.
     fn outside_of<T: Tally>(&self, call: u16, cx: &Cx<'_, T>) -> u16 {
         let Ok(Some(pool)) = self.pool(cx) else { return call };
-        let inside = Endpoint::new(self.own, call, Protocol::GRE.0);
+        let inside = Endpoint::new(self.own.ip(), call, Protocol::GRE.0);
         let outside = cx.shard.mappings.outside_of(pool, inside);
-        outside.filter(|outside| outside.ip() == self.shown).map_or(call, |outside| outside.port)
+        outside.filter(|outside| outside.ip() == self.shown.ip()).map_or(call, |outside| outside.port)
     }
 
     /// The receiver's call ID as it knows it itself.
     fn inside_of<T: Tally>(&self, call: u16, cx: &Cx<'_, T>) -> u16 {
-        if self.addressed == self.really {
+        if !self.hides_receiver() {
             return call;
         }
-        let outside = Endpoint::new(self.addressed, call, Protocol::GRE.0);
+        let outside = Endpoint::new(self.addressed.ip(), call, Protocol::GRE.0);
         let found = cx.shard.mappings.inside_of(&outside, &mut NoTally);
-        found.filter(|(_, inside)| inside.ip() == self.really).map_or(call, |(_, inside)| inside.port)
+        found.filter(|(_, inside)| inside.ip() == self.really.ip()).map_or(call, |(_, inside)| inside.port)
     }
 
     /// Pool that the sender's mapping is from; `None` if its ports stay.

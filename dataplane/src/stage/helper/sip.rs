@@ -10,6 +10,7 @@ use tally::{NoTally, Op, Region, Tally};
 use wire::header::Protocol;
 use wire::{Family, Frame, Nanos, Part, ipv4, udp};
 
+use super::control::Control;
 use super::{complete as complete_packet, helper_of};
 use crate::flag;
 use crate::flow::{Direction, Flow, FlowId};
@@ -136,54 +137,6 @@ fn end_call<T: Tally>(about: &About, control: &Control, cx: &mut Cx<'_, T>) {
     if is_over {
         let call = about.call;
         cx.shard.end_expectations_by(control.id, |of| of.kind == Kind::Media && of.call == call);
-    }
-}
-
-/// A control connection in the direction of a message: who has sent it to whom, inside and outside of the translation.
-struct Control {
-    id: FlowId,
-    direction: Direction,
-    rule: u32,
-    now: Nanos,
-    /// Conntrack zone that the receiver's packets arrive in.
-    ct_zone: u16,
-    /// Conntrack zone that the sender's packets arrive in.
-    back_ct_zone: u16,
-    /// The sender as it knows itself.
-    own: SocketAddr,
-    /// The sender as the receiver knows it.
-    shown: SocketAddr,
-    /// The receiver as the sender knows it.
-    addressed: SocketAddr,
-    /// The receiver as it knows itself.
-    really: SocketAddr,
-}
-
-impl Control {
-    fn new(id: FlowId, direction: Direction, flow: &Flow, rule: u32, now: Nanos) -> Control {
-        let (towards, back) = (flow.key(direction.turned()), flow.key(direction));
-        Control {
-            id,
-            direction,
-            rule,
-            now,
-            ct_zone: towards.ct_zone(),
-            back_ct_zone: back.ct_zone(),
-            own: SocketAddr::new(back.source(), back.sport()),
-            shown: SocketAddr::new(towards.destination(), towards.dport()),
-            addressed: SocketAddr::new(back.destination(), back.dport()),
-            really: SocketAddr::new(towards.source(), towards.sport()),
-        }
-    }
-
-    /// True if the receiver's address is translated.
-    fn hides_receiver(&self) -> bool {
-        self.addressed.ip() != self.really.ip()
-    }
-
-    /// True if the sender's address is translated.
-    fn hides_sender(&self) -> bool {
-        self.own.ip() != self.shown.ip()
     }
 }
 
