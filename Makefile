@@ -5,7 +5,7 @@ WIRERATE := $(or $(CARGO_TARGET_DIR),target)/release/wirerate
 OUT := out
 
 .DEFAULT_GOAL := help
-.PHONY: help run replay build package test reproduce bench fuzz clean
+.PHONY: help run replay build package site test reproduce bench fuzz clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -25,6 +25,10 @@ build: ## the wirerate command, optimised
 package: ## a Debian package of the command, with manual, unit and completions: docs/install.md
 	./setup package
 	packaging/package
+
+site: ## the documentation as a site, with search, in target/site
+	./setup test
+	./check site
 
 test: ## all the checks and tests
 	./setup test
