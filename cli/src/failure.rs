@@ -5,6 +5,7 @@
 use std::io;
 
 use ::gateway::ClientError;
+use replay::capture::OpenError;
 use wire::capture::CaptureError;
 
 use crate::bench::in_memory::BenchError;
@@ -119,6 +120,15 @@ impl From<AnswerError> for Failure {
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Failure {
         GatewayError::Client(error).into()
+    }
+}
+
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Failure {
+        match error {
+            OpenError::NoInterface { name, known } => UsageError::NoInterface { name, known }.into(),
+            OpenError::Capture(error) => error.into(),
+        }
     }
 }
 

@@ -18,7 +18,6 @@ mod draft;
 mod failure;
 mod file;
 mod html;
-mod input;
 mod output;
 mod packet_syntax;
 mod plot;

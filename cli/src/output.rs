@@ -14,16 +14,15 @@ use dataplane::pipeline::Watch;
 use dataplane::replay::Witness;
 use dataplane::stage::decap::Decap;
 use dataplane::stage::encap::Encap;
-use dataplane::stage::parse::vlan;
 use dataplane::stage::{Cx, Stage};
 use dataplane::tables::LOCAL;
 use dataplane::{Reason, Tables, Verdict, tunnel};
 use policy::model::Logging;
+pub(crate) use replay::fate::left_by;
 use tally::Tally;
 use wire::atm::cell_of;
 use wire::capture::{CaptureError, PcapngWriter, Record};
-use wire::vlan::Tags;
-use wire::{Frame, Nanos, PortId, ethernet};
+use wire::{Frame, Nanos, PortId};
 
 use crate::failure::{Failure, OutputError, UsageError};
 
@@ -47,6 +46,14 @@ pub(crate) struct Came<'a> {
     pub(crate) original_len: u32,
     /// The frame, as captured.
     pub(crate) bytes: &'a [u8],
+}
+
+impl<'a> From<&replay::capture::Packet<'a>> for Came<'a> {
+    /// The packet as captured, before readdressing.
+    fn from(packet: &replay::capture::Packet<'a>) -> Came<'a> {
+        let replay::capture::Packet { at, ingress, original_len, captured: bytes, .. } = *packet;
+        Came { at, ingress, original_len, bytes }
+    }
 }
 
 /// The files of one replay.
@@ -392,15 +399,6 @@ pub(crate) fn file_name(interface: &str) -> String {
 /// The file of cells that left by the line of an interface with this file.
 fn cells_file_name(file: &str) -> String {
     format!("{}.cells.pcapng", file.trim_end_matches(".pcapng"))
-}
-
-/// The interface that a frame left by: of the VLANs that the port carries that of its tags, or the port's own.
-pub(crate) fn left_by(port: PortId, vlans: &[(u16, u16, PortId)], frame: &[u8]) -> PortId {
-    if vlans.is_empty() {
-        return port;
-    }
-    let tags = ethernet::parse(frame).map_or(Tags::NONE, |layer| layer.tags);
-    vlan(port, vlans, &tags).unwrap_or(port)
 }
 
 /// The files of all interfaces, each its own, with those of cells where there is a line of ATM: of names that differ only in what a

@@ -7,6 +7,7 @@ use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 use clap::ValueEnum;
 use config::{Diagnostic, Kind};
+pub(crate) use replay::number::{count, number};
 
 /// A heading.
 pub(crate) const HEADING: Style = Style::new().bold();
@@ -150,19 +151,6 @@ impl fmt::Display for Table {
     }
 }
 
-/// A number with its thousands apart.
-pub(crate) fn number(value: u64) -> String {
-    let digits = value.to_string();
-    let mut text = String::with_capacity(digits.len() * 4 / 3);
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place) % 3 == 0 {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 /// Bytes, in the unit that suits.
 pub(crate) fn bytes(value: u64) -> String {
     let units = ["kB", "MB", "GB", "TB"];
@@ -185,11 +173,6 @@ pub(crate) fn rate(bits: f64) -> String {
         unit += 1;
     }
     format!("{scaled:.*} {}", if unit == 0 { 0 } else { 2 }, units[unit])
-}
-
-/// `one` or `many` of something, by count.
-pub(crate) fn count(value: u64, one: &str, many: &str) -> String {
-    format!("{} {}", number(value), if value == 1 { one } else { many })
 }
 
 #[cfg(test)]

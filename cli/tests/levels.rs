@@ -26,6 +26,7 @@ const FLOORS: &[(&str, u64)] = &[
     ("dataplane", 4),
     ("analysis", 5),
     ("cases", 5),
+    ("replay", 5),
     ("chip", 5),
     ("gateway", 5),
     ("cli", 6),

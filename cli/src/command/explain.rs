@@ -13,13 +13,13 @@ use gateway::Client;
 use gateway::api::Trouble;
 use policy::Lines;
 use policy::model::Colour;
+use replay::{Captures, Named, Readdress};
 use serde_json::{Map, Value, json};
 use tally::{Count, Region};
 use wire::{Nanos, PortId};
 
 use super::live::SOCKET;
 use crate::failure::{Exit, Failure, PolicyError, UsageError};
-use crate::input::{Captures, Named, Readdress};
 use crate::policy_file::{self, Loaded, StaticKeys};
 use crate::progress::{Progress, Unit};
 use crate::rendering::{Renderer, Told, cost_text, key, state};

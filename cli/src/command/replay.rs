@@ -7,25 +7,20 @@ use std::time::{Duration, Instant, SystemTime};
 
 use clap::Args;
 use dataplane::Replay;
-use dataplane::replay::{Readdressed, Way};
 use gateway::log::line::Line;
+use replay::summary::{Conserved, Span};
+use replay::{Captures, Named, Observer, Player, Readdress, Summary};
 use tally::NoTally;
 use wire::Nanos;
 
 use crate::decrypt::{self, Decryptor};
 use crate::failure::{Exit, Failure, Fault, OutputError, PolicyError, UsageError};
-use crate::input::{Captures, Named, Readdress};
-use crate::output::{Inner, Optional, Outputs};
+use crate::output::{Came, Inner, Optional, Outputs};
 use crate::policy_file::{self, Loaded, StaticKeys};
 use crate::progress::{Progress, Unit};
-use crate::summary::{Conserved, Span, Summary};
-use crate::{screen, with_exit_codes};
+use crate::{screen, summary, with_exit_codes};
 
-mod observe;
 mod plot;
-
-use observe::Observer;
-pub(crate) use observe::{Distribution, Measured, Measurements, QueueKey};
 
 /// Play captures through a policy and say what became of them
 ///
@@ -181,7 +176,7 @@ impl Arguments {
             _ => policy_file::load_keyed(&self.policy, self.keys)?,
         };
         let readdress = if self.any_mac { Readdress::Always } else { Readdress::Inferred };
-        let mut captures = Captures::open(&self.captures, &tables, readdress)?;
+        let captures = Captures::open(&self.captures, &tables, readdress)?;
         let inputs = captures.sources().iter().map(|source| source.path.as_path());
         let outputs = match &self.out {
             Some(directory) => Some(Outputs::create(directory, &tables, inputs)?),
@@ -198,52 +193,42 @@ impl Arguments {
         if let Some(plot) = &self.plot {
             not_an_input(plot, &self.captures)?;
         }
-        let mut outputs = Observer::new(Optional(outputs), &tables, captures.start());
-        let mut replay = Replay::new(tables, captures.start(), Way::Run)
-            .map_err(|error| PolicyError::Setup { file, error })?;
-        let mut notes = decryptor.as_mut().map(|decryptor| decryptor.join(&mut replay)).unwrap_or_default();
+        let mut observer = Observer::new(Optional(outputs), &tables, captures.start());
+        let mut player = Player::new(tables, captures).map_err(|error| PolicyError::Setup { file, error })?;
+        let mut notes =
+            decryptor.as_mut().map(|decryptor| decryptor.join(&mut player.replay)).unwrap_or_default();
         let mut log = match &self.log {
-            Some(path) => Some(RecordFile::create(path, &self.captures, &mut replay)?),
+            Some(path) => Some(RecordFile::create(path, &self.captures, &mut player.replay)?),
             None => None,
         };
-        let has_tunnels = !replay.tables.tunnels.is_empty();
+        let has_tunnels = !player.replay.tables.tunnels.is_empty();
         let mut inner = (has_tunnels && self.out.is_some()).then(Inner::default);
         let begun = Instant::now();
-        let mut progress = Progress::new("replay", Unit::Packet, captures.size());
-        let start = captures.start();
-        let (mut number, mut end): (u32, _) = (0, start);
-        let mut answer = Vec::new();
-        while let Some(packet) = captures.next(&replay.tables) {
-            if let Some(outputs) = &mut outputs.outputs.0 {
-                outputs.keep(number, &packet.came());
+        let mut progress = Progress::new("replay", Unit::Packet, player.captures.size());
+        while let Some(at) = player.step(&mut observer, |number, packet, outputs: &mut Optional| {
+            if let Some(outputs) = &mut outputs.0 {
+                outputs.keep(number, &Came::from(packet));
             }
-            outputs.comes(number, packet.at);
             if let Some(decryptor) = &mut decryptor {
                 decryptor.take(packet.at, packet.captured, packet.original_len);
             }
-            let (bytes, answered) = packet.as_sent(&mut replay, &mut outputs, &mut answer);
-            let at = packet.at;
-            end = at;
-            replay.receive(packet.ingress, at, number, bytes, &mut outputs);
+        }) {
+            let Player { replay, captures, .. } = &mut player;
             if let Some(inner) = &mut inner {
-                replay.pass_watched(&mut outputs, &mut NoTally, inner);
-                outputs.outputs.0.iter_mut().for_each(|outputs| outputs.write_inner(inner));
+                replay.pass_watched(&mut observer, &mut NoTally, inner);
+                observer.outputs.0.iter_mut().for_each(|outputs| outputs.write_inner(inner));
             }
             if let Some(log) = &mut log {
                 // One by one, so that each record has the time of its packet.
-                replay.pass(&mut outputs);
-                log.write(&mut replay, at)?;
+                replay.pass(&mut observer);
+                log.write(replay, at)?;
             }
-            if answered == Readdressed::Yes {
-                captures.count_answer();
-            }
-            number = number.wrapping_add(1);
             progress.step(captures.read());
         }
-        replay.finish(&mut outputs);
+        player.finish(&mut observer);
         let elapsed = begun.elapsed();
         progress.finish();
-        let Observer { outputs, measured, .. } = outputs;
+        let Observer { outputs, measured, .. } = observer;
         if let Some(outputs) = outputs.0 {
             outputs.finish()?;
         }
@@ -252,13 +237,15 @@ impl Arguments {
             notes.extend(decryptor.notes());
         }
         if let Some(path) = &self.plot {
-            let drawn = plot::draw(&measured, &replay.tables, self.by, &self.title()).map_err(Fault::Draw)?;
+            let drawn =
+                plot::draw(&measured, &player.replay.tables, self.by, &self.title()).map_err(Fault::Draw)?;
             fs::write(path, drawn).map_err(|error| OutputError::Write { path: path.clone(), error })?;
         }
         if let Some(log) = log {
             log.finish()?;
         }
-        let span = Span { start, end, elapsed };
+        let span = Span { start: player.start(), end: player.end(), elapsed };
+        let Player { mut replay, captures, .. } = player;
         let mut summary = Summary::new(&mut replay, &policy, &captures, &measured, span);
         notes.into_iter().for_each(|note| summary.note(note));
         let mut out = screen::out();
@@ -269,7 +256,7 @@ impl Arguments {
             }
             writeln!(out, "{object:#}")?;
         } else {
-            summary.print(&mut out)?;
+            summary::print(&summary, &mut out)?;
             if let Some(directory) = &self.out {
                 writeln!(out, "Written to {}.", directory.display())?;
             }

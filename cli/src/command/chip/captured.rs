@@ -4,10 +4,10 @@ use std::sync::{Arc, OnceLock};
 
 use chip::host::{Entry, Traffic, View};
 use dataplane::Tables;
+use replay::Captures;
 use wire::Nanos;
 use wire::ethernet::Header;
 
-use crate::input::Captures;
 use crate::screen::number;
 
 /// Problems of captures; known when the captures have been played.

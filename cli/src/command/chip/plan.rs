@@ -21,12 +21,13 @@ use dataplane::tables::CompileError;
 use dataplane::{Replay, Tables, extent};
 use lookup::classify::{ALGORITHMS, Algorithm};
 use policy::Policy;
+use replay::capture::OpenError;
+use replay::{Captures, Named, Readdress};
 use wire::Nanos;
 
 use super::captured::{Captured, Problem, Problems};
 use crate::builtin::{Described, Setting, Texts};
-use crate::failure::{ChipError, Exit, Failure, InputError, PolicyError, UsageError};
-use crate::input::{Captures, Named, Readdress};
+use crate::failure::{ChipError, Exit, Failure, PolicyError, UsageError};
 use crate::policy_file::{self, EPOCH, Loaded, StaticKeys};
 use crate::screen;
 
@@ -358,11 +359,10 @@ fn plugs(wishes: &[Wish], tables: &Tables, ports: &Ports) -> Result<Vec<Plug>, F
 }
 
 /// Reports captures that could not be opened, though they could be before.
-fn unopened(failure: Failure) -> SourceError {
-    SourceError::Traffic(match failure {
-        Failure::Input(InputError::Capture(error)) => TrafficError::Capture(error),
-        Failure::Usage(UsageError::NoInterface { name, known }) => TrafficError::NoInterface { name, known },
-        _ => TrafficError::NoInterface { name: String::new(), known: Vec::new() },
+fn unopened(error: OpenError) -> SourceError {
+    SourceError::Traffic(match error {
+        OpenError::Capture(error) => TrafficError::Capture(error),
+        OpenError::NoInterface { name, known } => TrafficError::NoInterface { name, known },
     })
 }
 

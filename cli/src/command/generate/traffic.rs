@@ -11,13 +11,13 @@ use dataplane::{Replay, Tables, Verdict};
 use ipnet::{IpNet, Ipv4Net};
 use policy::Policy;
 use policy::model::{AddressItem, Balance, Interface, NatAction, NextHop, Protocol, RouteTarget};
+use replay::capture::default_route;
 use traffic::{Host, Link, Office, Settings, Side};
 use wire::capture::{PcapngWriter, Record};
 use wire::ethernet::Mac;
 use wire::{Frame, LinkKind, Nanos, PortId};
 
 use crate::failure::{Exit, Failure, OutputError, PolicyError, UsageError};
-use crate::input::default_route;
 use crate::output::file_name;
 use crate::policy_file::{self, Loaded};
 use crate::progress::{Progress, Unit};

@@ -8,8 +8,8 @@ use plotters::prelude::{
     ChartBuilder, Circle, Color, DrawingArea, IntoDrawingArea, IntoFont, LineSeries, RGBColor, Rectangle,
     SVGBackend, Text, WHITE,
 };
+use replay::measurement::{Measured, Measurements, QueueKey, Step};
 
-use super::observe::{Measured, Measurements, Step};
 use crate::plot::{CURVES, Drawn, FONT, INK, style, svg};
 
 /// Subject of the curves.
@@ -142,7 +142,7 @@ fn coarse(steps: &[Step], joined: usize, all: usize) -> Vec<Step> {
     steps
 }
 
-fn queue_name(tables: &Tables, key: super::observe::QueueKey) -> String {
+fn queue_name(tables: &Tables, key: QueueKey) -> String {
     let interface = tables.interface(key.port).map_or("?", |interface| &interface.name);
     if key.leaf == NO_NODE {
         return format!("{interface}, one queue");

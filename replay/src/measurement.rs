@@ -13,8 +13,6 @@ use dataplane::{Reason, Tables, Verdict};
 use hdrhistogram::Histogram;
 use wire::{Frame, Nanos, PortId};
 
-use crate::output::Optional;
-
 /// Steps of time that are kept.
 const MOST_STEPS: usize = 480;
 
@@ -26,22 +24,22 @@ const MOST_MEASURED: usize = 1_024;
 
 /// Figures of a queue or class in one step of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Step {
+pub struct Step {
     /// Bytes sent.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// Packets that began to wait.
-    pub(crate) came: u64,
+    pub came: u64,
     /// Packets that ended to wait.
-    pub(crate) went: u64,
+    pub went: u64,
     /// Packets lost.
-    pub(crate) lost: u64,
+    pub lost: u64,
     /// Longest delay of those sent.
-    pub(crate) delay: u64,
+    pub delay: u64,
 }
 
 impl Step {
     /// Steps as one.
-    pub(crate) fn sum<'a>(steps: impl IntoIterator<Item = &'a Step>) -> Step {
+    pub fn sum<'a>(steps: impl IntoIterator<Item = &'a Step>) -> Step {
         steps.into_iter().fold(Step::default(), |sum, step| Step {
             bytes: sum.bytes + step.bytes,
             came: sum.came + step.came,
@@ -54,24 +52,26 @@ impl Step {
 
 /// Figures of a queue or class.
 #[derive(Clone, Debug)]
-pub(crate) struct Measured {
-    /// Packets sent, and their bytes.
-    pub(crate) sent: u64,
-    pub(crate) bytes: u64,
+pub struct Measured {
+    /// Packets sent.
+    pub sent: u64,
+    /// Bytes of IP packets sent.
+    pub bytes: u64,
     /// Packets lost, by reason.
-    pub(crate) lost: BTreeMap<&'static str, u64>,
+    pub lost: BTreeMap<&'static str, u64>,
     /// Of a class, packets marked "congestion experienced".
-    pub(crate) marked: u64,
-    /// Delays and their variation, in nanoseconds.
-    pub(crate) delays: Distribution,
-    pub(crate) variation: Distribution,
+    pub marked: u64,
+    /// Delays, in nanoseconds.
+    pub delays: Distribution,
+    /// Variation of delays from packet to packet, in nanoseconds.
+    pub variation: Distribution,
     last_delay: Option<Nanos>,
     steps: Vec<Step>,
 }
 
 /// Distribution of times.
 #[derive(Clone, Debug)]
-pub(crate) struct Distribution {
+pub struct Distribution {
     /// To 1 %.
     histogram: Histogram<u64>,
     longest: u64,
@@ -91,12 +91,12 @@ impl Distribution {
     }
 
     /// True if there is no time.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.histogram.is_empty()
     }
 
     /// The time that so many per cent did not exceed, in nanoseconds; 100 for the longest.
-    pub(crate) fn percentile(&self, per_cent: f64) -> u64 {
+    pub fn percentile(&self, per_cent: f64) -> u64 {
         if per_cent >= 100.0 {
             return self.longest;
         }
@@ -127,7 +127,7 @@ impl Measured {
     }
 
     /// Figures by step.
-    pub(crate) fn steps(&self) -> &[Step] {
+    pub fn steps(&self) -> &[Step] {
         &self.steps
     }
 
@@ -139,20 +139,20 @@ impl Measured {
 
 /// Queue that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct QueueKey {
+pub struct QueueKey {
     /// Interface.
-    pub(crate) port: PortId,
+    pub port: PortId,
     /// True of packets that come by the interface.
-    pub(crate) is_from: bool,
+    pub is_from: bool,
     /// Place in the tree; [`NO_NODE`] of a port without a tree.
-    pub(crate) leaf: u32,
+    pub leaf: u32,
     /// True of DualPI2's queue of low latency.
-    pub(crate) is_low_latency: bool,
+    pub is_low_latency: bool,
 }
 
 impl QueueKey {
     /// Key of the leaf of a tree.
-    pub(crate) fn of(side: TreeSide, place: LeafPlace) -> QueueKey {
+    pub fn of(side: TreeSide, place: LeafPlace) -> QueueKey {
         let LeafPlace { port, leaf, is_low_latency } = place;
         QueueKey { port, is_from: side == TreeSide::From, leaf, is_low_latency }
     }
@@ -160,26 +160,27 @@ impl QueueKey {
 
 /// Figures of a replay.
 #[derive(Debug)]
-pub(crate) struct Measurements {
+pub struct Measurements {
     /// By queue; ports without a tree have one where a rate bounds them.
-    pub(crate) queues: HashMap<QueueKey, Measured>,
+    pub queues: HashMap<QueueKey, Measured>,
     /// By class, from 1; 0 for packets of no class.
-    pub(crate) classes: HashMap<u16, Measured>,
-    /// First arrival, and last departure or loss.
-    pub(crate) begin: Nanos,
-    pub(crate) end: Nanos,
+    pub classes: HashMap<u16, Measured>,
+    /// First arrival.
+    pub begin: Nanos,
+    /// Last departure or loss.
+    pub end: Nanos,
     /// Length of a step.
-    pub(crate) step: Nanos,
+    pub step: Nanos,
 }
 
 impl Measurements {
     /// Time from the first arrival to the last departure.
-    pub(crate) fn seconds(&self) -> f64 {
+    pub fn seconds(&self) -> f64 {
         self.end.since(self.begin).as_secs_f64()
     }
 
     /// Mean rate over that time, in bits per second, of IP packets.
-    pub(crate) fn rate(&self, measured: &Measured) -> f64 {
+    pub fn rate(&self, measured: &Measured) -> f64 {
         let seconds = self.seconds();
         if seconds > 0.0 { measured.bytes as f64 * 8.0 / seconds } else { 0.0 }
     }
@@ -222,22 +223,24 @@ fn step(measured: &mut Measured, place: usize) -> &mut Step {
     &mut measured.steps[place]
 }
 
-/// Observer of a replay: writes its outputs, and measures.
-pub(super) struct Observer {
-    pub(super) outputs: Optional,
+/// Witness of a replay that measures, and tells another witness all that it is told.
+pub struct Observer<W> {
+    /// The other witness.
+    pub outputs: W,
     trees: QueueTrees,
     /// Ports without a tree whose rate is bounded, by place.
     has_rate: Vec<bool>,
-    pub(super) measured: Measurements,
+    /// Figures so far.
+    pub measured: Measurements,
     /// Arrivals of packets under way, by number.
     arrivals: HashMap<u32, Nanos>,
     /// True if the policy has queues, rates or classes to measure.
     is_needed: bool,
 }
 
-impl Observer {
+impl<W: Witness> Observer<W> {
     /// An observer from `begin` on.
-    pub(super) fn new(outputs: Optional, tables: &Tables, begin: Nanos) -> Observer {
+    pub fn new(outputs: W, tables: &Tables, begin: Nanos) -> Observer<W> {
         let has_rate: Vec<bool> =
             tables.interfaces.iter().map(|interface| interface.egress.rate().is_some()).collect();
         let has_queues = has_rate.contains(&true) || !tables.queues.is_empty();
@@ -258,7 +261,7 @@ impl Observer {
     }
 
     /// Notes the arrival of the packet of that number.
-    pub(super) fn comes(&mut self, number: u32, at: Nanos) {
+    pub fn comes(&mut self, number: u32, at: Nanos) {
         if self.is_needed {
             self.arrivals.insert(number, at);
             self.measured.end = self.measured.end.max(at);
@@ -297,7 +300,7 @@ fn count(measured: &mut Measured, place: usize, delay: Nanos, length: u32) {
     step.delay = step.delay.max(delay.0);
 }
 
-impl Witness for Observer {
+impl<W: Witness> Witness for Observer<W> {
     fn queued(&mut self, port: PortId, frame: &Frame) {
         self.outputs.queued(port, frame);
     }
@@ -367,7 +370,7 @@ impl Witness for Observer {
     }
 }
 
-impl Observer {
+impl<W> Observer<W> {
     fn loses(&mut self, key: QueueKey, entered: Nanos, at: Nanos, reason: Reason) {
         if let Some((measured, place)) = self.measured.queue(key, entered) {
             step(measured, place).came += 1;

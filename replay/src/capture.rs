@@ -1,4 +1,4 @@
-//! Captures in: which come in by which interface, merged by time.
+//! Captures, merged by time, each with the interface by which its packets come in.
 //!
 //! A TCP packet that is larger than its link carries was coalesced before it was captured (GRO, GSO): it comes in as the segments that were
 //! on the wire, as far as that can be known, of the size that the interface's MTU allows.
@@ -19,20 +19,18 @@ use wire::ethernet::{HEADER_LEN, Header, HeaderMut, Mac};
 use wire::segment::{Plan, Transport};
 use wire::{Nanos, PortId};
 
-use crate::failure::{Failure, UsageError};
-use crate::output::Came;
 use home::Homes;
-pub(crate) use home::{How, default_route};
+pub use home::{How, default_route};
 
 mod home;
 
 /// `[IFACE=]CAPTURE`, as on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Named {
+pub struct Named {
     /// The interface, if it was said.
-    pub(crate) interface: Option<String>,
+    pub interface: Option<String>,
     /// The capture.
-    pub(crate) path: PathBuf,
+    pub path: PathBuf,
 }
 
 impl FromStr for Named {
@@ -55,7 +53,7 @@ impl FromStr for Named {
 
 /// Treatment of frames to the link-layer addresses of other machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Readdress {
+pub enum Readdress {
     /// Readdressed to the gateway where the interface was inferred from addresses: the capture is of another gateway, or of
     /// a host.
     Inferred,
@@ -64,7 +62,7 @@ pub(crate) enum Readdress {
 }
 
 /// All captures of a replay, merged.
-pub(crate) struct Captures {
+pub struct Captures {
     sources: Vec<Source>,
     homes: Homes,
     /// The source whose packet was taken last, and whose next one must be fetched.
@@ -73,23 +71,23 @@ pub(crate) struct Captures {
 }
 
 /// A packet, with where and when it comes in.
-pub(crate) struct Packet<'a> {
+pub struct Packet<'a> {
     /// Place of the capture on the command line.
-    pub(crate) source: usize,
+    pub source: usize,
     /// Number of the packet in the capture, from 1.
-    pub(crate) number: u64,
+    pub number: u64,
     /// Time of arrival; never before the packet before it.
-    pub(crate) at: Nanos,
+    pub at: Nanos,
     /// Interface of arrival.
-    pub(crate) ingress: PortId,
+    pub ingress: PortId,
     /// Evidence for the interface.
-    pub(crate) how: How,
+    pub how: How,
     /// The Ethernet frame, as it comes in.
-    pub(crate) bytes: &'a [u8],
+    pub bytes: &'a [u8],
     /// The Ethernet frame, as captured.
-    pub(crate) captured: &'a [u8],
+    pub captured: &'a [u8],
     /// Length on the wire, in bytes.
-    pub(crate) original_len: u32,
+    pub original_len: u32,
 }
 
 /// A packet that was coalesced, and its segments.
@@ -101,22 +99,16 @@ struct Coalesced {
 }
 
 impl<'a> Packet<'a> {
-    /// Returns the packet as captured, before readdressing.
-    pub(crate) fn came(&self) -> Came<'a> {
-        let Packet { at, ingress, original_len, captured: bytes, .. } = *self;
-        Came { at, ingress, original_len, bytes }
-    }
-
     /// True if it may be an answer in a capture that was taken inside, and then is addressed to another than the far
     /// end would have addressed it to.
-    pub(crate) fn may_be_inside(&self) -> bool {
+    pub fn may_be_inside(&self) -> bool {
         matches!(self.how, How::DefaultRoute | How::PrivateSource)
     }
 
     /// The frame as the far end would have sent it: one from beyond the default route may be an answer in a capture
     /// that was taken inside, and then is addressed to what the far end knows of the flow. What the gateway has
     /// to do before that can be said is told to `witness`.
-    pub(crate) fn as_sent(
+    pub fn as_sent(
         &self,
         replay: &mut Replay,
         witness: &mut impl Witness,
@@ -135,9 +127,9 @@ impl<'a> Packet<'a> {
 }
 
 /// One capture, with its statistics.
-pub(crate) struct Source {
+pub struct Source {
     /// The file.
-    pub(crate) path: PathBuf,
+    pub path: PathBuf,
     reader: Reader,
     /// The interface that all of its packets come in by, where that is known from names.
     entry: Option<(PortId, How)>,
@@ -146,23 +138,23 @@ pub(crate) struct Source {
     head: Head,
     scratch: Vec<u8>,
     /// Number of packets received by each interface, by evidence for the interface.
-    pub(crate) entered: BTreeMap<(How, PortId), u64>,
+    pub entered: BTreeMap<(How, PortId), u64>,
     /// Number of packets with a time before that of an earlier packet.
-    pub(crate) backwards: u64,
+    pub backwards: u64,
     /// Packets that were not captured whole.
-    pub(crate) snapped: u64,
+    pub snapped: u64,
     /// Packets to other machines' link-layer addresses that were taken as if to the gateway.
-    pub(crate) readdressed: u64,
+    pub readdressed: u64,
     /// Answers to inside hosts that were addressed to the translation that the far end knows.
-    pub(crate) answers: u64,
+    pub answers: u64,
     /// Error that ended the reading of the file.
-    pub(crate) problem: Option<CaptureError>,
+    pub problem: Option<CaptureError>,
     /// Packets that were coalesced before they were captured, and come in as segments.
-    pub(crate) coalesced: u64,
+    pub coalesced: u64,
     /// Packets that could not be read.
-    pub(crate) unreadable: u64,
+    pub unreadable: u64,
     /// Size of the file, in bytes, and the approximate number of bytes read.
-    pub(crate) size: u64,
+    pub size: u64,
     read: u64,
 }
 
@@ -199,14 +191,33 @@ enum Presence {
     There,
 }
 
+/// Reason for refusing captures before the first packet.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The policy has no interface of that name.
+    #[error("the policy has no interface \"{name}\"")]
+    NoInterface {
+        /// The name.
+        name: String,
+        /// Names that there are.
+        known: Vec<String>,
+    },
+    /// A capture cannot be read.
+    #[error(transparent)]
+    Capture(CaptureError),
+}
+
 impl Captures {
     /// Opens all of them.
-    pub(crate) fn open(named: &[Named], tables: &Tables, readdress: Readdress) -> Result<Captures, Failure> {
+    ///
+    /// # Errors
+    /// A file cannot be read, is no capture or has no packet that can be read, or the policy lacks an interface.
+    pub fn open(named: &[Named], tables: &Tables, readdress: Readdress) -> Result<Captures, OpenError> {
         let mut sources = Vec::with_capacity(named.len());
         for Named { interface, path } in named {
             let entry = match interface {
                 Some(name) => {
-                    let id = tables.interface_named(name).ok_or_else(|| UsageError::NoInterface {
+                    let id = tables.interface_named(name).ok_or_else(|| OpenError::NoInterface {
                         name: name.clone(),
                         known: tables.interfaces.iter().map(|interface| interface.name.clone()).collect(),
                     })?;
@@ -217,7 +228,7 @@ impl Captures {
                     .and_then(|stem| tables.interface_named(&stem.to_string_lossy()))
                     .map(|id| (id, How::FileName)),
             };
-            let reader = Reader::open(path)?;
+            let reader = Reader::open(path).map_err(OpenError::Capture)?;
             let size = fs::metadata(path).map_or(0, |metadata| metadata.len());
             let mut source = Source {
                 path: path.clone(),
@@ -240,7 +251,9 @@ impl Captures {
             source.advance();
             // A pcap file of a link type that cannot be read has nothing to replay.
             match source.problem.take() {
-                Some(error) if source.head.present == Presence::Ended => return Err(error.into()),
+                Some(error) if source.head.present == Presence::Ended => {
+                    return Err(OpenError::Capture(error));
+                }
                 problem => source.problem = problem,
             }
             sources.push(source);
@@ -249,7 +262,7 @@ impl Captures {
     }
 
     /// The packet that comes next, by time; of several at one time, that of the capture named first.
-    pub(crate) fn next(&mut self, tables: &Tables) -> Option<Packet<'_>> {
+    pub fn next(&mut self, tables: &Tables) -> Option<Packet<'_>> {
         let place = self.earliest()?;
         self.taken = Some(place);
         let source = &mut self.sources[place];
@@ -271,7 +284,7 @@ impl Captures {
     }
 
     /// Returns the time of the next packet.
-    pub(crate) fn peek(&mut self) -> Option<Nanos> {
+    pub fn peek(&mut self) -> Option<Nanos> {
         self.earliest().map(|place| self.sources[place].head.at)
     }
 
@@ -287,29 +300,29 @@ impl Captures {
     }
 
     /// The packet taken last was addressed to the translation of the flow that it answers.
-    pub(crate) fn count_answer(&mut self) {
+    pub fn count_answer(&mut self) {
         if let Some(taken) = self.taken {
             self.sources[taken].answers += 1;
         }
     }
 
     /// The captures, with what is known about them so far.
-    pub(crate) fn sources(&self) -> &[Source] {
+    pub fn sources(&self) -> &[Source] {
         &self.sources
     }
 
     /// Bytes of all files.
-    pub(crate) fn size(&self) -> u64 {
+    pub fn size(&self) -> u64 {
         self.sources.iter().map(|source| source.size).sum()
     }
 
     /// Returns the approximate number of bytes read.
-    pub(crate) fn read(&self) -> u64 {
+    pub fn read(&self) -> u64 {
         self.sources.iter().map(|source| source.read).sum()
     }
 
     /// Returns the time of the first packet.
-    pub(crate) fn start(&self) -> Nanos {
+    pub fn start(&self) -> Nanos {
         let there = self.sources.iter().filter(|source| source.head.present == Presence::There);
         there.map(|source| source.head.at).min().unwrap_or_default()
     }
@@ -317,7 +330,7 @@ impl Captures {
 
 impl Source {
     /// Returns the place where the file broke off.
-    pub(crate) fn cut_short(&self) -> Option<CutShort> {
+    pub fn cut_short(&self) -> Option<CutShort> {
         self.reader.cut_short()
     }
 

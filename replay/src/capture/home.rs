@@ -16,7 +16,7 @@ use wire::{PortId, arp, ipv4, ipv6};
 
 /// Evidence for the interface of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum How {
+pub enum How {
     /// The command line says it.
     Given,
     /// The capture names its interface as the policy does.
@@ -38,7 +38,7 @@ pub(crate) enum How {
 
 impl How {
     /// Returns the evidence in words, behind "entered by X: ".
-    pub(crate) fn text(self) -> &'static str {
+    pub fn text(self) -> &'static str {
         match self {
             How::Given => "as said",
             How::CaptureName => "the capture names this interface",
@@ -54,7 +54,7 @@ impl How {
     }
 
     /// A word for scripts.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             How::Given => "given",
             How::CaptureName => "capture-interface",
@@ -68,7 +68,7 @@ impl How {
     }
 
     /// True if it was inferred from each packet's addresses.
-    pub(crate) fn is_by_address(self) -> bool {
+    pub fn is_by_address(self) -> bool {
         self >= How::Home
     }
 }
@@ -77,7 +77,7 @@ impl How {
 const SENDERS: usize = 4096;
 
 /// Table of senders, with the interface behind which each is.
-pub(crate) struct Homes {
+pub(super) struct Homes {
     /// Interface of senders of whom nothing is known.
     fallback: PortId,
     default4: Option<PortId>,
@@ -87,7 +87,7 @@ pub(crate) struct Homes {
 
 impl Homes {
     /// Returns an empty table: no packet has been seen yet.
-    pub(crate) fn new(tables: &Tables) -> Homes {
+    pub(super) fn new(tables: &Tables) -> Homes {
         let default4 = default_route(tables, false);
         let default6 = default_route(tables, true);
         let fallback = default4.or(default6).unwrap_or(PortId(0));
@@ -95,7 +95,7 @@ impl Homes {
     }
 
     /// Returns the interface by which `frame` came in, and the evidence.
-    pub(crate) fn find(&mut self, frame: &[u8], tables: &Tables) -> (PortId, How) {
+    pub(super) fn find(&mut self, frame: &[u8], tables: &Tables) -> (PortId, How) {
         let Ok(layer) = ethernet::parse(frame) else { return (self.fallback, How::Nothing) };
         let sender = layer.header.src();
         let source: Option<IpAddr> = match layer.ethertype {
@@ -158,7 +158,7 @@ fn is_private(address: IpAddr) -> bool {
 
 /// Returns the interface whose port receives a frame for `interface`: a tagged frame comes in by the port that carries
 /// the VLAN, where its tags are read.
-pub(crate) fn carrier(frame: &[u8], interface: PortId, tables: &Tables) -> PortId {
+pub(super) fn carrier(frame: &[u8], interface: PortId, tables: &Tables) -> PortId {
     let tagged = ethernet::Header::of(frame).is_some_and(|header| header.ethertype().is_vlan());
     match tables.interface(interface) {
         Some(own) if tagged => own.root,
@@ -167,7 +167,7 @@ pub(crate) fn carrier(frame: &[u8], interface: PortId, tables: &Tables) -> PortI
 }
 
 /// Returns the destination link-layer address that a frame needs to be accepted at `port`.
-pub(crate) fn receiver(frame: &[u8], port: PortId, tables: &Tables) -> Mac {
+pub(super) fn receiver(frame: &[u8], port: PortId, tables: &Tables) -> Mac {
     let Some(own) = tables.interface(port) else { return Mac::ZERO };
     let Ok(layer) = ethernet::parse(frame) else { return own.mac };
     vlan(port, &own.vlans, &layer.tags).and_then(|id| tables.interface(id)).map_or(own.mac, |vlan| vlan.mac)
@@ -182,7 +182,7 @@ fn default_target(tables: &Tables, v6: bool) -> Option<&Target> {
 }
 
 /// The interface of the default route.
-pub(crate) fn default_route(tables: &Tables, v6: bool) -> Option<PortId> {
+pub fn default_route(tables: &Tables, v6: bool) -> Option<PortId> {
     let target = default_target(tables, v6)?;
     (0..tables.interfaces.len())
         .map(|place| PortId(place as u16))
