@@ -1,0 +1,68 @@
+//! Exceptions of the package, which `wirerate/errors.py` defines.
+
+use std::io;
+use std::path::Path;
+
+use ::policy::Diagnostic;
+use config::LoadError;
+use pyo3::types::{PyAnyMethods, PyTuple};
+use pyo3::{IntoPyObjectExt, PyErr, PyResult, Python};
+
+/// A diagnostic as a tuple, in the order of `wirerate.Diagnostic`.
+pub(crate) type Told = (String, String, String, Option<String>, Option<String>, Option<u32>, Option<u32>);
+
+/// Returns a diagnostic as a tuple.
+pub(crate) fn told(found: &Diagnostic) -> Told {
+    let Diagnostic { code, severity, message, hint, place, .. } = found;
+    (
+        code.to_string(),
+        severity.to_string(),
+        message.clone(),
+        hint.clone(),
+        place.as_ref().map(|place| place.file().to_owned()),
+        place.as_ref().map(config::Place::line),
+        place.as_ref().map(config::Place::column),
+    )
+}
+
+/// A `PolicyError` with its diagnostics.
+pub(crate) fn policy_error(py: Python<'_>, message: String, found: &[Diagnostic]) -> PyErr {
+    raised(|| {
+        let found = PyTuple::new(py, found.iter().map(told))?;
+        error(py, "PolicyError", (message, found))
+    })
+}
+
+/// A `ReadError` of a file that a system call could not read.
+pub(crate) fn read_error(py: Python<'_>, path: &Path, error_of_system: &io::Error) -> PyErr {
+    raised(|| {
+        let path = path.display().to_string();
+        let (number, text) = (error_of_system.raw_os_error(), error_of_system.to_string());
+        // OSError has the number apart from the text.
+        let text = text.split(" (os error").next().unwrap_or_default().to_owned();
+        match number {
+            Some(number) => error(py, "ReadError", (number, text, path)),
+            None => error(py, "ReadError", (format!("{text}: {path}"),)),
+        }
+    })
+}
+
+/// A `ReadError` of a policy.
+pub(crate) fn load_error(py: Python<'_>, LoadError { path, error, .. }: &LoadError) -> PyErr {
+    read_error(py, path, error)
+}
+
+/// A `CaptureError` of a file that is damaged, or no capture.
+pub(crate) fn capture_error(py: Python<'_>, message: String, file: &str) -> PyErr {
+    raised(|| error(py, "CaptureError", (message, file)))
+}
+
+fn error<'py, A: pyo3::call::PyCallArgs<'py>>(py: Python<'py>, name: &str, arguments: A) -> PyResult<PyErr> {
+    let class = py.import("wirerate.errors")?.getattr(name)?;
+    Ok(PyErr::from_value(class.call1(arguments)?.into_bound_py_any(py)?))
+}
+
+/// An exception, or the one that kept it from being made.
+fn raised(make: impl FnOnce() -> PyResult<PyErr>) -> PyErr {
+    make().unwrap_or_else(|error| error)
+}

@@ -1,0 +1,28 @@
+//! Native half of the Python package `wirerate`: the module `wirerate._wirerate`.
+//!
+//! What people call, with its documentation and types, is in `wirerate/*.py`; here is what has to be fast or is the same as in the
+//! command. Results of many rows are Arrow arrays, others JSON, so that nothing is converted twice.
+//!
+//! The interpreter lock is released while anything is read, played or searched.
+
+use pyo3::types::{PyModule, PyModuleMethods};
+use pyo3::{Bound, PyResult, pymodule, wrap_pyfunction};
+
+mod batch;
+mod classify;
+mod column;
+mod failure;
+mod flows;
+mod packets;
+mod playback;
+mod policy;
+
+#[pymodule]
+fn _wirerate(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<batch::Batch>()?;
+    module.add_class::<classify::Classifier>()?;
+    module.add_class::<playback::Playback>()?;
+    module.add_class::<policy::Policy>()?;
+    module.add_function(wrap_pyfunction!(playback::empty, module)?)
+}

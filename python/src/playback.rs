@@ -1,0 +1,358 @@
+//! Replays, batch by batch.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use ::policy::model::{Collector, Ipfix, IpfixRecord};
+use arrow_array::RecordBatch;
+use arrow_schema::ArrowError;
+use dataplane::Tables;
+use dataplane::accounting::{End, Record};
+use dataplane::flow::FlowId;
+use dataplane::replay::ReplayError;
+use lookup::memory::MemoryError;
+use pyo3::{Bound, Py, PyErr, PyResult, Python, pyclass, pyfunction, pymethods};
+use replay::capture::OpenError;
+use replay::fate::Fates;
+use replay::measurement::Measurements;
+use replay::summary::Span;
+use replay::{Captures, Named, Observer, Player, Readdress, Summary};
+use wire::Nanos;
+use wire::capture::{CaptureError, Problem};
+
+use crate::batch::{Batch, failed};
+use crate::failure;
+use crate::flows::{self, Flows};
+use crate::packets::{self, Packets};
+use crate::policy::Policy;
+
+/// The epoch of tables that are never replaced.
+const EPOCH: u16 = 1;
+
+/// Packets that are played between two looks at signals: a few milliseconds.
+const SLICE: u32 = 8_192;
+
+/// Slices that are played before something is said: progress is told as often.
+const SLICES: u32 = 16;
+
+/// Records of flows that have ended, at most, between two packets.
+const ENDED: usize = 65_536;
+
+/// What a playback makes rows of.
+enum Table {
+    /// Packets, all or those that were dropped.
+    Packets {
+        rows: Box<Packets>,
+        only: Only,
+    },
+    Flows(Box<Flows>),
+    /// Nothing: there is a summary alone.
+    Nothing,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Only {
+    All,
+    Dropped,
+}
+
+/// A replay under way.
+#[pyclass(frozen, module = "wirerate._wirerate")]
+pub(crate) struct Playback {
+    policy: Py<Policy>,
+    state: Mutex<State>,
+}
+
+struct State {
+    player: Player,
+    observer: Observer<Fates>,
+    table: Table,
+    begun: Instant,
+    /// Time spent by playing, without what Python does between two batches.
+    spent: Duration,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Playing,
+    /// All packets have been played; flows from this place on are still to be told.
+    Telling(FlowId),
+    Done,
+}
+
+/// Outcome of a slice.
+enum Slice {
+    /// A batch is complete, or the end has come.
+    Batch(Option<RecordBatch>),
+    /// There is more to play.
+    More,
+}
+
+/// Reason for refusing to begin.
+enum Refusal {
+    Compile(dataplane::tables::CompileError),
+    Open(OpenError),
+    Setup(ReplayError),
+    Memory(MemoryError),
+}
+
+#[pymethods]
+impl Playback {
+    /// Begins a replay; `captures` are pairs of interface and path, `table` is what there are to be rows of.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        policy: Bound<'_, Policy>,
+        captures: Vec<(Option<String>, PathBuf)>,
+        table: &str,
+        any_mac: bool,
+    ) -> PyResult<Playback> {
+        let named: Vec<Named> =
+            captures.into_iter().map(|(interface, path)| Named { interface, path }).collect();
+        let readdress = if any_mac { Readdress::Always } else { Readdress::Inferred };
+        let (of, file) = (&policy.get().policy, &policy.get().file);
+        let begun = py.detach(|| State::begin(of, &named, readdress, table));
+        match begun {
+            Ok(state) => Ok(Playback { policy: policy.unbind(), state: Mutex::new(state) }),
+            Err(refusal) => Err(refused(py, refusal, file)),
+        }
+    }
+
+    /// Plays on until `most` rows are there, or for some time. Returns them, if there are any, and true at the end.
+    fn next(&self, py: Python<'_>, most: usize) -> PyResult<(Option<Batch>, bool)> {
+        for _ in 0..SLICES {
+            let slice = py.detach(|| self.state().play(most)).map_err(failed)?;
+            py.check_signals()?;
+            if let Slice::Batch(batch) = slice {
+                let batch = batch.map(Batch);
+                let is_done = self.state().phase == Phase::Done;
+                return Ok((batch, is_done));
+            }
+        }
+        Ok((None, false))
+    }
+
+    /// Bytes of all captures, and about how many have been read.
+    fn progress(&self) -> (u64, u64) {
+        let state = self.state();
+        (state.player.captures.read(), state.player.captures.size())
+    }
+
+    /// What became of all packets so far, as `wirerate replay --json` says it.
+    fn summary(&self, py: Python<'_>) -> String {
+        let policy = &self.policy.get().policy;
+        py.detach(|| self.state().summary(policy))
+    }
+
+    /// Raises the first error of a capture that could not be read to its end.
+    fn check(&self, py: Python<'_>) -> PyResult<()> {
+        let state = self.state();
+        match state.player.captures.sources().iter().find_map(|source| source.problem.as_ref()) {
+            Some(problem) => Err(capture_error(py, problem)),
+            None => Ok(()),
+        }
+    }
+
+    /// Captures that break off, each in a sentence.
+    fn cut_short(&self) -> Vec<String> {
+        let state = self.state();
+        let sources = state.player.captures.sources().iter();
+        let cut = sources.filter_map(|source| Some((source.path.display(), source.cut_short()?)));
+        cut.map(|(path, cut)| format!("{path} is {cut}; everything before that was played")).collect()
+    }
+}
+
+impl Playback {
+    /// A panic within a slice has been raised as an exception; what is left of the replay is never played on.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn begin(
+        policy: &::policy::Policy,
+        captures: &[Named],
+        readdress: Readdress,
+        table: &str,
+    ) -> Result<State, Refusal> {
+        let mut tables = Tables::compile(policy, EPOCH).map_err(Refusal::Compile)?;
+        let table = match table {
+            "packets" => Table::Packets { rows: Box::new(Packets::new(&tables)), only: Only::All },
+            "drops" => Table::Packets { rows: Box::new(Packets::new(&tables)), only: Only::Dropped },
+            "flows" => {
+                tables.ipfix = counting();
+                Table::Flows(Box::new(Flows::new(&tables)))
+            }
+            _ => Table::Nothing,
+        };
+        let captures = Captures::open(captures, &tables, readdress).map_err(Refusal::Open)?;
+        let observer = Observer::new(Fates::new(&tables), &tables, captures.start());
+        let mut player = Player::new(tables, captures).map_err(Refusal::Setup)?;
+        if matches!(table, Table::Flows(_)) {
+            let dataplane::Replay { tables, shard, .. } = &mut player.replay;
+            shard.keep_accounts(tables).map_err(Refusal::Memory)?;
+            shard.accounting.exchange(Vec::with_capacity(ENDED));
+        }
+        let (begun, spent) = (Instant::now(), Duration::ZERO);
+        Ok(State { player, observer, table, begun, spent, phase: Phase::Playing })
+    }
+
+    /// Plays a slice.
+    fn play(&mut self, most: usize) -> Result<Slice, ArrowError> {
+        self.begun = Instant::now();
+        let outcome = self.slice(most);
+        self.spent += self.begun.elapsed();
+        outcome
+    }
+
+    fn slice(&mut self, most: usize) -> Result<Slice, ArrowError> {
+        if self.phase == Phase::Playing {
+            for _ in 0..SLICE {
+                if self.step() {
+                    break;
+                }
+                if self.table.len() >= most {
+                    return self.table.finish().map(Slice::Batch);
+                }
+            }
+        }
+        match self.phase {
+            Phase::Playing => return Ok(Slice::More),
+            Phase::Telling(first) => {
+                self.phase = match self.player.replay.shard.report_rest(first) {
+                    Some(next) => Phase::Telling(next),
+                    None => Phase::Done,
+                };
+                self.collect_flows();
+            }
+            Phase::Done => {}
+        }
+        self.table.finish().map(Slice::Batch)
+    }
+
+    /// Plays a packet; true at the end.
+    fn step(&mut self) -> bool {
+        let State { player, observer, table, .. } = self;
+        let has_rows = matches!(table, Table::Packets { .. });
+        let played = player.step(observer, |number, packet, fates: &mut Fates| {
+            if has_rows {
+                fates.arrives(number, packet);
+            }
+        });
+        let is_over = played.is_none();
+        if is_over {
+            player.finish(observer);
+            observer.outputs.finish();
+            self.phase = Phase::Telling(FlowId(0));
+        } else {
+            observer.outputs.settle();
+        }
+        self.collect();
+        is_over
+    }
+
+    /// Takes rows that are complete.
+    fn collect(&mut self) {
+        let State { player, observer, table, .. } = self;
+        match table {
+            Table::Packets { rows, only } => {
+                for fate in observer.outputs.take() {
+                    if *only == Only::All || matches!(fate.verdict, Some(dataplane::Verdict::Dropped(_))) {
+                        rows.push(&fate, &player.replay.tables.nat);
+                    }
+                }
+            }
+            Table::Flows(_) if player.replay.shard.accounting.is_half_full() => self.collect_flows(),
+            Table::Flows(_) | Table::Nothing => {}
+        }
+    }
+
+    fn collect_flows(&mut self) {
+        let State { player, table: Table::Flows(rows), phase, .. } = self else { return };
+        let dataplane::Replay { tables, shard, .. } = &mut player.replay;
+        for record in shard.accounting.exchange(Vec::with_capacity(ENDED)) {
+            if let Record::Flow(report) = record {
+                let is_live = *phase != Phase::Playing && report.end == End::Forced;
+                let end = if is_live { flows::LIVE } else { flows::cause(report.end) };
+                rows.push(&report, end, tables);
+            }
+        }
+    }
+
+    fn summary(&mut self, policy: &::policy::Policy) -> String {
+        let State { player, observer, spent, .. } = self;
+        let span = Span { start: player.start(), end: player.end(), elapsed: *spent };
+        let measured: &Measurements = &observer.measured;
+        let Player { replay, captures, .. } = player;
+        Summary::new(replay, policy, captures, measured, span).to_json().to_string()
+    }
+}
+
+impl Table {
+    fn len(&self) -> usize {
+        match self {
+            Table::Packets { rows, .. } => rows.len(),
+            Table::Flows(rows) => rows.len(),
+            Table::Nothing => 0,
+        }
+    }
+
+    /// Takes the rows, if there are any.
+    fn finish(&mut self) -> Result<Option<RecordBatch>, ArrowError> {
+        if self.len() == 0 {
+            return Ok(None);
+        }
+        match self {
+            Table::Packets { rows, .. } => rows.finish().map(Some),
+            Table::Flows(rows) => rows.finish().map(Some),
+            Table::Nothing => Ok(None),
+        }
+    }
+}
+
+/// Settings by which flows are counted, for nobody outside.
+fn counting() -> Ipfix {
+    Ipfix {
+        collector: Some(Collector::Udp(SocketAddr::from(([127, 0, 0, 1], 4739)))),
+        records: Some(vec![IpfixRecord::Flow]),
+        active_timeout: Some(Nanos::MAX),
+        ..Ipfix::default()
+    }
+}
+
+fn refused(py: Python<'_>, refusal: Refusal, file: &str) -> PyErr {
+    match refusal {
+        Refusal::Compile(error) => {
+            failure::policy_error(py, format!("{file} cannot be compiled: {error}"), &[])
+        }
+        Refusal::Open(OpenError::Capture(error)) => capture_error(py, &error),
+        Refusal::Open(OpenError::NoInterface { name, known }) => {
+            let hint = format!("{file} has no interface \"{name}\"; it has {}", known.join(", "));
+            failure::policy_error(py, hint, &[])
+        }
+        Refusal::Setup(error) => {
+            failure::policy_error(py, format!("{file} asks for more than this machine has: {error}"), &[])
+        }
+        Refusal::Memory(error) => {
+            failure::policy_error(py, format!("{file} asks for more than this machine has: {error}"), &[])
+        }
+    }
+}
+
+fn capture_error(py: Python<'_>, error: &CaptureError) -> PyErr {
+    match &error.problem {
+        Problem::Input(system) => failure::read_error(py, error.file.as_ref(), system),
+        _ => failure::capture_error(py, error.to_string(), &error.file),
+    }
+}
+
+/// An empty batch of a table, which has its columns.
+#[pyfunction]
+pub(crate) fn empty(table: &str) -> Batch {
+    let schema = if table == "flows" { flows::schema() } else { packets::schema() };
+    Batch(RecordBatch::new_empty(schema))
+}

@@ -1,0 +1,52 @@
+"""The package itself: its types, its examples, and what importing it takes."""
+
+from __future__ import annotations
+
+import doctest
+import json
+import pickle
+import subprocess
+import sys
+
+import wirerate
+import wirerate.rules
+
+
+def test_importing_loads_neither_numpy_nor_pyarrow():
+    code = """
+import sys, time
+begun = time.perf_counter()
+import wirerate
+print(round((time.perf_counter() - begun) * 1e3), [name for name in ("numpy", "pyarrow", "pandas", "tqdm") if name in sys.modules])
+"""
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    milliseconds, heavy = out.split(" ", 1)
+    print(f"import wirerate: {milliseconds} ms")
+    assert json.loads(heavy) == []
+
+
+def test_stubs_are_those_of_the_native_module():
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy.stubtest", "wirerate._wirerate"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_types_hold():
+    options = ["--strict", "--ignore-missing-imports", "--package", "wirerate"]
+    done = subprocess.run([sys.executable, "-m", "mypy", *options], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_examples_of_the_documentation_run():
+    for module in (wirerate, wirerate.rules):
+        failed, _ = doctest.testmod(module, extraglobs={"wirerate": wirerate})
+        assert failed == 0
+    assert doctest.testmod(wirerate.rules, extraglobs={"wirerate": wirerate}).attempted > 2
+
+
+def test_errors_are_pickled_for_other_processes():
+    error = wirerate.PolicyError("wrong", (wirerate.Diagnostic("code", "error", "message", None, "file", 1, 2),))
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.diagnostics) == (str(error), error.diagnostics)
+    again = pickle.loads(pickle.dumps(wirerate.CaptureError("damaged", "lan.pcap")))
+    assert (str(again), again.path) == ("damaged", "lan.pcap")
