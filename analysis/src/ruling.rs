@@ -50,7 +50,7 @@ impl Space {
             additions.extend(addition(rule).filter(|addition| !additions.contains(addition)));
         }
         let macs = SourceMacs::of(policies.iter().copied())?;
-        Ok(Space { names, links, macs, sets: SetUses::of(policies.iter().copied())?, additions })
+        Ok(Space { names, links, macs, sets: SetUses::of_rules(policies.iter().copied())?, additions })
     }
 
     /// The fate by a rule.

@@ -14,6 +14,7 @@ use dataplane::pipeline;
 use dataplane::stage::Packets;
 use dataplane::tables::{LOCAL, NewDestination, QueueTree, SELF, Side, Tables};
 use dataplane::{Reason, Verdict};
+use lookup::classify::Header;
 use policy::model::{Action, Colour, Mode, ServerState, SourceCheck, Sticky};
 use policy::{Lines, Policy, dscp_name};
 use tally::{Count, NoTally, Region};
@@ -297,6 +298,7 @@ impl Renderer<'_> {
 
     fn dnat(&self, visit: &Visit, says: &mut Vec<String>) {
         let Some(opening) = &visit.opening else { return };
+        self.sets(visit, says);
         let (address, port) = (opening.destination().to_ip(), port_of(visit, opening.dport));
         let to = Endpoint { address, port };
         let place = usize::from(opening.dnat);
@@ -328,7 +330,8 @@ impl Renderer<'_> {
             }
             (None, None) => {
                 // Between IP versions not all that matches is translated.
-                let found = self.tables.nat.destination(&opening.seen, &mut NoTally);
+                let seen = self.with_sets(opening.seen, visit);
+                let found = self.tables.nat.destination(&seen, &mut NoTally);
                 let found = found.map(|(_, rule)| rule).filter(|rule| rule.action.translator().is_some());
                 says.push(match found {
                     Some(rule) if visit.after.fate == 0 => {
@@ -425,6 +428,12 @@ impl Renderer<'_> {
         }
     }
 
+    /// A header with the memberships that a stage has found.
+    fn with_sets(&self, seen: Header, visit: &Visit) -> Header {
+        let bits = visit.sets.iter().map(|one| self.tables.set_questions.bit(one.set, one.side));
+        Header { sets: bits.fold(0, |sets, bit| sets | bit), ..seen }
+    }
+
     fn filter(&self, visit: &Visit, says: &mut Vec<String>) {
         self.sets(visit, says);
         let after = &visit.after;
@@ -455,6 +464,7 @@ impl Renderer<'_> {
 
     fn snat(&self, visit: &Visit, says: &mut Vec<String>) {
         if let Some(flow) = &visit.flow {
+            self.sets(visit, says);
             let translated = self.tables.nat.places(visit.after.nat).1;
             let rule = translated.and_then(|place| self.tables.nat.sources.get(place));
             match rule {

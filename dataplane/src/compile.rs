@@ -91,6 +91,8 @@ impl Tables {
             })
             .collect::<Result<_, CompileError>>()?;
         let classes = class::compile(policy, &about, wanted)?;
+        let nat = nat::compile(policy, &about, &routes)?;
+        let wans = wan::compile(policy, &about, &routes)?;
         let mut tables = Tables {
             epoch: epoch.max(1),
             mode: policy.mode,
@@ -105,8 +107,8 @@ impl Tables {
             sets: set::specs(policy)?,
             set_questions: SetQuestions::of(policy, &set_uses),
             source_macs,
-            nat: nat::compile(policy, &names, &routes)?,
-            wans: wan::compile(policy, &names, &routes)?,
+            nat,
+            wans,
             multicast: multicast::compile(policy, &names)?,
             zones: names.zones,
             exits: routes.targets.iter().map(|target| routes.exit(target)).collect(),

@@ -15,11 +15,13 @@ use crate::pipeline::Watch;
 use crate::port_mapping::{self, PortMapping};
 use crate::replay::{Replay, Witness};
 use crate::stage::classify::{self, Classify};
+use crate::stage::dnat::{self, Dnat};
 use crate::stage::filter::{self, Filter};
 use crate::stage::police::{self, Police};
 use crate::stage::route::{self, Route};
-use crate::stage::vrf;
+use crate::stage::snat::{self, Snat};
 use crate::stage::{Cx, Stage};
+use crate::stage::{vrf, wan};
 use crate::tables::{Side, VrfId, WanChoice};
 use crate::tunnel::is_copy;
 use crate::verdict::{Reason, Verdict};
@@ -81,7 +83,7 @@ pub struct Visit {
     pub vrf: VrfId,
     /// Of `route`: the WAN chosen for a packet whose best route is the WANs'.
     pub wan: Option<WanChoice>,
-    /// Of `filter` and `classify`: the dynamic sets that the packet's addresses are in, of those asked for.
+    /// Of stages that ask for dynamic sets: those that the packet's addresses are in, of those asked for.
     pub sets: Vec<Membership>,
     /// Of `filter`: the port mapping that accepts the packet where no rule decides on it.
     pub mapped: Option<PortMapping>,
@@ -158,6 +160,9 @@ impl Watch<Count> for Watcher {
         self.wan = if stage == Route::ABOUT.name { route::wan(frame, cx) } else { None };
         self.vrf = vrf::of_packet(frame, cx);
         self.sets = match stage {
+            _ if stage == Dnat::ABOUT.name => dnat::memberships(frame, cx),
+            _ if stage == Route::ABOUT.name => wan::memberships(frame, cx),
+            _ if stage == Snat::ABOUT.name => snat::memberships(frame, cx),
             _ if stage == Filter::ABOUT.name => filter::memberships(frame, cx),
             _ if stage == Classify::ABOUT.name => classify::memberships(frame, cx),
             _ => Vec::new(),

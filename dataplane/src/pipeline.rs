@@ -481,9 +481,13 @@ fn is_due_before_one<T: Tally>(batch: &Batch, cx: &Cx<'_, T>) -> bool {
 }
 
 /// True if one frame of a batch may bring a tunnel or a PPP session news that hold before another one, or a keepalive or a timer of a session may
-/// be due before the last one.
+/// be due before the last one; or if one may add to a set by which another one's owner is found.
 #[inline(always)]
 fn is_spread<T: Tally>(batch: &Batch, cx: &Cx<'_, T>) -> bool {
+    let questions = &cx.tables.set_questions;
+    if cx.tables.pair.is_some() && questions.has_additions && questions.of_destinations != 0 {
+        return true;
+    }
     let has_sessions = !cx.shard.sessions.is_empty();
     if cx.tables.tunnels.is_empty() && !has_sessions {
         return false;

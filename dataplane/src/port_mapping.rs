@@ -22,7 +22,7 @@ use crate::log::Log;
 use crate::nat::{Endpoint, MappingId, Mappings, PoolId, PortRange, Refusal, WantedPort};
 use crate::shard::{Shard, release};
 use crate::stage::Cx;
-use crate::tables::{Address, PortMappingSpec, Tables, Target, VrfId};
+use crate::tables::{Address, PortMappingSpec, Side, Tables, Target, VrfId};
 
 mod label;
 mod sync;
@@ -396,7 +396,7 @@ impl Shard {
         if ![Protocol::TCP.0, Protocol::UDP.0].contains(&inside.protocol) {
             return Err(PortRefusal::Protocol);
         }
-        let (number, spec) = spec_of_host(tables, &inside).ok_or(PortRefusal::NotAllowed)?;
+        let (number, spec) = self.spec_of_host(tables, &inside, now).ok_or(PortRefusal::NotAllowed)?;
         let lasts = match holder.by {
             MappedBy::Operator => lasts,
             MappedBy::Upnp => {
@@ -477,13 +477,47 @@ impl Shard {
         ))
     }
 
+    /// The translation by which a host may ask for ports: the first whose zones have the host's interface, and whose addresses have the host.
+    fn spec_of_host<'a>(
+        &self,
+        tables: &'a Tables,
+        inside: &Endpoint,
+        now: Nanos,
+    ) -> Option<(usize, &'a PortMappingSpec)> {
+        let host = Address { bits: inside.address, v6: inside.family == Family::V6 };
+        if host.v6 {
+            return None;
+        }
+        let interface = match *tables.route(VrfId::DEFAULT, host, &mut NoTally)? {
+            Target::Link(interface) => interface,
+            Target::Gateways { first, count } => {
+                let way = tables.way(first, count, 0, &mut NoTally)?;
+                tables.gateways.get(way as usize)?.interface
+            }
+            Target::Local | Target::Broadcast(_) | Target::Wans | Target::Blackhole | Target::Unreachable => {
+                return None;
+            }
+        };
+        let zone = 1_u64 << tables.zone(interface);
+        let sets = self.sets.bits(tables, Side::Source, host, now, &mut NoTally);
+        let is_for = |spec: &PortMappingSpec| {
+            spec.zones & zone != 0 && spec.hosts.iter().any(|hosts| hosts.has(host, sets))
+        };
+        tables.nat.port_mappings.iter().enumerate().find(|(_, spec)| is_for(spec))
+    }
+
     /// Returns the outside address that a host's mappings get, if it may ask for any.
     ///
     /// # Errors
     /// [`PortRefusal::NotAllowed`], or [`PortRefusal::NoAddress`] where the translation has none now.
-    pub fn mapped_address(&mut self, tables: &Tables, host: IpAddr) -> Result<IpAddr, PortRefusal> {
+    pub fn mapped_address(
+        &mut self,
+        tables: &Tables,
+        host: IpAddr,
+        now: Nanos,
+    ) -> Result<IpAddr, PortRefusal> {
         let inside = Endpoint::new(host, 0, 0);
-        let (_, spec) = spec_of_host(tables, &inside).ok_or(PortRefusal::NotAllowed)?;
+        let (_, spec) = self.spec_of_host(tables, &inside, now).ok_or(PortRefusal::NotAllowed)?;
         let mut shown = pools_of(tables, spec)
             .filter_map(|pool| self.mappings.map_address(pool, inside, &mut NoTally).ok());
         shown.next().map(|outside| outside.ip()).ok_or(PortRefusal::NoAddress)
@@ -580,32 +614,6 @@ fn view(record: &Record, mappings: &Mappings) -> Option<PortMapping> {
 
 fn moment(until: u64) -> Option<Nanos> {
     (until != NEVER).then_some(Nanos(until))
-}
-
-/// The translation by which a host may ask for ports: the first whose zones have the host's interface, and whose addresses have the host.
-fn spec_of_host<'a>(tables: &'a Tables, inside: &Endpoint) -> Option<(usize, &'a PortMappingSpec)> {
-    let host = Address { bits: inside.address, v6: inside.family == Family::V6 };
-    if host.v6 {
-        return None;
-    }
-    let interface = match *tables.route(VrfId::DEFAULT, host, &mut NoTally)? {
-        Target::Link(interface) => interface,
-        Target::Gateways { first, count } => {
-            let way = tables.way(first, count, 0, &mut NoTally)?;
-            tables.gateways.get(way as usize)?.interface
-        }
-        Target::Local | Target::Broadcast(_) | Target::Wans | Target::Blackhole | Target::Unreachable => {
-            return None;
-        }
-    };
-    let zone = 1_u64 << tables.zone(interface);
-    let is_for = |spec: &PortMappingSpec| {
-        let has = |span: &lookup::classify::AddressSpan| {
-            span.v6 == host.v6 && (span.first..=span.last).contains(&host.bits)
-        };
-        spec.zones & zone != 0 && spec.hosts.as_ref().is_none_or(|spans| spans.iter().any(has))
-    };
-    tables.nat.port_mappings.iter().enumerate().find(|(_, spec)| is_for(spec))
 }
 
 fn spec_of_pool(tables: &Tables, pool: PoolId) -> Option<(usize, &PortMappingSpec)> {

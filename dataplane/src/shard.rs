@@ -556,7 +556,7 @@ pub(crate) fn remembers_classes(tables: &Tables) -> bool {
 
 /// True if flows notice changes of dynamic sets.
 pub(crate) fn watches_sets(tables: &Tables) -> bool {
-    tables.mode == Mode::Stateful && tables.set_questions.are_any()
+    tables.mode == Mode::Stateful && tables.set_questions.are_watched()
 }
 
 /// True if flows have WANs.

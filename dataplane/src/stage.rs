@@ -46,7 +46,7 @@ pub mod terminate;
 pub mod track;
 mod underlay;
 pub(crate) mod vrf;
-mod wan;
+pub(crate) mod wan;
 
 /// One step of the pipeline: a type without values, whose file says all that the rest of the program knows of it. The lists of
 /// stages are in [`pipeline`](crate::pipeline); `docs/add/stage.md` adds one.

@@ -48,6 +48,7 @@ mod selector;
 mod sender;
 mod service_curve;
 mod set;
+mod set_nat;
 mod set_sync;
 mod sip;
 mod stages;

@@ -12,7 +12,7 @@ import gateway as gateways
 import pytest
 import wait
 from blocklist import CrowdSec, Fail2ban, Lists
-from topology import CLIENT, OUTSIDE, REMOTE, REMOTE6, STRANGER, STRANGER6
+from topology import CLIENT, GATEWAY, OUTSIDE, REMOTE, REMOTE6, SERVER, STRANGER, STRANGER6
 
 pytestmark = pytest.mark.without("nftables", why="the sets of Linux are filled in other ways")
 
@@ -51,10 +51,12 @@ def as_before(net):
     net.office.apply()
 
 
-def apply(net, rules=BANNED, keys="", name="banned", **options):
-    """Puts a policy with a dynamic set and rules before all others in force."""
+def apply(net, rules=BANNED, keys="", name="banned", nats="", **options):
+    """Puts a policy with a dynamic set, and rules and translations before all others, in force."""
     net.office.write()
     text = net.office.policy.read_text()
+    first = text.index("\n[[nat]]")
+    text = text[:first] + nats + text[first:]
     first = text.index("\n[[rule]]")
     text = text[:first] + f"\n[dynamic-set.{name}]\n{keys}\n{rules}" + text[first:]
     net.office.policy.write_text(text)
@@ -118,6 +120,99 @@ def test_a_ban_cuts_a_connection_that_is_open(net):
     change(net, "flush")
     assert elements(net) == {}
     assert net.remote.ping(OUTSIDE)
+
+
+PAGE = f"""
+[[nat]]
+name = "page"
+kind = "forward"
+from = "wan"
+source = "@banned"
+protocol = "tcp"
+port = 443
+target = "{SERVER}:8443"
+
+[[nat]]
+name = "sink"
+kind = "redirect"
+from = "lan"
+destination = "@banned"
+protocol = "tcp"
+port = 80
+to-port = 8080
+"""
+
+TOLD = f"""
+[[rule]]
+name = "page"
+from = "wan"
+to = "lan"
+destination = "{SERVER}"
+protocol = "tcp"
+dport = 8443
+action = "accept"
+"""
+
+
+def greeted(host, to, port):
+    """What a server says first."""
+    with host.connect(to, port) as client:
+        return client.recv(100)
+
+
+class Greeter:
+    """A server that greets all who come with one word, and keeps their connections."""
+
+    def __init__(self, listener, word):
+        self.listener, self.word, self.kept = listener, word, []
+        self.thread = threading.Thread(target=self.serve, daemon=True)
+        self.thread.start()
+
+    def serve(self):
+        while True:
+            try:
+                there, _ = self.listener.accept()
+            except OSError:
+                return
+            there.sendall(self.word)
+            self.kept.append(there)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        self.thread.join()
+        for there in self.kept:
+            there.close()
+
+
+def test_who_is_banned_gets_a_page(net):
+    """And whose connections were there before goes on with them."""
+    apply(net, rules=TOLD, nats=PAGE)
+    with (
+        Greeter(net.server.listen(443), b"welcome"),
+        Greeter(net.server.listen(8443), b"banned"),
+        Greeter(net.gateway.listen(8080, GATEWAY), b"sunk"),
+        Greeter(net.stranger.listen(80), b"stranger"),
+        net.stranger.connect(OUTSIDE, 443) as before,
+    ):
+        assert before.recv(100) == b"welcome"
+        assert greeted(net.remote, OUTSIDE, 443) == b"welcome"
+        assert greeted(net.client, STRANGER, 80) == b"stranger"
+        change(net, "add", STRANGER)
+        assert greeted(net.stranger, OUTSIDE, 443) == b"banned"
+        assert greeted(net.remote, OUTSIDE, 443) == b"welcome"
+        assert greeted(net.client, STRANGER, 80) == b"sunk"
+        before.sendall(b"still here")
+        flows = net.office.ask("flows").stdout
+        assert "web" in flows and "page" in flows and "sink" in flows, flows
+        told = net.office.ask("explain", "--live", f"wan tcp {STRANGER}:999 > {OUTSIDE}:443").stdout
+        assert "the source is in the set `banned`" in told and "`page`" in told, told
+        change(net, "remove", STRANGER)
+        assert greeted(net.stranger, OUTSIDE, 443) == b"welcome"
+        assert greeted(net.client, STRANGER, 80) == b"stranger"
 
 
 def test_elements_expire(net):

@@ -15,6 +15,7 @@ impl Renderer<'_> {
         let refused = [Verdict::Answered(Reason::RouteMissing), Verdict::Dropped(Reason::WanDown)];
         if let Some(choice) = visit.wan {
             let Some(wan) = wans.get(choice.wan) else { return };
+            self.sets(visit, says);
             let name = self.wan_named(&wan.name);
             let share = || {
                 let shares = wans.shares(after.family);
@@ -45,7 +46,9 @@ impl Renderer<'_> {
         if refused.iter().any(|verdict| after.fate == verdict.to_fate()) && !wans.is_empty() {
             let is_dropped = after.fate == refused[1].to_fate();
             let opening = visit.opening.as_ref().map(|opening| opening.seen);
-            let route = opening.and_then(|seen| wans.policy_route(&seen)).filter(|_| is_dropped);
+            let seen = opening.map(|seen| self.with_sets(seen, visit));
+            let route = seen.and_then(|seen| wans.policy_route(&seen)).filter(|_| is_dropped);
+            self.sets(visit, says);
             says.push(match route {
                 Some(route) if route.when_down == WhenDown::Drop => {
                     let line = line(self.lines.policy_route(&route.name));

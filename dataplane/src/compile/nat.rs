@@ -16,7 +16,7 @@ use wire::esp::NAT_PORT;
 use wire::siit::Prefix;
 
 use super::names::Names;
-use super::pattern::{self, met};
+use super::pattern::{self, About, met};
 use super::route::Routes;
 use crate::nat::{
     AddressRange, Block, Hold, Hosts, NetworkPair, OnDemand, PoolConfig, PortRange, Reserved, merge_ports,
@@ -24,22 +24,32 @@ use crate::nat::{
 use crate::tables::{
     self, Address, CompileError, DestinationAction, FirstAddresses, Home, LOCAL, NO_NUMBER, NatRule,
     NatTables, NewDestination, OWN_ACCORD, OtherPorts, Outgoing, OwnAddress, PoolOwner, PortMappingSpec,
-    PortShift, Returning, Servers, SourceAction, Target, Translator, VrfId, Xlat, is_within,
+    PortShift, Returning, Servers, Side, SourceAction, Target, Translator, VrfId, Xlat, is_within,
 };
+
+mod conditions;
+
+use conditions::{Conditions, NamesV6};
 
 /// The most ports of one range that are taken for those of a service: what is wider lets in whatever there is.
 const MOST_SERVED: usize = 1024;
 
 /// Compiles the translations.
-pub(super) fn compile(policy: &Policy, names: &Names, routes: &Routes) -> Result<NatTables, CompileError> {
+pub(super) fn compile(
+    policy: &Policy,
+    about: &About<'_>,
+    routes: &Routes,
+) -> Result<NatTables, CompileError> {
     let mut builder = Builder {
         policy,
-        names,
+        about,
+        names: about.names,
         routes,
         destination_patterns: Vec::new(),
         destination_of: Vec::new(),
         destinations: Vec::new(),
         source_patterns: Vec::new(),
+        source_of: Vec::new(),
         sources: Vec::new(),
         pools: Vec::new(),
         owners: Vec::new(),
@@ -57,12 +67,14 @@ pub(super) fn compile(policy: &Policy, names: &Names, routes: &Routes) -> Result
 
 struct Builder<'a> {
     policy: &'a Policy,
+    about: &'a About<'a>,
     names: &'a Names,
     routes: &'a Routes,
     destination_patterns: Vec<Pattern>,
     destination_of: Vec<u16>,
     destinations: Vec<NatRule<DestinationAction>>,
     source_patterns: Vec<Pattern>,
+    source_of: Vec<u16>,
     sources: Vec<NatRule<SourceAction>>,
     pools: Vec<PoolConfig>,
     owners: Vec<PoolOwner>,
@@ -105,20 +117,19 @@ struct Inside {
 impl Builder<'_> {
     fn add(&mut self, nat: &Nat) -> Result<(), CompileError> {
         // Outside is the default VRF.
-        let base = Pattern {
+        let pattern = Pattern {
             from: self.names.zone_mask(&nat.from)?,
             to: self.names.zone_mask(&nat.to)? & !self.zones_of_vrfs(),
-            source: pattern::spans(&nat.source, self.policy)?,
-            destination: pattern::spans(&nat.destination, self.policy)?,
             protocols: nat.protocols.iter().map(|protocol| protocol.0).collect(),
             sports: pattern::ports(&nat.sports),
             dports: pattern::ports(&nat.dports),
             ..Pattern::default()
         };
+        let mut base = Conditions::of(nat, pattern, self.policy, self.about)?;
         match &nat.action {
             NatAction::Exempt => {
-                let to = self.names.zone_mask(&nat.to)?;
-                self.source(nat, Pattern { to, ..base }, SourceAction::Exempt);
+                base.pattern.to = self.names.zone_mask(&nat.to)?;
+                self.source(nat, base.patterns(), SourceAction::Exempt);
             }
             NatAction::Masquerade { ports } => {
                 self.port_mapping(&base, ports);
@@ -128,12 +139,11 @@ impl Builder<'_> {
                 self.port_mapping(&base, ports);
                 let addresses: Vec<AddressSpan> =
                     pool.iter().map(|range| pattern::span(range.first.into(), range.last.into())).collect();
-                let mut base = base;
-                base.v4 = admit(addresses.iter().any(|span| !span.v6));
-                base.v6 = admit(addresses.iter().any(|span| span.v6));
+                base.pattern.v4 = admit(addresses.iter().any(|span| !span.v6));
+                base.pattern.v6 = admit(addresses.iter().any(|span| span.v6));
                 let owner = PoolOwner { source: self.sources.len() as u16, interface: None };
-                let place = self.pool(pattern::merge(addresses), ports, &base, owner);
-                self.source(nat, base, SourceAction::Pool(place));
+                let place = self.pool(pattern::merge(addresses), ports, &base.known, owner);
+                self.source(nat, base.patterns(), SourceAction::Pool(place));
             }
             NatAction::Forward { outside, ports, target, vrf, target_port, hairpin } => {
                 let target = Inside { address: (*target).into(), port: *target_port };
@@ -183,8 +193,9 @@ impl Builder<'_> {
     /// Without an outside address, packets of the zones of origin are forwarded whichever of the gateway's own addresses they
     /// are for; those of others, by hairpin, where they are for an address on the zones of origin: their own router they
     /// reach as ever.
-    fn forward(&mut self, nat: &Nat, base: Pattern, forward: &Forward<'_>, to: NewDestination) {
-        let zones_of = |home: PortId| if nat.from.is_empty() { self.home_mask(home) } else { base.from };
+    fn forward(&mut self, nat: &Nat, base: Conditions, forward: &Forward<'_>, to: NewDestination) {
+        let zones = base.pattern.from;
+        let zones_of = |home: PortId| if nat.from.is_empty() { self.home_mask(home) } else { zones };
         let home_of = |address: Address, interface: PortId| Home {
             addresses: pattern::span(address, address),
             interface,
@@ -193,7 +204,7 @@ impl Builder<'_> {
         let homes: Vec<Home> = match forward.outside {
             Some(outside) => {
                 let outside = Address::from(outside);
-                vec![home_of(outside, self.home(outside, base.from))]
+                vec![home_of(outside, self.home(outside, zones))]
             }
             None => {
                 let own = self.shown_addresses().into_iter();
@@ -206,7 +217,7 @@ impl Builder<'_> {
         let is_abroad = |home: &&Home| {
             forward.outside.is_some()
                 || home.interface != LOCAL
-                    && base.from & (1 << self.names.zone_of(usize::from(home.interface.0))) != 0
+                    && zones & (1 << self.names.zone_of(usize::from(home.interface.0))) != 0
         };
         let spans_of = |homes: &mut dyn Iterator<Item = &Home>| {
             pattern::merge(homes.map(|home| home.addresses).collect())
@@ -242,23 +253,18 @@ impl Builder<'_> {
         let place = self.destinations.len() as u16;
         let of_vrfs = self.zones_of_vrfs();
         let hosts = ABROAD & !of_vrfs;
-        let mut meets = |from: u64, destination: Vec<AddressSpan>| {
-            self.destination_patterns.push(Pattern {
-                from,
-                to: u64::MAX,
-                destination: Some(destination),
-                dports: pattern::ports(forward.ports),
-                ..base.clone()
-            });
-            self.destination_of.push(place);
+        let dports = pattern::ports(forward.ports);
+        let mut meets = |from: u64, destinations: &[AddressSpan]| {
+            let pattern = Pattern { from, to: u64::MAX, dports: dports.clone(), ..base.pattern.clone() };
+            self.destination(place, base.patterns_to(&pattern, destinations));
         };
         match forward.hairpin {
-            Hairpin::On if all == abroad => meets(hosts, all),
+            Hairpin::On if all == abroad => meets(hosts, &all),
             Hairpin::On => {
-                meets(base.from & hosts, all);
-                meets(hosts & !base.from, abroad);
+                meets(zones & hosts, &all);
+                meets(hosts & !zones, &abroad);
             }
-            Hairpin::Off => meets(base.from & !of_vrfs, all),
+            Hairpin::Off => meets(zones & !of_vrfs, &all),
         }
         self.destinations.push(NatRule { name: nat.name.clone(), number: NO_NUMBER, action });
     }
@@ -266,7 +272,7 @@ impl Builder<'_> {
     fn redirect(
         &mut self,
         nat: &Nat,
-        base: Pattern,
+        mut base: Conditions,
         ports: &[policy::model::PortRange],
         to_port: Option<u16>,
     ) {
@@ -283,28 +289,21 @@ impl Builder<'_> {
             homes: Vec::new(),
             vrf: None,
         };
-        self.destination_of.push(self.destinations.len() as u16);
-        self.destination_patterns.push(Pattern {
-            from: base.from & ABROAD,
-            to: u64::MAX,
-            dports: pattern::ports(ports),
-            ..base
-        });
+        base.pattern.from &= ABROAD;
+        base.pattern.to = u64::MAX;
+        base.pattern.dports = pattern::ports(ports);
+        self.destination(self.destinations.len() as u16, base.patterns());
         self.destinations.push(NatRule { name: nat.name.clone(), number: NO_NUMBER, action });
     }
 
     /// The source translation is that of the destination's, whatever the order of translations: no packet is found by its pattern.
-    fn nat64(&mut self, nat: &Nat, base: Pattern, nat64: &policy::model::Nat64) {
+    fn nat64(&mut self, nat: &Nat, mut base: Conditions, nat64: &policy::model::Nat64) {
         let net = nat64.net();
         let [first, last] = [net.network(), net.broadcast()].map(|end| Address::from(IpAddr::V6(end)));
         let span = pattern::span(first, last);
-        self.destination_of.push(self.destinations.len() as u16);
-        self.destination_patterns.push(Pattern {
-            from: base.from & ABROAD & !self.zones_of_vrfs(),
-            to: u64::MAX,
-            destination: Some(vec![span]),
-            ..base.clone()
-        });
+        base.pattern.from &= ABROAD & !self.zones_of_vrfs();
+        base.pattern.to = u64::MAX;
+        self.destination(self.destinations.len() as u16, base.patterns_to(&base.pattern, &[span]));
         self.translator(
             nat,
             &base,
@@ -319,17 +318,13 @@ impl Builder<'_> {
     }
 
     /// Its pattern stands behind those of all other destination translations, whatever the order of translations.
-    fn clat(&mut self, nat: &Nat, base: Pattern, clat: &policy::model::Clat) {
+    fn clat(&mut self, nat: &Nat, mut base: Conditions, clat: &policy::model::Clat) {
         let place = self.destinations.len() as u16;
-        let destinations = base.destination.clone().unwrap_or_else(|| EVERYWHERE.into());
-        let pattern = Pattern {
-            from: base.from & ABROAD & !self.zones_of_vrfs(),
-            to: u64::MAX,
-            v4: Admit::Yes,
-            v6: Admit::No,
-            ..base.clone()
-        };
-        self.clats.push((pattern, place));
+        let destinations = base.destinations().unwrap_or_else(|| EVERYWHERE.into());
+        base.pattern.from &= ABROAD & !self.zones_of_vrfs();
+        base.pattern.to = u64::MAX;
+        base.pattern.v6 = Admit::No;
+        self.clats.extend(base.patterns().into_iter().map(|pattern| (pattern, place)));
         self.translator(
             nat,
             &base,
@@ -344,7 +339,7 @@ impl Builder<'_> {
     }
 
     /// Adds the translations of both ends between IP versions.
-    fn translator(&mut self, nat: &Nat, base: &Pattern, across: Across<'_>) {
+    fn translator(&mut self, nat: &Nat, base: &Conditions, across: Across<'_>) {
         let Across { xlat, prefix, destinations, pool, ports } = across;
         let source = self.sources.len() as u16;
         let action = DestinationAction {
@@ -365,7 +360,7 @@ impl Builder<'_> {
             for (net, id) in self.shown_addresses().into_iter().filter(|(net, _)| is_outside(net)) {
                 let address = Address::from(net.addr());
                 let owner = PoolOwner { source, interface: Some(id) };
-                let pool = self.pool(vec![pattern::span(address, address)], ports, base, owner);
+                let pool = self.pool(vec![pattern::span(address, address)], ports, &base.known, owner);
                 let own = &mut outgoing[usize::from(id.0)];
                 (if address.v6 { &mut own.v6 } else { &mut own.v4 }).push(OwnAddress { net, pool });
             }
@@ -373,24 +368,24 @@ impl Builder<'_> {
         } else {
             let pool = pool.iter().map(|range| pattern::span(range.first.into(), range.last.into()));
             let owner = PoolOwner { source, interface: None };
-            SourceAction::Pool(self.pool(pattern::merge(pool.collect()), ports, base, owner))
+            SourceAction::Pool(self.pool(pattern::merge(pool.collect()), ports, &base.known, owner))
         };
         for pool in self.pools.iter_mut().zip(&self.owners).filter(|(_, owner)| owner.source == source) {
             pool.0.hosts = hosts;
         }
         let nobody = Pattern { from: 0, ..Pattern::default() };
-        self.source(nat, nobody, SourceAction::Across { xlat, prefix, by: Box::new(by) });
+        self.source(nat, vec![nobody], SourceAction::Across { xlat, prefix, by: Box::new(by) });
     }
 
     /// Without zones of origin, outside is the zone on whose network the outside addresses are; where they are on none, and
     /// routed here, every zone but that of the inside.
-    fn one_to_one(&mut self, nat: &Nat, base: Pattern, pair: NetworkPair, hairpin: Hairpin) {
+    fn one_to_one(&mut self, nat: &Nat, base: Conditions, pair: NetworkPair, hairpin: Hairpin) {
         let (inside, outside) = (pair.inside(), pair.outside());
         let first = |span: AddressSpan| Address { bits: span.first, v6: span.v6 };
         let outside_first = first(outside);
-        let home = self.home(outside_first, base.from);
+        let home = self.home(outside_first, base.pattern.from);
         let to = if !nat.from.is_empty() {
-            base.from
+            base.pattern.from
         } else if let Some(link) = self.on_link(outside_first) {
             self.home_mask(link)
         } else {
@@ -405,55 +400,45 @@ impl Builder<'_> {
             homes: vec![Home { addresses: outside, interface: home, zones: to }],
         };
         let of_vrfs = self.zones_of_vrfs();
-        let from = if hairpin == Hairpin::On { ABROAD } else { base.from } & !of_vrfs;
-        self.destination_of.push(self.destinations.len() as u16);
-        self.destination_patterns.push(Pattern {
-            from,
-            to: u64::MAX,
-            destination: Some(vec![outside]),
-            ..base.clone()
-        });
+        let from = if hairpin == Hairpin::On { ABROAD } else { base.pattern.from } & !of_vrfs;
+        let inward = Pattern { from, to: u64::MAX, ..base.pattern.clone() };
+        self.destination(self.destinations.len() as u16, base.patterns_to(&inward, &[outside]));
         self.destinations.push(NatRule { name: nat.name.clone(), number: NO_NUMBER, action });
-        let outward = Pattern {
-            from: !of_vrfs,
-            to: to & !of_vrfs,
-            source: Some(vec![inside]),
-            destination: None,
-            ..base
-        };
-        self.source(nat, outward, SourceAction::Network(pair));
+        let outward =
+            Pattern { from: !of_vrfs, to: to & !of_vrfs, source: Some(vec![inside]), ..base.pattern };
+        self.source(nat, vec![outward], SourceAction::Network(pair));
     }
 
     /// A masquerade has a pool for every address of the interfaces that it may leave by. Without IPv6 sources named it is
     /// for IPv4 alone: nobody wants to translate IPv6 by accident.
-    fn masquerade(&mut self, nat: &Nat, mut base: Pattern, ports: &PortUse) {
-        let named6 = base.source.as_ref().is_some_and(|spans| spans.iter().any(|span| span.v6));
-        base.v6 = admit(named6);
+    fn masquerade(&mut self, nat: &Nat, mut base: Conditions, ports: &PortUse) {
+        let named6 = base.names_v6 == NamesV6::Yes;
+        base.pattern.v6 = admit(named6);
         let mut outgoing = vec![Outgoing::default(); self.policy.interfaces.len()];
         for (net, id) in self.shown_addresses() {
             let place = usize::from(id.0);
-            let leaves_by = base.to & (1 << self.names.zone_of(place)) != 0;
+            let leaves_by = base.pattern.to & (1 << self.names.zone_of(place)) != 0;
             if !leaves_by || net.addr().is_ipv6() && !named6 {
                 continue;
             }
             let address = Address::from(net.addr());
             let owner = PoolOwner { source: self.sources.len() as u16, interface: Some(id) };
-            let pool = self.pool(vec![pattern::span(address, address)], ports, &base, owner);
+            let pool = self.pool(vec![pattern::span(address, address)], ports, &base.known, owner);
             let own = &mut outgoing[place];
             (if address.v6 { &mut own.v6 } else { &mut own.v4 }).push(OwnAddress { net, pool });
         }
-        self.source(nat, base, SourceAction::Masquerade(outgoing));
+        self.source(nat, base.patterns(), SourceAction::Masquerade(outgoing));
     }
 
     /// Outside ports of the next source translation that its hosts may ask for.
-    fn port_mapping(&mut self, base: &Pattern, ports: &PortUse) {
+    fn port_mapping(&mut self, base: &Conditions, ports: &PortUse) {
         let Some(mapping) = &ports.mapping else { return };
         let range = |range: &policy::model::PortRange| PortRange { first: range.first, last: range.last };
         let mut ports: Vec<PortRange> = mapping.ports.iter().map(range).collect();
         merge_ports(&mut ports);
         self.port_mappings.push(PortMappingSpec {
             source: self.sources.len() as u16,
-            zones: base.from & ABROAD,
+            zones: base.pattern.from & ABROAD,
             hosts: base.source.clone(),
             ports,
             lifetime: mapping.lifetime,
@@ -463,8 +448,15 @@ impl Builder<'_> {
         });
     }
 
-    fn source(&mut self, nat: &Nat, pattern: Pattern, action: SourceAction) {
-        self.source_patterns.push(pattern);
+    /// Adds patterns of the destination translation at a place.
+    fn destination(&mut self, place: u16, patterns: Vec<Pattern>) {
+        self.destination_patterns.extend(patterns);
+        self.destination_of.resize(self.destination_patterns.len(), place);
+    }
+
+    fn source(&mut self, nat: &Nat, patterns: Vec<Pattern>, action: SourceAction) {
+        self.source_patterns.extend(patterns);
+        self.source_of.resize(self.source_patterns.len(), self.sources.len() as u16);
         self.sources.push(NatRule { name: nat.name.clone(), number: NO_NUMBER, action });
     }
 
@@ -472,14 +464,14 @@ impl Builder<'_> {
         &mut self,
         addresses: Vec<AddressSpan>,
         ports: &PortUse,
-        pattern: &Pattern,
+        inside: &[AddressSpan],
         owner: PoolOwner,
     ) -> u16 {
         let range = |span: &AddressSpan| AddressRange {
             first: Address { bits: span.first, v6: span.v6 }.to_ip(),
             last: Address { bits: span.last, v6: span.v6 }.to_ip(),
         };
-        let inside = || pattern.source.iter().flatten().map(range).collect();
+        let inside = || inside.iter().map(range).collect();
         self.outside.extend(&addresses);
         self.owners.push(owner);
         self.pools.push(PoolConfig {
@@ -646,7 +638,7 @@ impl Builder<'_> {
             }
             let owner = PoolOwner { source: OWN_ACCORD, interface: Some(id) };
             let span = pattern::span(address, address);
-            let pool = self.pool(vec![span], &PortUse::default(), &Pattern::default(), owner);
+            let pool = self.pool(vec![span], &PortUse::default(), &[], owner);
             let own = &mut accord[usize::from(id.0)];
             (if address.v6 { &mut own.v6 } else { &mut own.v4 }).push(OwnAddress { net, pool });
         }
@@ -664,11 +656,18 @@ impl Builder<'_> {
                 && !rule.conditions.dports.is_empty()
         };
         for rule in met(self.policy).map(|(_, rule)| rule).filter(serves) {
-            let destination = pattern::spans(&rule.conditions.destination, self.policy)?;
+            let destination = &rule.conditions.destination;
+            let destinations =
+                pattern::alternatives(destination, Side::Destination, self.policy, self.about.sets)?;
+            // An address may come into a dynamic set at any time.
+            let may_be = |own: Address| {
+                let mut spans = destinations.iter().map(|one| &one.spans);
+                spans.any(|spans| spans.as_ref().is_none_or(|spans| is_within(spans, own)))
+            };
             let own = own.iter().filter(|own| {
                 let family = if own.is_ipv4() { FamilyMatch::V4 } else { FamilyMatch::V6 };
                 (rule.conditions.family == FamilyMatch::Both || rule.conditions.family == family)
-                    && destination.as_ref().is_none_or(|spans| is_within(spans, Address::from(**own)))
+                    && may_be(Address::from(**own))
             });
             for address in own {
                 let narrow = rule
@@ -720,8 +719,7 @@ impl Builder<'_> {
         self.returning.sort_by_key(|forward| forward.target);
         let has_translator = self.destinations.iter().any(|rule| rule.action.translator().is_some());
         for (pattern, place) in std::mem::take(&mut self.clats) {
-            self.destination_patterns.push(pattern);
-            self.destination_of.push(place);
+            self.destination(place, vec![pattern]);
         }
         let asks = self.port_mappings.iter().filter(|spec| spec.upnp.is_some());
         let upnp_zones = asks.fold(0, |zones, spec| zones | spec.zones);
@@ -730,6 +728,7 @@ impl Builder<'_> {
             destination_search: Box::new(Linear::new(&self.destination_patterns)),
             destination_of: self.destination_of,
             source_search: Box::new(Linear::new(&self.source_patterns)),
+            source_of: self.source_of,
             destinations: self.destinations,
             sources: self.sources,
             pools: self.pools,

@@ -15,9 +15,10 @@ pub(super) fn compile(policy: &Policy) -> Result<Option<Pair>, CompileError> {
     let (mut hosts, mut fixed) = (Vec::new(), Vec::new());
     for nat in &policy.nats {
         match &nat.action {
-            // Without `source` they are of all hosts, outside ones too: nothing tells one end from the other.
+            // Without `source` they are of all hosts, outside ones too: nothing tells one end from the other. Nor does a dynamic set, which the
+            // two gateways need not know alike at every moment.
             NatAction::Masquerade { .. } | NatAction::Source { .. } => {
-                hosts.extend(pattern::spans(&nat.source, policy)?.unwrap_or_default());
+                hosts.extend(pattern::known(&nat.source, policy)?);
             }
             NatAction::OneToOne { inside, .. } | NatAction::Npt { inside, .. } => {
                 fixed.push(pattern::span(inside.network().into(), inside.broadcast().into()));

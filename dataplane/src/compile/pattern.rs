@@ -5,7 +5,7 @@ use policy::model::{AddressItem, Addresses, Conditions, FamilyMatch, Mode, Polic
 
 use super::names::Names;
 use crate::tables::set::named;
-use crate::tables::{Address, CompileError, SetUses, Side, SourceMacs};
+use crate::tables::{Address, AddressMatch, CompileError, SetUses, Side, SourceMacs};
 
 /// Rules that can meet a packet: in a stateful policy those that list `new`, or no state at all. Each with its place
 /// among the policy's rules.
@@ -97,9 +97,18 @@ pub(super) fn of_conditions(
     };
     let sources = alternatives(&conditions.source, Side::Source, policy, sets)?;
     let destinations = alternatives(&conditions.destination, Side::Destination, policy, sets)?;
+    Ok(between(&pattern, &sources, &destinations))
+}
+
+/// A pattern between each source and each destination.
+pub(super) fn between(
+    pattern: &Pattern,
+    sources: &[AddressMatch],
+    destinations: &[AddressMatch],
+) -> Vec<Pattern> {
     let mut patterns = Vec::with_capacity(sources.len() * destinations.len());
-    for source in &sources {
-        for destination in &destinations {
+    for source in sources {
+        for destination in destinations {
             patterns.push(Pattern {
                 source: source.spans.clone(),
                 destination: destination.spans.clone(),
@@ -109,23 +118,16 @@ pub(super) fn of_conditions(
             });
         }
     }
-    Ok(patterns)
-}
-
-/// Addresses that match, by themselves and by their memberships.
-struct Alternative {
-    spans: Option<Vec<AddressSpan>>,
-    mask: u32,
-    value: u32,
+    patterns
 }
 
 /// The alternatives of a list of addresses: one with the addresses of the policy itself, and one for each dynamic set. Exceptions are one.
-fn alternatives(
+pub(super) fn alternatives(
     addresses: &Addresses,
     side: Side,
     policy: &Policy,
     uses: &SetUses,
-) -> Result<Vec<Alternative>, CompileError> {
+) -> Result<Vec<AddressMatch>, CompileError> {
     let mut bits = Vec::new();
     for set in named(addresses, policy) {
         let bit = uses.bit(&set.name, side).ok_or_else(|| CompileError::UnknownSet(set.name.clone()))?;
@@ -134,20 +136,60 @@ fn alternatives(
         }
     }
     if bits.is_empty() {
-        return Ok(vec![Alternative { spans: spans(addresses, policy)?, mask: 0, value: 0 }]);
+        return Ok(vec![AddressMatch { spans: spans(addresses, policy)?, mask: 0, value: 0 }]);
     }
-    let is_fixed =
-        |item: &&AddressItem| !matches!(item, AddressItem::Set(name) if policy.dynamic_set(name).is_some());
-    let items: Vec<AddressItem> = addresses.items.iter().filter(is_fixed).cloned().collect();
-    let fixed = spans(&Addresses { items, except: false }, policy)?;
+    let fixed = spans(&Addresses { except: false, ..fixed(addresses, policy) }, policy)?;
     if addresses.except {
         // A dynamic set may have addresses of both families: all others of both match.
         let spans = fixed.map(|fixed| complement(&fixed, Named::Both));
-        return Ok(vec![Alternative { spans, mask: bits.iter().fold(0, |all, bit| all | bit), value: 0 }]);
+        return Ok(vec![AddressMatch { spans, mask: bits.iter().fold(0, |all, bit| all | bit), value: 0 }]);
     }
-    let fixed = fixed.map(|spans| Alternative { spans: Some(spans), mask: 0, value: 0 });
-    let dynamic = bits.into_iter().map(|bit| Alternative { spans: None, mask: bit, value: bit });
+    let fixed = fixed.map(|spans| AddressMatch { spans: Some(spans), mask: 0, value: 0 });
+    let dynamic = bits.into_iter().map(|bit| AddressMatch { spans: None, mask: bit, value: bit });
     Ok(fixed.into_iter().chain(dynamic).collect())
+}
+
+/// A list of addresses without the dynamic sets in it.
+pub(super) fn fixed(addresses: &Addresses, policy: &Policy) -> Addresses {
+    let is_fixed =
+        |item: &&AddressItem| !matches!(item, AddressItem::Set(name) if policy.dynamic_set(name).is_some());
+    let items = addresses.items.iter().filter(is_fixed).cloned().collect();
+    Addresses { items, except: addresses.except }
+}
+
+/// Addresses that are known beforehand, of a list that matches those and others; none of a list that is open, of exceptions among them where
+/// dynamic sets are excepted.
+pub(super) fn known(addresses: &Addresses, policy: &Policy) -> Result<Vec<AddressSpan>, CompileError> {
+    let fixed = fixed(addresses, policy);
+    let is_open = addresses.except && fixed.items.len() < addresses.items.len();
+    Ok(if is_open { Vec::new() } else { spans(&fixed, policy)?.unwrap_or_default() })
+}
+
+/// Alternatives of addresses, cut to those that are among `spans` (merged).
+pub(super) fn within(alternatives: &[AddressMatch], spans: &[AddressSpan]) -> Vec<AddressMatch> {
+    let cut = alternatives.iter().map(|one| AddressMatch {
+        spans: Some(one.spans.as_ref().map_or_else(|| spans.to_vec(), |own| intersection(own, spans))),
+        ..*one
+    });
+    cut.filter(|one| one.spans.as_ref().is_some_and(|spans| !spans.is_empty())).collect()
+}
+
+/// Addresses that are in both (merged).
+fn intersection(one: &[AddressSpan], other: &[AddressSpan]) -> Vec<AddressSpan> {
+    let mut both = Vec::new();
+    let (mut mine, mut theirs) = (one.iter().peekable(), other.iter().peekable());
+    while let (Some(a), Some(b)) = (mine.peek(), theirs.peek()) {
+        if a.v6 == b.v6 && a.first <= b.last && b.first <= a.last {
+            both.push(AddressSpan { v6: a.v6, first: a.first.max(b.first), last: a.last.min(b.last) });
+        }
+        // The one that ends first meets no further one.
+        if (a.v6, a.last) <= (b.v6, b.last) {
+            mine.next()
+        } else {
+            theirs.next()
+        };
+    }
+    both
 }
 
 /// Disjoint ascending spans of a list of addresses; `None` for every address.
@@ -238,6 +280,16 @@ mod tests {
     fn what_touches_is_joined() {
         let merged = merge(vec![v4(5, 9), v4(0, 4), v4(20, 30), v4(22, 25), v4(32, 40)]);
         assert_eq!(merged, [v4(0, 9), v4(20, 30), v4(32, 40)]);
+    }
+
+    #[test]
+    fn an_intersection_is_what_both_have() {
+        let v6 = |first, last| AddressSpan { v6: true, first, last };
+        let one = [v4(5, 9), v4(20, 30), v6(0, 9)];
+        let other = [v4(0, 5), v4(8, 21), v4(25, 26), v4(40, 50), v6(9, 20)];
+        let both = [v4(5, 5), v4(8, 9), v4(20, 21), v4(25, 26), v6(9, 9)];
+        assert_eq!((intersection(&one, &other), intersection(&other, &one)), (both.to_vec(), both.to_vec()));
+        assert_eq!((intersection(&one, &[]), intersection(&[v4(0, 4)], &one)), (vec![], vec![]));
     }
 
     #[test]

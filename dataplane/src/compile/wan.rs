@@ -1,15 +1,15 @@
 //! Compilation of WANs and policy routes.
 
-use lookup::classify::{Classifier, Linear};
+use lookup::classify::Linear;
 use policy::Policy;
 
-use super::names::Names;
 use super::pattern::{About, of_conditions};
 use super::route::Routes;
-use crate::tables::{Address, CompileError, Path, PolicyRoute, SetUses, Wan, WanId, Wans};
+use crate::tables::{Address, CompileError, Path, PolicyRoute, RouteSearch, Wan, WanId, Wans};
 
 /// Compiles WANs, whose paths `routes` has, and the policy routes to them.
-pub(super) fn compile(policy: &Policy, names: &Names, routes: &Routes) -> Result<Wans, CompileError> {
+pub(super) fn compile(policy: &Policy, about: &About<'_>, routes: &Routes) -> Result<Wans, CompileError> {
+    let names = about.names;
     let mut list = Vec::with_capacity(policy.wans.len());
     for (place, wan) in policy.wans.iter().enumerate() {
         let interface = names.interface(&wan.interface)?;
@@ -28,8 +28,9 @@ pub(super) fn compile(policy: &Policy, names: &Names, routes: &Routes) -> Result
     }
     let mut policy_routes = Vec::with_capacity(policy.policy_routes.len());
     let mut patterns = Vec::with_capacity(policy.policy_routes.len());
-    // What routes ask for does not change with packets.
-    let about = About { names, macs: None, sets: &SetUses::default() };
+    let mut route_of = Vec::with_capacity(policy.policy_routes.len());
+    // Routes do not ask for MAC addresses.
+    let about = About { macs: None, ..*about };
     for route in &policy.policy_routes {
         let via = policy.wans.iter().position(|wan| wan.name == route.via);
         let via = via.and_then(|place| u8::try_from(place).ok());
@@ -39,7 +40,9 @@ pub(super) fn compile(policy: &Policy, names: &Names, routes: &Routes) -> Result
             when_down: route.when_down,
         });
         patterns.extend(of_conditions(&route.conditions, policy, &about)?);
+        route_of.resize(patterns.len(), (policy_routes.len() - 1) as u16);
     }
-    let search = (!patterns.is_empty()).then(|| Box::new(Linear::new(&patterns)) as Box<dyn Classifier>);
+    let search = (!patterns.is_empty())
+        .then(|| RouteSearch { classifier: Box::new(Linear::new(&patterns)), route_of });
     Ok(Wans::new(list, policy_routes, search, policy.interfaces.len(), policy.wan_sticky))
 }

@@ -55,12 +55,12 @@ impl Stamps {
 
     /// Memory for the stamps that the questions of tables need.
     pub(crate) fn places(tables: &Tables) -> Vec<u64> {
-        vec![0; if tables.set_questions.are_any() { PLACES + SETS } else { 0 }]
+        vec![0; if tables.set_questions.are_watched() { PLACES + SETS } else { 0 }]
     }
 
     /// Stamps changes of the sets that the tables ask for from now on. Flows have to be validated by them; numbers go on.
     pub(crate) fn ask(&mut self, tables: &Tables, places: &mut Vec<u64>) {
-        self.asked = tables.set_questions.sets();
+        self.asked = tables.set_questions.watched_sets();
         // Places of sets may be others, and all flows are validated anew.
         std::mem::swap(&mut self.places, places);
         self.wide = 0;
@@ -91,10 +91,11 @@ impl Stamps {
 
     /// True if a flow with that watch has gained memberships, or lost them to a removal, now that it has `bits`.
     pub(crate) fn concern(&self, watch: &Watch, bits: u32, questions: &SetQuestions) -> bool {
-        if bits & !watch.bits != 0 {
+        let watched = questions.watched();
+        if bits & !watch.bits & watched != 0 {
             return true;
         }
-        let lost = watch.bits & !bits;
+        let lost = watch.bits & !bits & watched;
         let sets = questions.bits.iter().zip(self.places.iter().skip(PLACES));
         sets.into_iter().any(|(of, removed)| (of[0] | of[1]) & lost != 0 && *removed > watch.change)
     }

@@ -11,7 +11,8 @@ use wire::header::Protocol;
 use wire::meta::Fields;
 use wire::{Frame, PortId};
 
-use super::{About, Cx, Packets, Stage, Step, clat, helper, nat64};
+use super::{About, Cx, Packets, Stage, Step, clat, header, helper, nat64};
+use crate::explain::Membership;
 use crate::flag;
 use crate::nat::Endpoint;
 use crate::opening::Opening;
@@ -57,8 +58,10 @@ impl Stage for Dnat {
             set_destination(opening, destination, port, frame);
             return Step::Next;
         }
+        let Some(opening) = cx.shard.openings.of(&frame.meta) else { return Step::Next };
+        let mut seen = opening.seen;
+        header::ask_sets(&mut seen, tables.set_questions.of_destinations, frame.meta.received, cx);
         let Some(opening) = cx.shard.openings.of_mut(&frame.meta) else { return Step::Next };
-        let seen = opening.seen;
         let outside = opening.destination();
         // The opening by its place, 4; the header's fourteen fields in two families, 42; whether the address is the gateway's own, the
         // port, each of the two searches, and the opening's update, 24.
@@ -127,8 +130,18 @@ impl Stage for Dnat {
         let servers = if tables.nat.server_bytes() > 0 { 40 } else { 0 };
         // An IPv4 address in an IPv6 destination and the other way, 92; an endpoint of the other IP version, 40; what a CLAT leaves alone, 24.
         let nat64 = if tables.nat.has_translator { 156 } else { 0 };
-        70 + servers + nat64 + tables.nat.destination_search.program()
+        let sets = if tables.set_questions.of_destinations != 0 { header::SETS } else { 0 };
+        70 + servers + nat64 + sets + tables.nat.destination_search.program()
     }
+}
+
+/// The dynamic sets that a first packet's addresses are in before translation, of those that destination translations ask for.
+pub(crate) fn memberships<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Vec<Membership> {
+    let Some(opening) = cx.shard.openings.of(&frame.meta).filter(|_| Dnat::takes(frame)) else {
+        return Vec::new();
+    };
+    let asked = cx.tables.set_questions.of_destinations;
+    header::memberships(opening.seen, asked, frame.meta.received, cx)
 }
 
 /// Sets destination and port after translation. The rules see both; of an ICMP query they see its kind.

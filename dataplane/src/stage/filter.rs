@@ -89,8 +89,8 @@ impl Stage for Filter {
     fn program(tables: &Tables) -> u32 {
         // This stage, 48; limits, 16; the class of a MAC address, a loop, 20; and the search.
         let class = if tables.source_macs.is_some() { 20 } else { 0 };
-        // Of sets: two addresses, 12; the hash and the loops over lengths, places and elements, 70; an addition, 90.
-        let sets = if tables.set_questions.are_any() { 82 } else { 0 };
+        let sets = if tables.set_questions.are_watched() { header::SETS } else { 0 };
+        // An addition, 90.
         let additions = if tables.set_questions.has_additions { 90 } else { 0 };
         64 + class + sets + additions + tables.filter.search.classifier.program()
     }

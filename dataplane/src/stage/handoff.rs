@@ -90,7 +90,9 @@ fn mapped_port<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Option<(IpAddr, u
     let mut pools = tables.nat.pools.iter().zip(&tables.nat.owners).filter(|(_, of)| of.source != OWN_ACCORD);
     let may_be_mapped = pools.any(|(pool, _)| pool.has_port(port) && pool.has(ip));
     // What is forwarded needs no mapping, and is spread over all workers.
-    let forwarded = tables.nat.destination(&header::of(frame, cx), cx.tally);
+    let mut seen = header::of(frame, cx);
+    header::ask_sets(&mut seen, tables.set_questions.of_destinations, frame.meta.received, cx);
+    let forwarded = tables.nat.destination(&seen, cx.tally);
     let forwarded =
         forwarded.filter(|(_, rule)| !clat::leaves_alone(&rule.action, destination, tables, cx.tally));
     if !may_be_mapped || forwarded.is_some() {

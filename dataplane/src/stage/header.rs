@@ -9,6 +9,7 @@ use wire::{Dscp, Family, Frame, LinkKind, Nanos, PortId, ipv4, ipv6};
 use super::Cx;
 use crate::explain::Membership;
 use crate::hop::LOCAL_HOP;
+use crate::shard::Shard;
 use crate::tables::{Address, LOCAL, NO_MAC, SELF, Side, SourceMacs, Tables, is_linux};
 
 /// Source and destination address of the packet, as its bytes have them now.
@@ -172,11 +173,28 @@ fn between(source: u128, destination: u128, family: Family, frame: &Frame, table
     }
 }
 
+/// Size of the program that looks up memberships: two addresses, 12; the hash and the loops over lengths, places and elements, 70.
+pub(super) const SETS: u32 = 82;
+
 /// Adds the memberships of the addresses in dynamic sets at the moment `now`, where somebody asks for some of the bits `asked`.
 #[inline(always)]
 pub(super) fn ask_sets<T: Tally>(header: &mut Header, asked: u32, now: Nanos, cx: &mut Cx<'_, T>) {
     if asked != 0 {
-        look_up_sets(header, now, cx);
+        look_up_sets(header, now, cx.shard, cx.tables, cx.tally);
+    }
+}
+
+/// [`ask_sets`] where the shard is lent already.
+#[inline(always)]
+pub(super) fn ask_sets_of<T: Tally>(
+    header: &mut Header,
+    asked: u32,
+    now: Nanos,
+    (shard, tables): (&Shard, &Tables),
+    tally: &mut T,
+) {
+    if asked != 0 {
+        look_up_sets(header, now, shard, tables, tally);
     }
 }
 
@@ -195,10 +213,10 @@ pub(super) fn memberships<T: Tally>(
 }
 
 #[inline(never)]
-fn look_up_sets<T: Tally>(header: &mut Header, now: Nanos, cx: &mut Cx<'_, T>) {
+fn look_up_sets<T: Tally>(header: &mut Header, now: Nanos, shard: &Shard, tables: &Tables, tally: &mut T) {
     let v6 = header.family == Family::V6;
     let ends = [header.source, header.destination].map(|bits| Address { bits, v6 });
-    header.sets = cx.shard.sets.bits_of(cx.tables, ends, now, cx.tally);
+    header.sets = shard.sets.bits_of(tables, ends, now, tally);
 }
 
 /// Adds where `route` has found that the packet goes.

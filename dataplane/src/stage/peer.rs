@@ -100,7 +100,8 @@ fn owner<T: Tally>(frame: &Frame, pair: &Pair, cx: &mut Cx<'_, T>) -> Option<Hal
     let has_port = dnat::has_port(frame);
     let is_of_vrf = tables.vrf_of(frame.meta.ingress) != VrfId::DEFAULT;
     let shows = |address: Address| !is_of_vrf && tables.nat.is_outside(address);
-    let seen: Header = header::on_arrival(frame, cx);
+    let mut seen: Header = header::on_arrival(frame, cx);
+    header::ask_sets(&mut seen, tables.set_questions.of_destinations, frame.meta.received, cx);
     let forwarded = tables.nat.destination(&seen, cx.tally);
     let forwarded = forwarded
         .filter(|(_, rule)| !clat::leaves_alone(&rule.action, destination, tables, cx.tally))

@@ -23,7 +23,7 @@ use wire::ethernet::Mac;
 use wire::header::Protocol;
 use wire::{Dscp, Family, Frame, Meta, Nanos, PortId};
 
-use super::header::{ask_sets, class_of, sender as sender_of};
+use super::header::{ask_sets, ask_sets_of, class_of, sender as sender_of};
 use super::log::note_hit;
 use super::route::{check_source, is_link_local};
 use super::{Cx, Step, clat, dnat, filter, helper, protect, selector, track, vrf, wan};
@@ -149,7 +149,8 @@ fn revalidate<T: Tally>(
         return Outcome::Stranger;
     }
     let is_first = hit.direction == Direction::Original && frame.meta.flags & flag::ERROR == 0;
-    let way = match way(hit.id, flow, cold, ingress, cx) {
+    let now = frame.meta.received;
+    let way = match way(hit.id, flow, cold, ingress, now, cx) {
         Ok(way) => way,
         // What became of the way of another VRF's flow is not this packet's.
         Err(_)
@@ -162,7 +163,9 @@ fn revalidate<T: Tally>(
         Err(Step::Answer(reason)) if hit.direction == Direction::Reply => {
             return Outcome::Refused(Step::Drop(reason));
         }
-        Err(Step::Answer(Reason::RouteMissing)) if is_first && begins_otherwise(flow, cold, ingress, cx) => {
+        Err(Step::Answer(Reason::RouteMissing))
+            if is_first && begins_otherwise(flow, cold, ingress, now, cx) =>
+        {
             return over(hit.id, Reason::FlowTranslation, frame, cx);
         }
         Err(step) => return Outcome::Refused(step),
@@ -185,13 +188,13 @@ fn revalidate<T: Tally>(
             outcome => outcome,
         };
     };
-    if is_first && is_unanswered(flow) && is_translated_otherwise(flow, cold, ingress, way, cx) {
+    if is_first && is_unanswered(flow) && is_translated_otherwise(flow, cold, (ingress, way), now, cx) {
         return over(hit.id, Reason::FlowTranslation, frame, cx);
     }
     let sender = sender(hit, flow, frame, cx);
     let decided = match related {
         Some(rule) => Ok(Some(rule)),
-        None => rule(flow, cold, (ingress, sender), way, frame.meta.received, cx),
+        None => rule(flow, cold, (ingress, sender), way, now, cx),
     };
     let rule = match decided {
         Ok(rule) => rule,
@@ -246,6 +249,7 @@ fn way<T: Tally>(
     flow: &Flow,
     cold: &Cold,
     ingress: PortId,
+    now: Nanos,
     cx: &mut Cx<'_, T>,
 ) -> Result<Way, Step> {
     let (source, destination) = (flow.original().source().into(), flow.reply().source().into());
@@ -291,7 +295,13 @@ fn way<T: Tally>(
                     let hash = tables.wans.spread(source, (hash >> 32) as u32, cx.tally);
                     let asked = Asked { family: destination.family(), own_source, hash };
                     let nowhere = Way { hop: NO_HOP, egress: LOCAL };
-                    let seen = || header(flow, cold, ingress, nowhere, tables);
+                    let shard = &*cx.shard;
+                    let seen = |tally: &mut T| {
+                        let mut seen = header(flow, cold, ingress, nowhere, tables);
+                        let asked = tables.set_questions.of_routes;
+                        ask_sets_of(&mut seen, asked, now, (shard, tables), tally);
+                        seen
+                    };
                     tables.wans.choose(asked, seen, cx.tally).map_err(wan::refusal)?.wan
                 }
             };
@@ -427,12 +437,18 @@ fn is_unanswered(flow: &Flow) -> bool {
 
 /// True if a flow without an answer and without a route would be given another destination, were it to begin now: a CLAT has what no route of
 /// IPv4 leads to any more.
-fn begins_otherwise<T: Tally>(flow: &Flow, cold: &Cold, ingress: PortId, cx: &mut Cx<'_, T>) -> bool {
+fn begins_otherwise<T: Tally>(
+    flow: &Flow,
+    cold: &Cold,
+    ingress: PortId,
+    now: Nanos,
+    cx: &mut Cx<'_, T>,
+) -> bool {
     if is_linux(ingress) || !is_unanswered(flow) || cold.inward != NOTHING {
         return false;
     }
     let seen = header(flow, cold, ingress, Way { hop: NO_HOP, egress: LOCAL }, cx.tables);
-    let translation = destination_translation(flow, &seen, cx);
+    let translation = destination_translation(flow, &seen, now, cx);
     translation.map_or(NO_NUMBER, |(_, rule)| rule.number) != cold.dnat
 }
 
@@ -440,8 +456,8 @@ fn begins_otherwise<T: Tally>(flow: &Flow, cold: &Cold, ingress: PortId, cx: &mu
 fn is_translated_otherwise<T: Tally>(
     flow: &Flow,
     cold: &Cold,
-    ingress: PortId,
-    way: Way,
+    (ingress, way): (PortId, Way),
+    now: Nanos,
     cx: &mut Cx<'_, T>,
 ) -> bool {
     if is_linux(ingress) {
@@ -455,7 +471,7 @@ fn is_translated_otherwise<T: Tally>(
         return false;
     }
     let seen = header(flow, cold, ingress, way, cx.tables);
-    let destination = destination_translation(flow, &seen, cx);
+    let destination = destination_translation(flow, &seen, now, cx);
     if destination.map_or(NO_NUMBER, |(_, rule)| rule.number) != cold.dnat {
         return true;
     }
@@ -485,7 +501,8 @@ fn is_translated_otherwise<T: Tally>(
         return false;
     }
     let out = turned.unwrap_or(way.egress);
-    let leaves = Header { to: cx.tables.zone(out), egress: out.0, ..seen };
+    let mut leaves = Header { to: cx.tables.zone(out), egress: out.0, ..seen };
+    ask_sets(&mut leaves, cx.tables.set_questions.of_sources, now, cx);
     let Some((_, rule)) = nat.source(&leaves, cx.tally) else { return cold.snat != NO_NUMBER };
     match rule.action {
         SourceAction::Exempt | SourceAction::Across { .. } => cold.snat != NO_NUMBER,
@@ -501,16 +518,18 @@ fn is_translated_otherwise<T: Tally>(
 fn destination_translation<'a, T: Tally>(
     flow: &Flow,
     seen: &Header,
+    now: Nanos,
     cx: &mut Cx<'a, T>,
 ) -> Option<(u16, &'a NatRule<DestinationAction>)> {
     let outside: Address = flow.original().destination().into();
     let is_icmp = matches!(Protocol(seen.protocol), Protocol::ICMP | Protocol::ICMPV6);
-    let arrived = Header {
+    let mut arrived = Header {
         destination: outside.bits,
         dport: if is_icmp { seen.dport } else { flow.original().dport() },
         ..*seen
     };
     let tables = cx.tables;
+    ask_sets(&mut arrived, tables.set_questions.of_destinations, now, cx);
     let found = tables.nat.destination(&arrived, cx.tally);
     found.filter(|(_, rule)| !clat::leaves_alone(&rule.action, outside, tables, cx.tally))
 }
@@ -596,8 +615,8 @@ pub(super) fn first_packet<T: Tally>(id: FlowId, cx: &Cx<'_, T>) -> Option<Heade
     Some(Header { source_mac: sender.map_or(NO_MAC, |mac| class_of(cx.tables, ingress, mac)), ..seen })
 }
 
-/// Header of the flow's first packet as the rules would see it, but for its MAC address and memberships in sets, for which translations do
-/// not ask.
+/// Header of the flow's first packet as the rules would see it, but for its MAC address, for which translations do not ask, and memberships
+/// in sets.
 fn header(flow: &Flow, cold: &Cold, ingress: PortId, way: Way, tables: &Tables) -> Header {
     let (there, back) = (flow.original(), flow.reply());
     let (mut source, mut destination): (Address, Address) = (there.source().into(), back.source().into());

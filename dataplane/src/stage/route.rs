@@ -83,7 +83,8 @@ impl Stage for Route {
         // Security policies: both looks, 76; an error's quote, 60.
         let policies = if spd.is_empty() { 0 } else { 136 + spd.program() };
         // This stage and the tries of both families, 141; targets and groups, 19.
-        160 + policies + tables.wans.program()
+        let sets = if tables.set_questions.of_routes != 0 { header::SETS } else { 0 };
+        160 + policies + sets + tables.wans.program()
     }
 }
 

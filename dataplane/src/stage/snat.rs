@@ -9,6 +9,7 @@ use wire::meta::Fields;
 use wire::{Frame, PortId};
 
 use super::{About, Cx, Packets, Stage, Step, create, filter, header, helper, nat64, vrf};
+use crate::explain::Membership;
 use crate::flag;
 use crate::hop::LOCAL_HOP;
 use crate::nat;
@@ -67,8 +68,18 @@ impl Stage for Snat {
     fn program(tables: &Tables) -> u32 {
         // This stage, mappings, hosts and ports, and taking the flow in, 448; blocks and quotas, 60; and the search.
         let nat64 = if tables.nat.has_translator { 90 } else { 0 };
-        508 + nat64 + tables.nat.source_search.program()
+        let sets = if tables.set_questions.of_sources != 0 { header::SETS } else { 0 };
+        508 + nat64 + sets + tables.nat.source_search.program()
     }
+}
+
+/// The dynamic sets that a first packet's addresses are in, its destination after translation, of those that source translations ask for.
+pub(crate) fn memberships<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Vec<Membership> {
+    let Some(opening) = cx.shard.openings.of(&frame.meta).filter(|_| Snat::takes(frame)) else {
+        return Vec::new();
+    };
+    let asked = cx.tables.set_questions.of_sources;
+    header::memberships(opening.seen, asked, frame.meta.received, cx)
 }
 
 /// Chooses the source translation, or that which an expected connection has.
@@ -116,6 +127,7 @@ fn choose<T: Tally>(frame: &Frame, opening: &mut Opening, cx: &mut Cx<'_, T>) ->
         seen.to = interface.zone;
         seen.egress = out.0;
     }
+    header::ask_sets(&mut seen, tables.set_questions.of_sources, frame.meta.received, cx);
     // The header's fourteen fields in two families, 42; interface and zone by place and bound, 12; the rule's action, 20; the pool, by the
     // next hop's address, 30; the endpoint, 36.
     cx.tally.instructions(140);

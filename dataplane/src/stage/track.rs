@@ -196,7 +196,7 @@ fn is_current<T: Tally>(
     // Time in the present tick, of two words, 6; since when the flow was seen, 2; its timeout by its state, 6; epoch, 2; place and bound, 3.
     tally.instructions(19);
     tally.execute(Op::Branch, 7);
-    if tables.set_questions.are_any() {
+    if tables.set_questions.are_watched() {
         // The record beside the flow, two stamps and that of all, by place and bound, 20; each of two words compared, 12.
         tally.instructions(32);
         tally.execute(Op::Branch, 6);

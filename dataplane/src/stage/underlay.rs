@@ -89,7 +89,7 @@ fn routed<T: Tally>(tunnel: u16, cx: &mut Cx<'_, T>) -> Result<Way, Step> {
         Some(Target::Wans) => {
             let local = tables.tunnels.list.get(usize::from(tunnel)).map(|tunnel| tunnel.local);
             let asked = Asked { family: remote.family(), own_source: local, hash: spread };
-            let choice = tables.wans.choose(asked, Header::default, cx.tally).map_err(|_| MISSING)?;
+            let choice = tables.wans.choose(asked, |_| Header::default(), cx.tally).map_err(|_| MISSING)?;
             let exit = wan::exit(choice.wan, remote, cx).ok_or(MISSING)?;
             (Some(exit.hop), Some(exit.interface))
         }

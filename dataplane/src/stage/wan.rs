@@ -3,14 +3,18 @@
 //! Packets that go as the first one did leave by the WAN that the first one left by; those that come back leave by the WAN that the
 //! first one came in by. A flow so keeps its WAN, and the address that it shows there, whatever tables follow.
 
+use lookup::classify::Header;
 use policy::model::{OnFailure, WanState};
 use tally::Tally;
 use wire::{Family, Frame, PortId};
 
 use super::{Cx, Step, header};
+use crate::explain::Membership;
 use crate::flag;
 use crate::flow::{Direction, FlowId};
-use crate::tables::{Address, Asked, Path, WanChoice, WanId};
+use crate::hop::NO_HOP;
+use crate::shard::Shard;
+use crate::tables::{Address, Asked, Path, Tables, WanChoice, WanId};
 use crate::verdict::Reason;
 
 /// Chooses the WAN of a packet without a flow that has one. `hash` is the flow's.
@@ -50,11 +54,28 @@ pub(super) fn choice<T: Tally>(
     let family = opening.map_or(frame.meta.family, |opening| opening.destination().family());
     let hash = tables.wans.spread(source, hash, cx.tally);
     let asked = Asked { family, own_source: is_own.then_some(source), hash };
-    let seen = || match shard.openings.of(&frame.meta) {
-        Some(opening) => opening.seen,
-        None => header::arrived(frame, tables),
+    let seen = |tally: &mut T| {
+        let mut seen = header_of(frame, shard, tables);
+        let asked = tables.set_questions.of_routes;
+        header::ask_sets_of(&mut seen, asked, frame.meta.received, (shard, tables), tally);
+        seen
     };
     tables.wans.choose(asked, seen, cx.tally)
+}
+
+/// Header of a packet as policy routes see it, but for its memberships in sets.
+fn header_of(frame: &Frame, shard: &Shard, tables: &Tables) -> Header {
+    shard.openings.of(&frame.meta).map_or_else(|| header::arrived(frame, tables), |opening| opening.seen)
+}
+
+/// The dynamic sets that a packet's addresses are in, of those that policy routes ask for; none of a packet that has its way, or meets no
+/// policy route.
+pub(crate) fn memberships<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Vec<Membership> {
+    let asked = cx.tables.set_questions.of_routes;
+    if asked == 0 || frame.meta.hop != NO_HOP || frame.meta.flags & flag::OWN != 0 {
+        return Vec::new();
+    }
+    header::memberships(header_of(frame, cx.shard, cx.tables), asked, frame.meta.received, cx)
 }
 
 /// Exit of packets: next hop, and interface.

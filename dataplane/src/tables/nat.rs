@@ -10,7 +10,7 @@ use tally::Tally;
 use wire::siit::Prefix;
 use wire::{Nanos, PortId};
 
-use super::{Address, VrfId};
+use super::{Address, AddressMatch, VrfId};
 use crate::nat::{NetworkPair, PoolConfig, PortRange, Share};
 use crate::port_mapping::MappedBy;
 
@@ -29,8 +29,10 @@ pub struct NatTables {
     pub destination_search: Box<dyn Classifier>,
     /// The destination translation of each pattern, by place in `destinations`.
     pub destination_of: Vec<u16>,
-    /// Source translations: their search, in the order of `sources`.
+    /// Source translations: their search.
     pub source_search: Box<dyn Classifier>,
+    /// The source translation of each pattern, by place in `sources`.
+    pub source_of: Vec<u16>,
     /// Destination translations, by place.
     pub destinations: Vec<NatRule<DestinationAction>>,
     /// Source translations, by place.
@@ -66,8 +68,8 @@ pub struct PortMappingSpec {
     pub source: u16,
     /// Zones of the hosts, a bit each.
     pub zones: u64,
-    /// Addresses of the hosts; all where absent.
-    pub hosts: Option<Vec<AddressSpan>>,
+    /// Addresses of the hosts, of which any matches.
+    pub hosts: Vec<AddressMatch>,
     /// Outside ports: disjoint, ascending.
     pub ports: Vec<PortRange>,
     /// Longest lifetime that a host gets.
@@ -444,8 +446,9 @@ impl NatTables {
 
     /// The first source translation that matches, counted from 1, and its action.
     pub fn source<T: Tally>(&self, header: &Header, tally: &mut T) -> Option<(u16, &NatRule<SourceAction>)> {
-        let place = search(self.source_search.as_ref(), header, tally)?;
-        self.sources.get(place as usize).map(|rule| (place as u16 + 1, rule))
+        let position = search(self.source_search.as_ref(), header, tally)?;
+        let place = *self.source_of.get(position as usize)?;
+        self.sources.get(usize::from(place)).map(|rule| (place + 1, rule))
     }
 
     /// Bytes of servers' slots in the memory of a network processor.

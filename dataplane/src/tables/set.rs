@@ -1,10 +1,12 @@
-//! Dynamic sets: their bounds, and the bits by which rules and classes ask for memberships.
+//! Dynamic sets: their bounds, and the bits by which rules, classes, translations and policy routes ask for memberships.
 
+use lookup::classify::AddressSpan;
 use policy::Policy;
-use policy::model::{AddressItem, Addresses, Conditions, DynamicSet, Rule, SetSource};
+use policy::model::{AddressItem, Addresses, Conditions, DynamicSet, NatAction, Rule, SetSource};
 use wire::Nanos;
 
-use super::CompileError;
+use super::nat::is_within;
+use super::{Address, CompileError};
 
 /// A dynamic set, compiled.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +45,7 @@ pub struct SetUse {
     pub side: Side,
 }
 
-/// Uses of dynamic sets in the conditions of rules and classes, of one policy or of several that are compared.
+/// Uses of dynamic sets in conditions, of one policy or of several that are compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SetUses {
     /// Uses, each once, in the order of names.
@@ -51,16 +53,30 @@ pub struct SetUses {
 }
 
 impl SetUses {
-    /// Returns the uses in these policies, by the names of the sets.
+    /// Returns the uses in all conditions of these policies, by the names of the sets.
     ///
     /// # Errors
     /// There are more than 32.
     pub fn of<'a>(policies: impl IntoIterator<Item = &'a Policy>) -> Result<SetUses, CompileError> {
+        SetUses::among(policies, |policy| of_rules(policy).chain(of_others(policy)).collect())
+    }
+
+    /// Returns the uses in rules and classes alone: those that an analysis of rules has to tell apart.
+    ///
+    /// # Errors
+    /// There are more than 32.
+    pub fn of_rules<'a>(policies: impl IntoIterator<Item = &'a Policy>) -> Result<SetUses, CompileError> {
+        SetUses::among(policies, |policy| of_rules(policy).collect())
+    }
+
+    fn among<'a>(
+        policies: impl IntoIterator<Item = &'a Policy>,
+        conditions: impl Fn(&'a Policy) -> Vec<Ends<'a>>,
+    ) -> Result<SetUses, CompileError> {
         let mut uses = SetUses::default();
         for policy in policies {
-            let rules = policy.rules.iter().map(|rule| &rule.conditions);
-            for conditions in rules.chain(policy.classes.iter().map(|class| &class.conditions)) {
-                for (side, addresses) in sides(conditions) {
+            for ends in conditions(policy) {
+                for (side, addresses) in Side::BOTH.into_iter().zip(ends) {
                     for set in named(addresses, policy) {
                         if uses.bit(&set.name, side).is_none() {
                             uses.list.push(SetUse { set: set.name.clone(), side });
@@ -81,9 +97,41 @@ impl SetUses {
     }
 }
 
-/// Address conditions with their sides.
-fn sides(conditions: &Conditions) -> [(Side, &Addresses); 2] {
-    [(Side::Source, &conditions.source), (Side::Destination, &conditions.destination)]
+/// Conditions on both ends of a packet, by [`Side`].
+type Ends<'a> = [&'a Addresses; 2];
+
+fn ends(conditions: &Conditions) -> Ends<'_> {
+    [&conditions.source, &conditions.destination]
+}
+
+/// Conditions of rules and classes.
+fn of_rules(policy: &Policy) -> impl Iterator<Item = Ends<'_>> {
+    let classes = policy.classes.iter().map(|class| ends(&class.conditions));
+    policy.rules.iter().map(|rule| ends(&rule.conditions)).chain(classes)
+}
+
+/// Conditions of translations and policy routes.
+fn of_others(policy: &Policy) -> impl Iterator<Item = Ends<'_>> {
+    let routes = policy.policy_routes.iter().map(|route| ends(&route.conditions));
+    policy.nats.iter().map(|nat| [&nat.source, &nat.destination]).chain(routes)
+}
+
+/// Addresses that match by themselves and by their memberships in sets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AddressMatch {
+    /// Addresses, disjoint and ascending; `None` for all.
+    pub spans: Option<Vec<AddressSpan>>,
+    /// Bits of headers that are compared.
+    pub mask: u32,
+    /// Their values.
+    pub value: u32,
+}
+
+impl AddressMatch {
+    /// True if an address with those memberships matches.
+    pub(crate) fn has(&self, address: Address, sets: u32) -> bool {
+        sets & self.mask == self.value && self.spans.as_ref().is_none_or(|spans| is_within(spans, address))
+    }
 }
 
 /// Dynamic sets among addresses.
@@ -116,7 +164,7 @@ impl SetAddition {
     }
 }
 
-/// Questions of rules and classes about sets, as the packet path asks them.
+/// Questions about sets, as the packet path asks them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SetQuestions {
     /// For each set the bits of headers that its elements stand for, by [`Side`].
@@ -127,15 +175,28 @@ pub struct SetQuestions {
     pub(crate) of_rules: u32,
     /// Bits that classes ask for.
     pub(crate) of_classes: u32,
+    /// Bits that destination translations ask for, of the destination in front of them.
+    pub(crate) of_destinations: u32,
+    /// Bits that source translations ask for.
+    pub(crate) of_sources: u32,
+    /// Bits that policy routes ask for.
+    pub(crate) of_routes: u32,
     /// True if a rule adds to a set.
     pub(crate) has_additions: bool,
 }
 
 impl SetQuestions {
-    /// True if a rule or a class asks for a set.
+    /// Bits whose changes flows have to notice: those that rules and classes ask for. Translations and policy routes decide on a flow
+    /// once.
     #[inline(always)]
-    pub(crate) fn are_any(&self) -> bool {
-        self.of_rules | self.of_classes != 0
+    pub(crate) fn watched(&self) -> u32 {
+        self.of_rules | self.of_classes
+    }
+
+    /// True if flows have to notice changes of some set.
+    #[inline(always)]
+    pub(crate) fn are_watched(&self) -> bool {
+        self.watched() != 0
     }
 
     /// The bit of headers that stands for a set, by place, at that end of packets; 0 where nobody asks.
@@ -143,21 +204,32 @@ impl SetQuestions {
         self.bits.get(usize::from(set)).map_or(0, |bits| bits[side as usize])
     }
 
-    /// Sets that a rule or a class asks for, a bit each.
-    pub(crate) fn sets(&self) -> u32 {
-        self.asked[0] | self.asked[1]
+    /// Sets whose changes flows have to notice, a bit each.
+    pub(crate) fn watched_sets(&self) -> u32 {
+        let sets = self.bits.iter().enumerate();
+        let watched = sets.filter(|(_, bits)| (bits[0] | bits[1]) & self.watched() != 0);
+        watched.fold(0, |sets, (place, _)| sets | 1 << (place % 32))
     }
 
     /// Compiles the questions of a policy.
     pub(crate) fn of(policy: &Policy, uses: &SetUses) -> SetQuestions {
-        let bits_of = |conditions: &Conditions| {
-            sides(conditions).into_iter().fold(0, |bits, (side, addresses)| {
+        let bits_of = |bits, ends: Ends<'_>| {
+            Side::BOTH.into_iter().zip(ends).fold(bits, |bits, (side, addresses)| {
                 named(addresses, policy).fold(bits, |bits, set| bits | uses.bit(&set.name, side).unwrap_or(0))
             })
         };
+        let nats = |is_asked: fn(&NatAction) -> bool| {
+            let asked = policy.nats.iter().filter(|nat| is_asked(&nat.action));
+            asked.map(|nat| [&nat.source, &nat.destination]).fold(0, bits_of)
+        };
+        let routes = policy.policy_routes.iter();
         let mut questions = SetQuestions {
-            of_rules: policy.rules.iter().fold(0, |bits, rule| bits | bits_of(&rule.conditions)),
-            of_classes: policy.classes.iter().fold(0, |bits, class| bits | bits_of(&class.conditions)),
+            of_rules: policy.rules.iter().map(|rule| ends(&rule.conditions)).fold(0, bits_of),
+            of_classes: policy.classes.iter().map(|class| ends(&class.conditions)).fold(0, bits_of),
+            // One-to-one translations ask for the peer outside, whose packets have their destination translated.
+            of_destinations: nats(|action| !action.is_of_source()),
+            of_sources: nats(NatAction::is_of_source),
+            of_routes: routes.map(|route| ends(&route.conditions)).fold(0, bits_of),
             has_additions: policy.rules.iter().any(|rule| rule.add_source.is_some()),
             ..SetQuestions::default()
         };

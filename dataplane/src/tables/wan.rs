@@ -26,7 +26,7 @@ pub struct Wans {
     /// Policy routes, in the order of the policy.
     pub routes: Vec<PolicyRoute>,
     /// Search of the policy routes; none where there are no policy routes.
-    pub(crate) search: Option<Box<dyn Classifier>>,
+    pub(crate) search: Option<RouteSearch>,
     /// New flows that keep to one WAN.
     pub sticky: Sticky,
     /// WAN of each interface, [`NO_WAN`] of others.
@@ -78,6 +78,21 @@ pub struct PolicyRoute {
     pub when_down: WhenDown,
 }
 
+/// Search of policy routes.
+pub(crate) struct RouteSearch {
+    /// Search of patterns, of which a route has several where it asks for dynamic sets.
+    pub(crate) classifier: Box<dyn Classifier>,
+    /// Places of the routes that the patterns are of.
+    pub(crate) route_of: Vec<u16>,
+}
+
+impl RouteSearch {
+    /// Place of the first policy route that matches.
+    fn find(&self, seen: &Header) -> Option<u16> {
+        self.route_of.get(self.classifier.classify(seen)? as usize).copied()
+    }
+}
+
 /// WAN of a new flow, with the grounds of the choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
@@ -116,7 +131,7 @@ impl Wans {
     pub(crate) fn new(
         list: Vec<Wan>,
         routes: Vec<PolicyRoute>,
-        search: Option<Box<dyn Classifier>>,
+        search: Option<RouteSearch>,
         interfaces: usize,
         sticky: Sticky,
     ) -> Wans {
@@ -163,14 +178,14 @@ impl Wans {
         self.get(id).map_or(Path::None, |wan| wan.path(family))
     }
 
-    /// Chooses the WAN of a new flow. `seen` gives its header, for policy routes.
+    /// Chooses the WAN of a new flow. `seen` gives its header, for policy routes, with its memberships in sets.
     ///
     /// # Errors
     /// [`Reason::RouteMissing`] where no WAN is up; [`Reason::WanDown`] where a policy route has its flows dropped meanwhile.
     pub fn choose<T: Tally>(
         &self,
         asked: Asked,
-        seen: impl FnOnce() -> Header,
+        seen: impl FnOnce(&mut T) -> Header,
         tally: &mut T,
     ) -> Result<Choice, Reason> {
         let Asked { family, own_source, hash } = asked;
@@ -181,12 +196,12 @@ impl Wans {
             return Ok(Choice { wan, grounds: Grounds::Source });
         }
         let mut grounds = Grounds::Share;
-        if let Some(search) = self.search.as_deref().filter(|_| own_source.is_none()) {
-            let seen = seen();
-            classify::tell(search, &seen, tally);
-            let found = search.classify(&seen).and_then(|place| {
-                let route = self.routes.get(place as usize)?;
-                Some((place as u16, route))
+        if let Some(search) = self.search.as_ref().filter(|_| own_source.is_none()) {
+            let seen = seen(tally);
+            classify::tell(search.classifier.as_ref(), &seen, tally);
+            let found = search.find(&seen).and_then(|place| {
+                let route = self.routes.get(usize::from(place))?;
+                Some((place, route))
             });
             if let Some((place, route)) = found {
                 if self.get(route.via).is_some_and(|wan| wan.takes(family)) {
@@ -220,9 +235,9 @@ impl Wans {
         slots.get(slot).copied().map(WanId)
     }
 
-    /// The policy route that a header is of, by place.
+    /// The policy route that a header is of, with its memberships in sets.
     pub fn policy_route(&self, seen: &Header) -> Option<&PolicyRoute> {
-        self.routes.get(self.search.as_deref()?.classify(seen)? as usize)
+        self.routes.get(usize::from(self.search.as_ref()?.find(seen)?))
     }
 
     /// Number of slots of each WAN, of an IP version.
@@ -238,13 +253,17 @@ impl Wans {
 
     /// Bytes of the search and the slots in the memory of a network processor.
     pub(crate) fn region_bytes(&self) -> u64 {
-        let search = self.search.as_deref().map_or(0, Classifier::region_bytes);
+        let search = self.search.as_ref().map_or(0, |search| search.classifier.region_bytes());
         search + self.slots.iter().map(|slots| slots.len() as u64).sum::<u64>()
     }
 
     /// Size of the choice in an engine's control store, in instructions.
     pub(crate) fn program(&self) -> u32 {
-        if self.is_empty() { 0 } else { 90 + self.search.as_deref().map_or(0, Classifier::program) }
+        if self.is_empty() {
+            0
+        } else {
+            90 + self.search.as_ref().map_or(0, |search| search.classifier.program())
+        }
     }
 }
 

@@ -132,8 +132,9 @@ impl Worker {
                     let _ = reply.send(self.unmap_port(&inside, &holder));
                 }
                 Command::MappedAddress { host, reply } => {
+                    let now = self.clock.now();
                     let Processing { shard, tables, .. } = &mut self.processing;
-                    let _ = reply.send(shard.mapped_address(tables, host));
+                    let _ = reply.send(shard.mapped_address(tables, host, now));
                 }
                 Command::PortMappings { host, reply } => {
                     let _ = reply.send(self.list_port_mappings(host));

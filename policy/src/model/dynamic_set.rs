@@ -42,7 +42,8 @@ impl DynamicSet {
     /// Most dynamic sets in a policy.
     pub const MOST: usize = 32;
 
-    /// Most uses in conditions of rules and classes: each set counts once as a source and once as a destination.
+    /// Most uses in conditions, of rules, classes, translations and policy routes together: each set counts once as a source and once as a
+    /// destination.
     pub const MOST_USES: usize = 32;
 
     /// Time between two fetches where the policy says nothing.

@@ -1,4 +1,4 @@
-//! Dynamic sets, and rules that add to them.
+//! Dynamic sets, conditions that ask for them, and rules that add to them.
 
 use std::collections::BTreeSet;
 
@@ -8,9 +8,9 @@ use wire::Nanos;
 use super::{In, Validator};
 use crate::diagnostic::Code;
 use crate::lines::Item;
-use crate::model::{AddressItem, Addresses, DynamicSet, Rule, SetSource};
+use crate::model::{AddressItem, Addresses, Conditions, DynamicSet, Rule, SetSource};
 
-impl Validator<'_> {
+impl<'a> Validator<'a> {
     pub(super) fn dynamic_sets(&mut self) {
         let policy = self.policy;
         let mut all = 0;
@@ -76,13 +76,17 @@ impl Validator<'_> {
     /// Reports uses of dynamic sets past those that there are bits for.
     fn uses_of_sets(&mut self) {
         let policy = self.policy;
-        let rules = policy.rules.iter().enumerate().map(|(at, rule)| (Item::Rule(at), &rule.conditions));
-        let classes =
-            policy.classes.iter().enumerate().map(|(at, class)| (Item::Class(at), &class.conditions));
+        let ends = |conditions: &'a Conditions| [&conditions.source, &conditions.destination];
+        let rules = policy.rules.iter().enumerate().map(|(at, one)| (Item::Rule(at), ends(&one.conditions)));
+        let classes = policy.classes.iter().enumerate();
+        let classes = classes.map(|(at, one)| (Item::Class(at), ends(&one.conditions)));
+        let nats = policy.nats.iter().enumerate();
+        let nats = nats.map(|(at, one)| (Item::Nat(at), [&one.source, &one.destination]));
+        let routes = policy.policy_routes.iter().enumerate();
+        let routes = routes.map(|(at, one)| (Item::PolicyRoute(at), ends(&one.conditions)));
         let mut known = BTreeSet::new();
-        for (item, conditions) in rules.chain(classes) {
-            for (key, addresses) in [("source", &conditions.source), ("destination", &conditions.destination)]
-            {
+        for (item, ends) in rules.chain(classes).chain(nats).chain(routes) {
+            for (key, addresses) in ["source", "destination"].into_iter().zip(ends) {
                 for (index, address) in addresses.items.iter().enumerate() {
                     let AddressItem::Set(name) = address else { continue };
                     if policy.dynamic_set(name).is_none() {
@@ -102,19 +106,30 @@ impl Validator<'_> {
         }
     }
 
-    /// Reports dynamic sets among addresses that are compiled once.
-    pub(super) fn no_dynamic_sets(&mut self, item: Item, key: &str, addresses: &Addresses) {
-        if matches!(item, Item::Rule(_) | Item::Class(_)) {
-            return;
-        }
+    /// Reports dynamic sets among addresses that have to be known beforehand; true where there are some.
+    pub(super) fn has_dynamic_sets(
+        &mut self,
+        item: Item,
+        key: &str,
+        addresses: &Addresses,
+        hint: &str,
+    ) -> bool {
+        let mut found = false;
         for (index, address) in addresses.items.iter().enumerate() {
             let AddressItem::Set(name) = address else { continue };
             if self.policy.dynamic_set(name).is_some() {
                 let message = format!("the dynamic set \"{name}\" cannot stand here");
-                let hint = "only rules and classes ask for dynamic sets: write addresses, or a set of [set]";
                 self.wrong_in(Code::DynamicSet, In { item, key, index }, message, hint);
+                found = true;
             }
         }
+        found
+    }
+
+    /// True if a dynamic set is among addresses.
+    pub(super) fn names_dynamic(&self, addresses: &Addresses) -> bool {
+        let is_dynamic = |item: &AddressItem| matches!(item, AddressItem::Set(name) if self.policy.dynamic_set(name).is_some());
+        addresses.items.iter().any(is_dynamic)
     }
 
     /// Reports an addition to a set that there is none of or that others fill, and a lifetime without an addition.

@@ -186,7 +186,7 @@ impl<'a> Validator<'a> {
         false
     }
 
-    /// Reports unknown sets, and dynamic ones where none can stand.
+    /// Reports unknown sets.
     pub(super) fn known_sets(&mut self, item: Item, key: &str, addresses: &Addresses) {
         for (index, address) in addresses.items.iter().enumerate() {
             let AddressItem::Set(name) = address else { continue };
@@ -206,7 +206,6 @@ impl<'a> Validator<'a> {
                 hint,
             );
         }
-        self.no_dynamic_sets(item, key, addresses);
     }
 }
 

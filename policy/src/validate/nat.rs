@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::cover::{Shadow, shadows};
-use super::shape::{Shape, merged};
+use super::shape::{Extent, Shape, merged};
 use super::space::{Family, Space};
 use super::{In, Validator};
 use crate::diagnostic::{Code, Diagnostic};
@@ -457,6 +457,11 @@ impl<'a> Validator<'a> {
             icmp: &[],
             tcp_flags: None,
             dscp: u64::MAX,
+            extent: if self.names_dynamic(&nat.source) || self.names_dynamic(&nat.destination) {
+                Extent::AtMost
+            } else {
+                Extent::Exact
+            },
         })
     }
 }

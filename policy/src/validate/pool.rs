@@ -90,6 +90,10 @@ impl Validator<'_> {
             self.wrong(Code::BlockMisfit, item, "block", message, hint);
             return;
         }
+        let hint = "each address of `source` owns a block from the start: write addresses or a set of [set], or blocks on demand (`blocks-per-host`)";
+        if self.has_dynamic_sets(item, "source", &nat.source, hint) {
+            return;
+        }
         if ports.quota.is_some_and(|quota| quota > block.into()) {
             let message = format!("a quota past the block of {block} ports has no effect");
             self.wrong(Code::BlockMisfit, item, "quota", message, "leave it out: the block is the quota");

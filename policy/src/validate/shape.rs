@@ -26,6 +26,17 @@ pub(super) struct Shape<'a> {
     pub(super) tcp_flags: Option<TcpFlagsMatch>,
     /// Bit set of DiffServ code points.
     pub(super) dscp: u64,
+    /// Extent of the addresses.
+    pub(super) extent: Extent,
+}
+
+/// Extent of the addresses of a match set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// These match.
+    Exact,
+    /// At most these match: those that are in a dynamic set, or are not.
+    AtMost,
 }
 
 impl<'a> Shape<'a> {
@@ -53,6 +64,7 @@ impl<'a> Shape<'a> {
             icmp: &rule.conditions.icmp,
             tcp_flags: rule.conditions.tcp_flags,
             dscp: if dscp == 0 { u64::MAX } else { dscp },
+            extent: Extent::Exact,
         }
     }
 
@@ -63,7 +75,8 @@ impl<'a> Shape<'a> {
 
     /// True if every packet that matches `other` matches here, too. May be false where that is so.
     pub(super) fn covers(&self, other: &Shape<'_>) -> bool {
-        all_of(self.from, other.from)
+        self.extent == Extent::Exact
+            && all_of(self.from, other.from)
             && all_of(self.to, other.to)
             && all_of(self.in_interfaces, other.in_interfaces)
             && all_of(self.out_interfaces, other.out_interfaces)

@@ -56,10 +56,10 @@ fn a_lower_tier_serves_while_one_of_it_is_up() {
     let wans = made(&list);
     assert_eq!(owner(&wans, 7), None);
     let mut asked = Asked { family: Family::V4, own_source: None, hash: 7 };
-    assert_eq!(wans.choose(asked, Header::default, &mut NoTally), Err(Reason::RouteMissing));
+    assert_eq!(wans.choose(asked, |_| Header::default(), &mut NoTally), Err(Reason::RouteMissing));
     // The gateway itself asks by a WAN that is down whether it is back.
     asked.own_source = Some(Address::v4(2));
-    let choice = wans.choose(asked, Header::default, &mut NoTally).unwrap();
+    let choice = wans.choose(asked, |_| Header::default(), &mut NoTally).unwrap();
     assert_eq!((choice.wan, choice.grounds), (WanId(1), Grounds::Source));
 }
 
