@@ -53,10 +53,21 @@ impl Emit {
     pub(super) fn ends(&mut self, cond: &Cond, v4: bool, v6: bool) -> Result<(Addresses, Addresses), Why> {
         let source = self.end(&cond.source, cond, Side::Source, v4, v6)?;
         let destination = self.end(&cond.destination, cond, Side::Destination, v4, v6)?;
+        if !cond.members.is_all() && self.import.policy.mode == Mode::Stateful {
+            self.note(None, NoteKind::SetsDecideAnew);
+        }
         Ok((source, destination))
     }
 
-    fn end(&mut self, place: &Place, cond: &Cond, side: Side, v4: bool, v6: bool) -> Result<Addresses, Why> {
+    /// Addresses of one end: those of `place`, by the memberships of that side.
+    pub(super) fn end(
+        &mut self,
+        place: &Place,
+        cond: &Cond,
+        side: Side,
+        v4: bool,
+        v6: bool,
+    ) -> Result<Addresses, Why> {
         let mut members = cond.members.of(side).peekable();
         if members.peek().is_none() {
             return Ok(self.addresses(place, v4, v6));
@@ -74,9 +85,6 @@ impl Emit {
             let fixed = self.use_set(&member.set, Some(side))?;
             all.items.push(AddressItem::Set(member.set.to_string()));
             all.items.extend(fixed.map(AddressItem::Set));
-        }
-        if self.import.policy.mode == Mode::Stateful {
-            self.note(None, NoteKind::SetsDecideAnew);
         }
         Ok(all)
     }

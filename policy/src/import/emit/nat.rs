@@ -4,6 +4,7 @@ use super::Emit;
 use crate::import::chain::{Entry, Verdict, What, write_out};
 use crate::import::cond::{Cond, Place, STATES};
 use crate::import::conditions::{port_ranges, protocols, sound};
+use crate::import::member::Side;
 use crate::import::note::{NoteKind, Why};
 use crate::model::{AddressItem, Addresses, Balance, Hairpin, Nat, NatAction, PortRange};
 
@@ -62,6 +63,7 @@ impl Emit {
             inward: None,
             source: cond.source.clone(),
             destination: cond.destination.clone(),
+            members: cond.members.clone(),
             protocols: cond.protocols,
             dports: cond.dports.clone(),
             to_gateway: cond.to_gateway,
@@ -85,8 +87,9 @@ impl Emit {
         };
         let outside_in = cond.inward.as_ref().is_some_and(|list| list.iter().all(|i| outside.contains(i)));
         let to_own = cond.to_gateway && cond.destination.is_whole();
+        let is_to_members = cond.members.of(Side::Destination).next().is_some();
         if single.is_none() && !to_own {
-            if !(cond.destination.is_whole() && outside_in) {
+            if is_to_members || !(cond.destination.is_whole() && outside_in) {
                 return Err(Why::NatDestination);
             }
             self.note(self.origin(entry), NoteKind::OutsideAssumed);
@@ -111,6 +114,12 @@ impl Emit {
             }
             ports.iter().flat_map(|r| (r.first..=r.last).map(|p| vec![PortRange::single(p)])).collect()
         };
+        let (v4, v6) = cond.families();
+        let source = self.end(&cond.source, cond, Side::Source, v4, v6)?;
+        let destination = match is_to_members {
+            true => self.end(&Place::all(), cond, Side::Destination, v4, v6)?,
+            false => Addresses::default(),
+        };
         for ports in each {
             let action = match action {
                 NatAction::Balance(balance) => {
@@ -129,7 +138,7 @@ impl Emit {
                 }
                 _ => return Err(Why::NatTarget),
             };
-            self.nat(entry, action, Addresses::default());
+            self.nat(entry, action, source.clone(), destination.clone());
         }
         Ok(())
     }
@@ -141,9 +150,10 @@ impl Emit {
             return Err(Why::NatDestination);
         }
         let (v4, v6) = cond.families();
-        let destination = self.addresses(&cond.destination, v4, v6);
+        let source = self.end(&cond.source, cond, Side::Source, v4, v6)?;
+        let destination = self.end(&cond.destination, cond, Side::Destination, v4, v6)?;
         let action = NatAction::Redirect { ports: port_ranges(&cond.dports), to_port };
-        self.nat(entry, action, destination);
+        self.nat(entry, action, source, destination);
         Ok(())
     }
 
@@ -188,6 +198,7 @@ impl Emit {
             outward: cond.outward.clone(),
             source: cond.source.clone(),
             destination: cond.destination.clone(),
+            members: cond.members.clone(),
             protocols: cond.protocols,
             ..Cond::default()
         };
@@ -195,22 +206,27 @@ impl Emit {
             return Err(Why::NatCondition);
         }
         let (v4, v6) = cond.families();
-        let destination = self.addresses(&cond.destination, v4, v6);
-        self.nat(entry, action, destination);
+        let source = self.end(&cond.source, cond, Side::Source, v4, v6)?;
+        let destination = self.end(&cond.destination, cond, Side::Destination, v4, v6)?;
+        self.nat(entry, action, source, destination);
         Ok(())
     }
 
-    fn nat(&mut self, entry: &Entry, action: NatAction, destination: Addresses) {
+    fn nat(&mut self, entry: &Entry, action: NatAction, mut source: Addresses, destination: Addresses) {
         let cond = &entry.cond;
         let (v4, v6) = cond.families();
         let label = entry.rule.map_or("nat-policy", |rule| &self.found.program.rules[rule].label).to_owned();
-        let mut source = self.addresses(&cond.source, v4, v6);
-        // A translation has no condition on the IP version: all addresses of that version say it. A masquerade is of
-        // IPv6 only where it names sources of it.
+        // A translation has no condition on the IP version: all addresses of that version say it, and so do those of the other one among
+        // exceptions; those that are members of a set are of its version. A masquerade is of IPv6 only where it names sources of it.
         let masquerades6 = v6 && matches!(action, NatAction::Masquerade { .. });
-        if source.items.is_empty() && destination.items.is_empty() && v4 != v6
-            || source.items.is_empty() && masquerades6
-        {
+        let excepts_members =
+            |side, addresses: &Addresses| addresses.except && cond.members.of(side).next().is_some();
+        if excepts_members(Side::Source, &source) && v4 != v6 {
+            let other = if v4 { Place::v6() } else { Place::v4() };
+            source.items.extend(other.ranges().into_iter().map(AddressItem::Range));
+        }
+        let is_open = destination.items.is_empty() || excepts_members(Side::Destination, &destination);
+        if source.items.is_empty() && is_open && v4 != v6 || source.items.is_empty() && masquerades6 {
             let all = match (v4, v6) {
                 (true, true) => Place::all(),
                 (true, false) => Place::v4(),

@@ -2,7 +2,7 @@
 
 use super::{Import, import, iptables, why};
 use crate::import::{NoteKind, Why};
-use crate::model::{Action, AddressItem, Addresses, FamilyMatch, Helper, Rule};
+use crate::model::{Action, AddressItem, Addresses, FamilyMatch, Helper, Nat, NatAction, Rule};
 use wire::Nanos;
 
 /// Source or destination in short, by the names of sets.
@@ -249,9 +249,102 @@ fn additions_that_go_on() {
     // Nor do translations.
     let nat = "*nat\n:POSTROUTING ACCEPT [0:0]\n-A POSTROUTING -j SET --add-set seen src\nCOMMIT\n";
     assert_eq!(why(&super::import("iptables", nat)).len(), 1);
-    let nat =
-        "*nat\n:POSTROUTING ACCEPT [0:0]\n-A POSTROUTING -m set --match-set seen src -j MASQUERADE\nCOMMIT\n";
-    assert_eq!(why(&super::import("iptables", nat)), [(3, Why::NatCondition)]);
+}
+
+/// Translations in short.
+fn translations(import: &Import) -> Vec<String> {
+    let said = |nat: &Nat| {
+        let action = match &nat.action {
+            NatAction::Masquerade { .. } => "masquerade".to_owned(),
+            NatAction::Source { .. } => "snat".to_owned(),
+            NatAction::Exempt => "exempt".to_owned(),
+            NatAction::Forward { outside, target, .. } => {
+                let outside = outside.map_or_else(|| "own".to_owned(), |outside| outside.to_string());
+                format!("forward {outside} > {target}")
+            }
+            NatAction::Redirect { .. } => "redirect".to_owned(),
+            other => panic!("{other:?}"),
+        };
+        let ends = [("source", &nat.source), ("destination", &nat.destination)];
+        let ends = ends.into_iter().filter(|(_, addresses)| !addresses.items.is_empty());
+        let ends: Vec<String> = ends.map(|(word, addresses)| format!(" {word} {}", end(addresses))).collect();
+        format!("{} {action}{}", nat.name, ends.concat())
+    };
+    import.policy.nats.iter().map(said).collect()
+}
+
+/// A translation asks for sets as a rule does. Of an exception all addresses of the other IP version say that it is not for that.
+#[test]
+fn translations_of_iptables_by_sets() {
+    let import = import(
+        "iptables",
+        &format!(
+            "{IPSET}*nat\n:PREROUTING ACCEPT [0:0]\n:POSTROUTING ACCEPT [0:0]\n\
+             -A PREROUTING -i wan -d 192.0.2.1/32 -p tcp -m set --match-set ban src -m tcp --dport 80 -j DNAT --to-destination 10.1.0.9:8080\n\
+             -A PREROUTING -i lan -p tcp -m set ! --match-set guests src -m tcp --dport 80 -j REDIRECT --to-ports 8081\n\
+             -A PREROUTING -i lan -p udp -m set --match-set ban dst -m udp --dport 53 -j REDIRECT\n\
+             -A PREROUTING -i wan -p tcp -m set --match-set ban dst -m tcp --dport 81 -j DNAT --to-destination 10.1.0.9\n\
+             -A PREROUTING -m addrtype --dst-type LOCAL -p tcp -m set --match-set guests dst -m tcp --dport 82 -j DNAT --to-destination 10.1.0.9\n\
+             -A POSTROUTING -o wan -m set --match-set office src -m set --match-set guests dst -j ACCEPT\n\
+             -A POSTROUTING -o wan -m set --match-set ban src -j SNAT --to-source 192.0.2.1\n\
+             -A POSTROUTING -o wan -m set ! --match-set guests dst -j MASQUERADE\n\
+             -A POSTROUTING -o wan -s 10.1.0.0/16 -m set --match-set ban src -j MASQUERADE\nCOMMIT\n"
+        ),
+    );
+    let all6 = "::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff";
+    let expected = [
+        "prerouting-1 forward 192.0.2.1 > 10.1.0.9 source @ban+@ban-elements".to_owned(),
+        format!("prerouting-2 redirect source !@guests+{all6}"),
+        "prerouting-3 redirect destination @ban+@ban-elements".to_owned(),
+        "prerouting-5 forward own > 10.1.0.9 destination @guests".to_owned(),
+        "postrouting-1 exempt source @office destination @guests".to_owned(),
+        "postrouting-2 snat source @ban+@ban-elements".to_owned(),
+        "postrouting-3 masquerade source 0.0.0.0-255.255.255.255 destination !@guests".to_owned(),
+    ];
+    assert_eq!(translations(&import), expected);
+    // An address of a set is no address of the gateway; and one list is asked for, of a set or of addresses.
+    let missing: Vec<Why> = import.untranslated.iter().map(|missing| missing.why.clone()).collect();
+    assert_eq!(missing, [Why::NatDestination, Why::Memberships]);
+    // A connection keeps its translation there and here.
+    assert!(!has(&import, &NoteKind::SetsDecideAnew), "{:?}", import.notes);
+}
+
+/// A rule set of nftables with the sets `four` and `six`, and one rule in a chain of source translations.
+fn masqueraded(expr: &str) -> Import {
+    let set = |name: &str, kind: &str| {
+        format!(
+            "{{\"set\":{{\"family\":\"inet\",\"table\":\"t\",\"name\":\"{name}\",\"type\":\"{kind}\",\"flags\":[\"timeout\"],\"timeout\":60}}}}"
+        )
+    };
+    import(
+        "nft",
+        &format!(
+            "{{\"nftables\":[{},{},{{\"chain\":{{\"family\":\"inet\",\"table\":\"t\",\"name\":\"post\",\"type\":\"nat\",\
+             \"hook\":\"postrouting\",\"prio\":100,\"policy\":\"accept\"}}}},\
+             {{\"rule\":{{\"family\":\"inet\",\"table\":\"t\",\"chain\":\"post\",\"handle\":5,\"expr\":[{expr},{{\"masquerade\":null}}]}}}}]}}",
+            set("four", "ipv4_addr"),
+            set("six", "ipv6_addr"),
+        ),
+    )
+}
+
+#[test]
+fn masquerades_of_nftables_by_sets_are_of_their_version() {
+    let of = |op: &str, protocol: &str, field: &str, set: &str| {
+        let import = masqueraded(&format!(
+            "{{\"match\":{{\"op\":\"{op}\",\"left\":{{\"payload\":{{\"protocol\":\"{protocol}\",\"field\":\"{field}\"}}}},\"right\":\"@{set}\"}}}}"
+        ));
+        assert_eq!(why(&import), []);
+        translations(&import).join(", ")
+    };
+    let (all4, all6) = ("0.0.0.0-255.255.255.255", "::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff");
+    assert_eq!(of("==", "ip", "saddr", "four"), "post-1 masquerade source @four");
+    assert_eq!(of("==", "ip6", "saddr", "six"), "post-1 masquerade source @six");
+    assert_eq!(of("!=", "ip", "saddr", "four"), format!("post-1 masquerade source !@four+{all6}"));
+    assert_eq!(of("!=", "ip6", "saddr", "six"), format!("post-1 masquerade source !@six+{all4}"));
+    assert_eq!(of("==", "ip", "daddr", "four"), "post-1 masquerade destination @four");
+    assert_eq!(of("==", "ip6", "daddr", "six"), format!("post-1 masquerade source {all6} destination @six"));
+    assert_eq!(of("!=", "ip6", "daddr", "six"), format!("post-1 masquerade source {all6} destination !@six"));
 }
 
 #[test]
