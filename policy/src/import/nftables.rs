@@ -126,6 +126,7 @@ impl<'a> Ruleset<'a> {
                     stateful: &mut found.stateful,
                     sets: &mut sets,
                     dynamic: &|name| dynamic.get(key, name),
+                    changes_map: &|name| dynamic.changes_map(key, name),
                     is_taken: &|name| dynamic.is_taken(name),
                     input: chain.is_some_and(|chain| inputs.contains(&chain)),
                     chain: &|name| index.get(&(key.0.clone(), key.1.clone(), name.to_owned())).copied(),

@@ -44,6 +44,8 @@ pub enum Why {
     Missing(String),
     /// A set that packets change, or whose elements expire, used as none is here.
     DynamicSet(String),
+    /// A map that packets change, or whose elements expire.
+    DynamicMap(String),
     /// A condition on several sets, or on a set and addresses, that one address must be in.
     Memberships,
     /// A hook without a counterpart: before routing, after it, or for the gateway's own packets.
@@ -99,6 +101,9 @@ impl fmt::Display for Why {
             Why::Missing(what) => write!(f, "`{what}` is not in the source"),
             Why::DynamicSet(name) => {
                 write!(f, "the set `{name}` changes as packets pass or time goes by, and is not used as one of addresses here can be")
+            }
+            Why::DynamicMap(name) => {
+                write!(f, "the map `{name}` changes as packets pass or time goes by, and what it holds now would stand here for good")
             }
             Why::Memberships => f.write_str(
                 "a rule here asks for one list of addresses and sets, or for all but those of a list, on either side",

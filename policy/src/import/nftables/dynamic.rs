@@ -25,6 +25,8 @@ const MOST_PORTS: usize = 16;
 #[derive(Default)]
 pub(super) struct DynamicSets {
     sets: BTreeMap<Key, Dynamic>,
+    /// Maps that rules change.
+    maps: BTreeSet<Key>,
 }
 
 /// A set whose elements come and go.
@@ -39,31 +41,41 @@ pub(super) struct Dynamic {
 impl DynamicSets {
     pub(super) fn gather(sets: &BTreeMap<Key, &Value>, rules: &[(Key, &Value)]) -> DynamicSets {
         let mut uses: BTreeMap<Key, Uses> = BTreeMap::new();
+        let mut found = DynamicSets::default();
         for (key, rule) in rules {
             let statements = rule.get("expr").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
             for body in statements.iter().filter_map(|statement| statement.get("set")) {
                 let Some(name) = set_name(body) else { continue };
                 uses.entry((key.0.clone(), key.1.clone(), name.to_owned())).or_default().note(body);
             }
+            for name in statements.iter().filter_map(changed) {
+                let uses = uses.entry((key.0.clone(), key.1.clone(), name.to_owned())).or_default();
+                uses.adds = true;
+            }
         }
         let mut names = Unique::default();
         // What keeps the name of a set has it to itself.
-        let mut found = DynamicSets::default();
         for (key, set) in sets {
             let flags = set.get("flags").map_or_else(String::new, Value::to_string);
             let is_timed =
                 set.get("timeout").is_some() || flags.contains("timeout") || flags.contains("dynamic");
             let uses = uses.remove(key).unwrap_or_default();
-            if set.get("map").is_some() || !(is_timed || uses.adds || uses.limits) {
+            if set.get("map").is_some() {
+                if uses.adds || uses.limits {
+                    found.maps.insert(key.clone());
+                }
+                continue;
+            }
+            if !(is_timed || uses.adds || uses.limits) {
                 continue;
             }
             let name = valid(&key.2).unwrap_or_else(|| "set".to_owned());
             let ports = if uses.ports.is_empty() { BTreeSet::from([String::new()]) } else { uses.ports };
-            let named = |port: String| {
+            let name_of = |port: String| {
                 let wanted = if port.is_empty() { name.clone() } else { format!("{name}-{port}") };
                 (port, Arc::from(names.name(&wanted)))
             };
-            let names = ports.into_iter().take(MOST_PORTS).map(named).collect();
+            let names = ports.into_iter().take(MOST_PORTS).map(name_of).collect();
             found.sets.insert(key.clone(), Dynamic { names, has_limits: uses.limits, set: read(set) });
         }
         found
@@ -72,6 +84,11 @@ impl DynamicSets {
     /// The set of that name, in the table of `key`.
     pub(super) fn get(&self, key: &Key, name: &str) -> Option<&Dynamic> {
         self.sets.get(&(key.0.clone(), key.1.clone(), name.to_owned()))
+    }
+
+    /// True if rules change the map of that name, in the table of `key`.
+    pub(super) fn changes_map(&self, key: &Key, name: &str) -> bool {
+        self.maps.contains(&(key.0.clone(), key.1.clone(), name.to_owned()))
     }
 
     /// True if a set of the policy has that name.
@@ -153,7 +170,20 @@ impl Uses {
 
 /// Name of the set that a statement changes.
 pub(super) fn set_name(body: &Value) -> Option<&str> {
-    let name = body.get("set").and_then(Value::as_str)?;
+    named(body, "set")
+}
+
+/// Name of the map that a statement changes. Versions of nft that have no JSON for such a statement print it as a text.
+fn changed(statement: &Value) -> Option<&str> {
+    let Some(text) = statement.as_str() else { return named(statement.get("map")?, "map") };
+    let mut words = text.split_whitespace();
+    let is_change = matches!(words.next(), Some("add" | "update" | "delete"));
+    words.next().filter(|_| is_change)?.strip_prefix('@')
+}
+
+/// Name of the set or map that a statement changes, under a key.
+fn named<'a>(body: &'a Value, key: &str) -> Option<&'a str> {
+    let name = body.get(key).and_then(Value::as_str)?;
     Some(name.strip_prefix('@').unwrap_or(name))
 }
 

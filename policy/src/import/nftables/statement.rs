@@ -41,6 +41,8 @@ pub(super) struct Context<'a> {
     pub(super) named: &'a dyn Fn(&str) -> Option<&'a Value>,
     /// Named set whose elements come and go.
     pub(super) dynamic: &'a dyn Fn(&str) -> Option<&'a Dynamic>,
+    /// True if rules change the map of that name.
+    pub(super) changes_map: &'a dyn Fn(&str) -> bool,
     /// True if a dynamic set of the policy has that name.
     pub(super) is_taken: &'a dyn Fn(&str) -> bool,
     /// Helper of an object `ct helper` of that name.
@@ -62,7 +64,8 @@ impl Context<'_> {
         let mut adds = None;
         for statement in statements {
             let Some((kind, body)) = statement.as_object().and_then(|map| map.iter().next()) else {
-                return Err(Why::Value(statement.to_string()));
+                let text = statement.as_str().map(|text| Why::Feature(text.to_owned()));
+                return Err(text.unwrap_or_else(|| Why::Value(statement.to_string())));
             };
             let decided = ways.iter().any(|(_, verdict)| *verdict != Verdict::Continue);
             if decided && kind != "counter" {
@@ -331,9 +334,12 @@ impl Context<'_> {
         let Some(name) = right.as_str().and_then(|word| word.strip_prefix('@')) else { return Ok(None) };
         let set = (self.named)(name).ok_or_else(|| Why::Missing(format!("@{name}")))?;
         let flags = set.get("flags").map_or_else(String::new, Value::to_string);
-        // A map with timeouts.
-        if (self.dynamic)(name).is_some() || flags.contains("timeout") || flags.contains("dynamic") {
-            return Err(Why::DynamicSet(name.to_owned()));
+        // A map with timeouts, or one that rules change.
+        let is_timed = flags.contains("timeout") || flags.contains("dynamic");
+        if (self.dynamic)(name).is_some() || is_timed || (self.changes_map)(name) {
+            let is_map = set.get("map").is_some();
+            let name = name.to_owned();
+            return Err(if is_map { Why::DynamicMap(name) } else { Why::DynamicSet(name) });
         }
         Ok(Some((name, set.get("elem").map_or_else(Vec::new, items))))
     }

@@ -366,3 +366,19 @@ fn helpers_of_iptables() {
         assert!(matches!(why(&import).as_slice(), [(3, Why::Feature(what))] if what.contains("--helper")));
     }
 }
+
+/// What a map holds at present would stand in the policy for good. Versions of nft print its changes as texts.
+#[test]
+fn maps_that_rules_change_are_missing() {
+    let import = import("nft", include_str!("../../../tests/import/map.nft.json"));
+    let map = |name: &str| Why::DynamicMap(name.to_owned());
+    let change = |text: &str| Why::Feature(text.to_owned());
+    let expected = [
+        (6, map("m")),
+        (7, map("m2")),
+        (9, change("update @m { ip saddr : ip daddr }")),
+        (10, change("add @m2 { ip saddr : 10.0.0.9 }")),
+    ];
+    assert_eq!(why(&import), expected);
+    assert!(import.policy.nats.is_empty() && import.policy.rules.iter().any(|rule| rule.name == "forw-1"));
+}
