@@ -153,7 +153,14 @@ pub(super) fn write_out(program: &Program, bases: &[Base], silent: Option<IpVers
         let seen: Vec<Base> = bases.iter().filter(|base| base.sees(version)).copied().collect();
         walk(program, &seen, &Cond::of(version))
     });
-    join(v4, v6)
+    let mut joined = join(v4, v6);
+    // A rule for both versions is for the ICMP of one of them: where that leads elsewhere than the other version does, nothing is left to say.
+    let says_so = |rule: usize| {
+        let body = program.rules.get(rule).and_then(|rule| rule.body.as_ref().ok());
+        body.is_some_and(|body| body.ways.iter().any(|(way, _)| way.is_of_other_icmp()))
+    };
+    joined.entries.retain(|entry| !entry.cond.is_of_other_icmp() || entry.rule.is_some_and(says_so));
+    joined
 }
 
 fn walk(program: &Program, bases: &[Base], cond: &Cond) -> Listing {

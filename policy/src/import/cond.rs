@@ -11,7 +11,7 @@ use wire::ethernet::Mac;
 use super::IpVersion;
 use super::member::{Members, Side};
 use super::range::{ByteSet, Ranges};
-use crate::model::{AddressRange, MacRange, TcpFlagsMatch};
+use crate::model::{AddressRange, MacRange, Protocol, TcpFlagsMatch};
 
 /// Interfaces by their index in the importer's list; `None` stands for all, even those that no rule names.
 pub(super) type Interfaces = Option<Vec<u16>>;
@@ -142,6 +142,13 @@ impl Cond {
         let Cond { source, destination, .. } = Cond::default();
         let rest = Cond { source, destination, states: STATES, ..self.clone() };
         self.source.is_whole() && self.destination.is_whole() && rest == Cond::default()
+    }
+
+    /// True if it is for the ICMP of the other IP version than its packets have: those are none of a host's, and no policy has words for them.
+    pub(super) fn is_of_other_icmp(&self) -> bool {
+        let only = |protocol: Protocol| self.protocols == ByteSet::one(protocol.0);
+        let (v4, v6) = self.families();
+        only(Protocol::ICMP) && !v4 || only(Protocol::ICMPV6) && !v6
     }
 
     /// True if some packet may match both. May be true where none does.

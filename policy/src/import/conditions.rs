@@ -69,7 +69,6 @@ pub(super) fn of_versions(place: &Place, v4: bool, v6: bool) -> Place {
 /// Checks that a policy can express the condition: ports, ICMP types and TCP flags only with protocols that have them.
 pub(super) fn sound(cond: &Cond) -> Result<(), Why> {
     let only = |protocol: Protocol| cond.protocols == ByteSet::one(protocol.0);
-    let (v4, v6) = cond.families();
     let ported = cond.protocols.iter().all(|protocol| Protocol(protocol).has_ports());
     if !(ported || cond.sports.is_all() && cond.dports.is_all()) {
         return Err(Why::Feature("ports of any protocol".to_owned()));
@@ -81,7 +80,7 @@ pub(super) fn sound(cond: &Cond) -> Result<(), Why> {
     if cond.flags.is_some_and(|flags| flags.mask != 0) && !only(Protocol::TCP) {
         return Err(Why::Feature("TCP flags of any protocol".to_owned()));
     }
-    if only(Protocol::ICMP) && !v4 || only(Protocol::ICMPV6) && !v6 {
+    if cond.is_of_other_icmp() {
         return Err(Why::Value("the other IP version's ICMP".to_owned()));
     }
     Ok(())

@@ -8,6 +8,7 @@ use crate::model::{
     TcpFlagsMatch,
 };
 
+mod chain;
 mod dynamic_set;
 mod idiom;
 mod mac;

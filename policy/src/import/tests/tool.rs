@@ -16,7 +16,7 @@ fn print(script: &str) -> Option<Vec<u8>> {
 #[test]
 fn nft() {
     for file in
-        ["home.nft", "everything.nft", "mac.nft", "dynamic.nft", "knock.nft", "map.nft"]
+        ["home.nft", "everything.nft", "mac.nft", "dynamic.nft", "knock.nft", "map.nft", "icmp-chains.nft"]
     {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/import");
         let Some(printed) = print(&format!("nft -f '{folder}/{file}'; nft -j list ruleset")) else { return };
