@@ -80,7 +80,7 @@ pub(crate) fn carry(ruleset: &[u8], answers: &Answers) -> Result<Carried, Import
         .map(ToString::to_string)
         .collect();
     let zones = Zones { answers };
-    let mut kept = Policy { sets: policy.sets, ..Policy::default() };
+    let mut kept = Policy { sets: policy.sets, dynamic_sets: policy.dynamic_sets, ..Policy::default() };
     for mut nat in policy.nats {
         if zones.rename(&mut nat.from) && zones.rename(&mut nat.to) {
             carried.translates_sources |= matches!(

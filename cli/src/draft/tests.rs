@@ -260,6 +260,25 @@ fn a_masquerade_of_nftables_goes_on_and_its_open_doors_do_not() {
     assert!(!accepts(&policy, "wan", "198.51.100.7", 22) && !accepts(&policy, "wan", "198.51.100.7", 80));
 }
 
+/// Sets whose elements come and go are the draft's, too, where rules and translations name them.
+#[test]
+fn dynamic_sets_are_carried_over() {
+    let ruleset = br#"{"nftables": [
+        {"set": {"family": "ip", "table": "nat", "name": "guests", "type": "ipv4_addr", "flags": ["timeout"], "timeout": 3600}},
+        {"chain": {"family": "ip", "table": "nat", "name": "post", "handle": 1, "type": "nat", "hook": "postrouting",
+                   "prio": 100, "policy": "accept"}},
+        {"rule": {"family": "ip", "table": "nat", "chain": "post", "handle": 2, "expr": [
+            {"match": {"op": "==", "left": {"payload": {"protocol": "ip", "field": "saddr"}}, "right": "@guests"}},
+            {"match": {"op": "==", "left": {"meta": {"key": "oifname"}}, "right": "ppp0"}},
+            {"masquerade": null}]}}]}"#;
+    let machine = router();
+    let answers = suggested(&machine);
+    let carried = carry(ruleset, &answers).unwrap();
+    assert_eq!(carried.left_out, Vec::<String>::new());
+    let (text, policy) = sound(&machine, &answers, &carried);
+    assert_eq!((policy.nats.len(), policy.dynamic_sets.len()), (1, 1), "{text}");
+}
+
 /// A rule set that has SSH open, closes it for all but the answer; the rest stays as it was.
 #[test]
 fn rules_of_nftables_are_carried_over() {
