@@ -19,11 +19,12 @@ use wire::Nanos;
 use super::session::Exporting;
 use crate::clock::Clock;
 
-/// Records that a buffer has room for.
-const ROOM: usize = 2_048;
+/// Records that a buffer has room for. Flows are looked at for their end every eighth of a second, and a buffer is changed between two batches
+/// only: so many end within one batch as have begun in such a time, each with the end of its translation.
+const ROOM: usize = 16_384;
 
 /// Buffers of a worker on their way, beside the one that it fills.
-const BUFFERS: usize = 16;
+const BUFFERS: usize = 4;
 
 /// Parcels on their way from all workers.
 const DEPTH: usize = 256;

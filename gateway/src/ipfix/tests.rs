@@ -4,19 +4,24 @@ use std::collections::HashMap;
 use std::io::{ErrorKind, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
 
-use dataplane::accounting::Session;
+use dataplane::accounting::{Lost, Session};
 use dataplane::flow::{Direction, Ends};
 use dataplane::nat::{BlockChange, BlockEvent, PortBlock, PortRange};
-use policy::model::Collector;
+use dataplane::replay::Way;
+use dataplane::{Replay, Tables};
+use policy::model::{Collector, Ipfix, IpfixRecord};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rustix::net::sockopt::set_socket_recv_buffer_size;
-use wire::Nanos;
+use wire::ethernet::Mac;
+use wire::{Nanos, PortId, build};
 
 use super::data::{Block, Data, Epoch, Event, Exhausted, Flow, Interface, Pool, Statistics, icmp};
+use super::exporter::Exporter;
 use super::message::{Message, Messages};
 use super::template;
 use super::transport::{SendError, Transport};
+use crate::clock::Clock;
 
 /// Lengths of IANA's registry of IPFIX entities, from its data types; 0 for a string. TCP flags are shortened, as RFC 7125 has it.
 const REGISTRY: [(u16, &str, usize); 38] = [
@@ -424,4 +429,59 @@ fn of_a_connection_that_is_given_up_what_was_not_acknowledged_is_known() {
     assert_eq!(end, ErrorKind::ConnectionReset, "what is left is not sent after all");
     assert!(lost > 0 && heard > 0, "{taken} messages taken, {lost} records lost, {heard} bytes heard");
     assert_eq!(10 * taken - lost, 10 * (heard / 10_000) as u64);
+}
+
+/// Flows are looked for that have ended as each packet comes, so that all that end in an eighth of a second may end in one batch.
+#[test]
+fn a_buffer_has_room_for_50_000_translated_flows_a_second_that_end_in_one_batch() {
+    const POLICY: &str = r#"
+[interface.lan]
+zone = "lan"
+addresses = ["10.0.0.1/8"]
+[interface.wan]
+zone = "wan"
+addresses = ["203.0.113.2/24"]
+[[route]]
+to = "0.0.0.0/0"
+via = "203.0.113.1"
+[[nat]]
+name = "out"
+kind = "masquerade"
+to = "wan"
+[default]
+"lan > wan" = "accept"
+[timeout]
+udp-unanswered = "2s"
+"#;
+    let ipfix = Ipfix {
+        collector: Some(Collector::Udp((Ipv4Addr::LOCALHOST, 4739).into())),
+        records: Some(vec![IpfixRecord::Flow, IpfixRecord::Nat]),
+        ..Ipfix::default()
+    };
+    let exporter = Exporter::start(&Ipfix::default(), Clock::start()).unwrap();
+    let mut feed = exporter.feed();
+    let mut tables = Tables::compile(&policy::parse(POLICY, "policy").policy.unwrap(), 1).unwrap();
+    tables.ipfix = ipfix;
+    let mut replay = Replay::new(tables, Nanos(0), Way::Run).unwrap();
+    replay.shard.keep_accounts(&replay.tables).unwrap();
+    let send = |replay: &mut Replay, at: Nanos, flow: u32| {
+        let (source, far) = (Ipv4Addr::from(0x0a00_0100 + flow), Ipv4Addr::new(198, 51, 100, 7));
+        let mut bytes = [0; 64];
+        let packet = build::ethernet(Mac([2, 0, 0, 0, 0, 9]), Mac([2, 0, 0, 0, 0, 1])).ipv4(source, far);
+        let len = packet.udp(5_000, 53).write(&mut bytes).unwrap();
+        replay.receive(PortId(0), at, flow, &bytes[..len], &mut ());
+    };
+    let flows = 50_000 / 8;
+    replay.shard.accounting.exchange(feed.buffer().unwrap());
+    (0..flows).for_each(|flow| send(&mut replay, Nanos(u64::from(flow)), flow));
+    replay.pass(&mut ());
+    let begun = replay.shard.accounting.exchange(feed.buffer().unwrap());
+    assert_eq!((begun.len(), replay.shard.accounting.take_lost()), (flows as usize, Lost::default()));
+    (0..64).for_each(|_| send(&mut replay, Nanos::from_millis(2_500), flows));
+    replay.pass(&mut ());
+    let ended = replay.shard.accounting.exchange(Vec::new());
+    // Of each flow what was counted of it, and the end of its translation; and the beginning of another.
+    assert_eq!((ended.len(), replay.shard.accounting.take_lost()), (2 * flows as usize + 1, Lost::default()));
+    drop(feed);
+    exporter.finish();
 }
