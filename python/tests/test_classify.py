@@ -128,7 +128,8 @@ def test_bad_rules_and_algorithms_are_named(acl, tmp_path):
         wirerate.classify(acl[0], headers, algorithm="trie")
     with pytest.raises(wirerate.PolicyError, match="line 2"):
         wirerate.classify(["@0.0.0.0/0 0.0.0.0/0 0 : 65535 0 : 65535 0x00/0x00", "@nonsense"], headers)
-    with pytest.raises(OSError):
+    with pytest.raises(wirerate.ReadError) as raised:
         wirerate.classify(tmp_path / "none.rules", headers)
+    assert isinstance(raised.value, OSError) and raised.value.filename.endswith("none.rules")
     with pytest.raises(wirerate.PolicyError, match="no rules"):
         wirerate.classify([], headers)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import pathlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Union
 
 from . import _wirerate
+from .errors import ReadError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,8 +45,10 @@ def classify(rules: Rules, headers: Any, *, algorithm: str | None = None) -> npt
 
     Raises
     ------
+    ReadError
+        The file of the rules cannot be read.
     PolicyError
-        A rule cannot be read, or the algorithm would take too much memory for the rules.
+        A rule cannot be understood, or the algorithm would take too much memory for the rules.
     TypeError
         A column is missing or of another type.
 
@@ -64,7 +66,7 @@ def classify(rules: Rules, headers: Any, *, algorithm: str | None = None) -> npt
 
     if isinstance(rules, (str, os.PathLike)):
         file = os.fspath(rules)
-        text = pathlib.Path(file).read_bytes()
+        text = _read(file)
     else:
         file, text = "rules", "\n".join(rules).encode()
     search = _wirerate.Classifier(text, file, algorithm)
@@ -83,6 +85,14 @@ def classify(rules: Rules, headers: Any, *, algorithm: str | None = None) -> npt
         chunk["source"], chunk["destination"] = chunk.pop("src"), chunk.pop("dst")
         found[part] = np.frombuffer(search.positions(chunk), np.int32)
     return found
+
+
+def _read(file: str) -> bytes:
+    try:
+        with open(file, "rb") as opened:
+            return opened.read()
+    except OSError as error:
+        raise ReadError(error.errno, error.strerror, file) from None
 
 
 def _column(headers: Any, name: str) -> Any:

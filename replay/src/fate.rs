@@ -1,7 +1,8 @@
 //! Fates of packets, one by one: a row for each packet received.
 //!
 //! Rows come in the order in which fates are known, which is that of arrival but for packets that waited. In memory are the packets
-//! under way, as many as the policy's queues hold, and the flows of the flow table.
+//! under way, as many as the policy's queues hold, and the flows of the flow table. Packets whose arrival was not noted have no row, and
+//! cost nothing.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -243,18 +244,24 @@ impl Pending {
 
 impl Witness for Fates {
     fn queued(&mut self, _: PortId, frame: &Frame) {
+        if self.pending.is_empty() {
+            return;
+        }
         self.note(&frame.meta);
         self.queued.push((frame.meta.number, frame.meta.flow));
     }
 
     fn sent(&mut self, port: PortId, at: Nanos, frame: &Frame, verdict: Option<Verdict>) {
-        let Some(verdict) = verdict else { return };
+        let Some(verdict) = verdict.filter(|_| !self.pending.is_empty()) else { return };
         let vlans = self.vlans.get(usize::from(port.0)).map_or(&[][..], Vec::as_slice);
         let egress = left_by(port, vlans, frame.bytes());
         self.end(frame, Some(egress), Some(at), verdict);
     }
 
     fn ended(&mut self, frame: &Frame, verdict: Verdict) {
+        if self.pending.is_empty() {
+            return;
+        }
         self.note(&frame.meta);
         self.end(frame, None, None, verdict);
     }
