@@ -40,7 +40,7 @@ const SLICES: u32 = 16;
 /// Records of flows that have ended, at most, between two packets.
 const ENDED: usize = 65_536;
 
-/// What a playback makes rows of.
+/// Table whose rows a playback makes.
 enum Table {
     /// Packets, all or those that were dropped.
     Packets {
@@ -48,7 +48,7 @@ enum Table {
         only: Only,
     },
     Flows(Box<Flows>),
-    /// Nothing: there is a summary alone.
+    /// No table: a summary alone.
     Nothing,
 }
 
@@ -101,7 +101,7 @@ enum Refusal {
 
 #[pymethods]
 impl Playback {
-    /// Begins a replay; `captures` are pairs of interface and path, `table` is what there are to be rows of.
+    /// Begins a replay; `captures` are pairs of interface and path, `table` names the rows.
     #[new]
     fn new(
         py: Python<'_>,
@@ -141,7 +141,7 @@ impl Playback {
         (state.player.captures.read(), state.player.captures.size())
     }
 
-    /// What became of all packets so far, as `wirerate replay --json` says it.
+    /// Summary of all packets so far, as `wirerate replay --json` prints it.
     fn summary(&self, py: Python<'_>) -> String {
         let policy = &self.policy.get().policy;
         py.detach(|| self.state().summary(policy))
