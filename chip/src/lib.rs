@@ -16,6 +16,7 @@ pub mod kernel;
 pub mod load;
 pub mod machine;
 pub mod mapping;
+pub mod plan;
 pub mod report;
 pub mod reproduce;
 pub mod run;

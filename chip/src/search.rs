@@ -18,11 +18,13 @@ use serde::Serialize;
 
 mod bench;
 mod goal;
+mod run;
 #[cfg(test)]
 mod tests;
 
 pub use bench::Bench;
 pub use goal::{Bound, Goal, classify};
+pub use run::{Answer, Inquiry, Method, SearchError};
 
 /// A load below this is none.
 const LEAST: f64 = 1e-6;

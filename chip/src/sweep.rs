@@ -12,10 +12,12 @@ use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 use crate::traffic::KEYS;
 
 mod figures;
+mod run;
 #[cfg(test)]
 mod tests;
 
 pub use figures::{Cell, Figures, Mean};
+pub use run::{NOTHING_OFFERED, Sweep, SweepError};
 
 /// Combinations of a grid, at most.
 pub const MOST: usize = 100_000;
@@ -120,6 +122,19 @@ impl FromStr for Axis {
                 }
                 _ => values.push(part.to_owned()),
             }
+        }
+        Axis::new(name, values)
+    }
+}
+
+impl Axis {
+    /// Makes an axis of a parameter, by its name in sweeps, and its values.
+    ///
+    /// # Errors
+    /// There is no value, one is empty, or one is no number of rules.
+    pub fn new(name: &str, values: Vec<String>) -> Result<Axis, BadAxis> {
+        if values.is_empty() || values.iter().any(String::is_empty) {
+            return Err(BadAxis::NoValue { name: name.to_owned() });
         }
         let stream_key = |key: &&'static str| key.split('=').next() == Some(name);
         let traffic = KEYS.iter().map(|(key, _)| *key).find(stream_key);
@@ -241,10 +256,10 @@ impl Grid {
         choices
     }
 
-    /// Runs each combination by `run`, on all cores, and hands the rows to `take`, in their order.
+    /// Runs each combination by `run`, which is given its number, on all cores, and hands the rows to `take`, in their order.
     pub fn run<E>(
         &self,
-        run: impl Fn(&[Choice<'_>]) -> Result<Figures, String> + Sync,
+        run: impl Fn(usize) -> Row + Sync,
         mut take: impl FnMut(Row) -> Result<(), E>,
     ) -> Result<(), E> {
         // So many at once that the cores seldom wait for the slowest of them.
@@ -252,13 +267,7 @@ impl Grid {
         let all = self.combinations();
         for first in (0..all).step_by(some) {
             let numbers = (first..all.min(first + some)).into_par_iter();
-            let rows: Vec<Row> = numbers
-                .map(|number| {
-                    let choices = self.combination(number);
-                    let values = choices.iter().map(|choice| choice.value.to_owned()).collect();
-                    Row { values, outcome: run(&choices) }
-                })
-                .collect();
+            let rows: Vec<Row> = numbers.map(&run).collect();
             rows.into_iter().try_for_each(&mut take)?;
         }
         Ok(())

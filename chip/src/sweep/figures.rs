@@ -3,7 +3,7 @@
 use std::fmt;
 
 use rayon::prelude::{IntoParallelIterator, ParallelIterator};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use statrs::statistics::Statistics;
 
 use crate::estimate::line::quantile;
@@ -71,7 +71,7 @@ pub struct Figures {
 }
 
 /// Value in a column of a row.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(untagged)]
 pub enum Cell {
     /// A number.
@@ -188,6 +188,46 @@ impl Figures {
             half_widths.map(Cell::Number).collect(),
         ]
         .concat()
+    }
+
+    /// Takes figures from the values of [`Figures::columns`], of so many `runs`; `None` where they are not those.
+    pub fn from_cells(cells: &[Cell], runs: u32) -> Option<Figures> {
+        let columns = Figures::columns(runs);
+        if cells.len() != columns.len() {
+            return None;
+        }
+        let cell =
+            |name: &str| columns.iter().zip(cells).find(|(column, _)| *column == name).map(|(_, cell)| cell);
+        let number = |name: &str| match cell(name)? {
+            Cell::Number(number) => Some(*number),
+            Cell::Name(_) => None,
+        };
+        let word = |name: &str| match cell(name)? {
+            Cell::Name(word) => Some(word.clone()),
+            Cell::Number(_) => None,
+        };
+        let mean = |name: &str| {
+            let half_width = match runs {
+                0..=1 => None,
+                _ => Some(number(&format!("{name}{}", Figures::INTERVAL))?),
+            };
+            Some(Mean { value: number(name)?, half_width })
+        };
+        Some(Figures {
+            offered_mpps: mean("offered_mpps")?,
+            delivered_mpps: mean("delivered_mpps")?,
+            ended_mpps: mean("ended_mpps")?,
+            dealt_mpps: mean("dealt_mpps")?,
+            gbps: mean("gbps")?,
+            lost: mean("lost")?,
+            reordered: mean("reordered")?,
+            p50_ns: mean("p50_ns")?,
+            p99_ns: mean("p99_ns")?,
+            engine: word("engine")?,
+            engine_busy: mean("engine_busy")?,
+            memory: word("memory")?,
+            memory_busy: mean("memory_busy")?,
+        })
     }
 
     /// True if there were several runs, and all had the same figures.

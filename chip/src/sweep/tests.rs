@@ -70,8 +70,10 @@ fn what_is_no_axis_is_told() {
 fn all_combinations_come_in_order_whatever_becomes_of_them() {
     let grid = Grid::new(vec![axis("a=1..13"), axis("b=x,y,z")]).unwrap();
     let mut rows: Vec<Row> = Vec::new();
-    let run = |choices: &[super::Choice<'_>]| -> Result<Figures, String> {
-        Err(choices.iter().map(|choice| choice.value).collect::<Vec<_>>().join("-"))
+    let run = |number: usize| {
+        let choices = grid.combination(number);
+        let values: Vec<String> = choices.iter().map(|choice| choice.value.to_owned()).collect();
+        Row { outcome: Err(values.join("-")), values }
     };
     grid.run(run, |row| {
         rows.push(row);
@@ -179,4 +181,31 @@ fn the_first_run_that_fails_is_told() {
     let failed = Figures::over(50, |run| if run == 0 { Err(run) } else { Err(run + 1) });
     assert_eq!(failed, Err(0));
     assert_eq!(Figures::columns(1).len() + 11, Figures::columns(2).len());
+}
+
+#[test]
+fn figures_are_taken_from_their_cells() {
+    let mean = |value: f64, runs: u32| Mean { value, half_width: (runs > 1).then_some(value / 8.0) };
+    for runs in [1, 5] {
+        let figures = Figures {
+            offered_mpps: mean(1.0, runs),
+            delivered_mpps: mean(2.0, runs),
+            ended_mpps: mean(3.0, runs),
+            dealt_mpps: mean(4.0, runs),
+            gbps: mean(5.0, runs),
+            lost: mean(6.0, runs),
+            reordered: mean(7.0, runs),
+            p50_ns: mean(8.0, runs),
+            p99_ns: mean(9.0, runs),
+            engine: "me.0".to_owned(),
+            engine_busy: mean(10.0, runs),
+            memory: String::new(),
+            memory_busy: mean(11.0, runs),
+        };
+        let mut cells = figures.cells();
+        assert_eq!(Figures::from_cells(&cells, runs), Some(figures));
+        assert_eq!(Figures::from_cells(&cells, 6 - runs), None);
+        cells.swap(0, 9);
+        assert_eq!(Figures::from_cells(&cells, runs), None);
+    }
 }

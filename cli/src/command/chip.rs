@@ -4,7 +4,6 @@ use clap::{Args, Subcommand};
 
 use crate::failure::{Exit, Failure};
 
-mod captured;
 mod cipher;
 mod list;
 mod page;

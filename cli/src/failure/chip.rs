@@ -2,10 +2,10 @@
 
 use chip::cipher::CipherError;
 use chip::estimate::EstimateError;
+use chip::plan::PlanError;
 use chip::reproduce::ReproduceError;
 use chip::run::{RunError, SourceError};
-use chip::setting::SetError;
-use chip::sweep::BadAxis;
+use chip::sweep::{BadAxis, NOTHING_OFFERED};
 use chip::traffic::{BadStream, TrafficError};
 
 use super::Exit;
@@ -14,32 +14,9 @@ use crate::screen;
 /// Errors of chips, mappings and their traffic.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ChipError {
-    /// The chip has no such port.
-    #[error("the chip has no port `{name}`")]
-    NoPort {
-        /// Name given.
-        name: String,
-        /// Numbers and kinds that it has.
-        known: Vec<String>,
-    },
-    /// No chip or mapping of that name comes with the program.
-    #[error("`{name}` is no {what} that comes with wirerate, and no file")]
-    NotShipped {
-        /// A chip or a mapping.
-        what: &'static str,
-        /// The name.
-        name: String,
-        /// The name that was probably meant.
-        nearest: Option<&'static str>,
-        /// Names that come with the program.
-        known: Vec<&'static str>,
-    },
-    /// A chip of one's own was given without a mapping.
-    #[error("no mapping for the chip `{chip}` comes with wirerate")]
-    NoMapping {
-        /// Name of the chip.
-        chip: String,
-    },
+    /// A chip, a mapping or a parameter of them is not there.
+    #[error(transparent)]
+    Plan(PlanError),
     /// A cipher cannot be measured.
     #[error(transparent)]
     Cipher(CipherError),
@@ -53,14 +30,6 @@ pub(crate) enum ChipError {
         file: String,
         /// Reason.
         error: EstimateError,
-    },
-    /// A parameter cannot be set.
-    #[error("`{path}` cannot be set: {error}")]
-    Set {
-        /// Path given.
-        path: String,
-        /// Reason for refusing it.
-        error: SetError,
     },
     /// Programs or tables do not fit the chip, in these many ways, which have been shown.
     #[error("{}", misfit(.file, *.errors))]
@@ -77,7 +46,7 @@ pub(crate) enum ChipError {
     #[error(transparent)]
     Stream(BadStream),
     /// The traffic has no frame to search with.
-    #[error("the traffic has no frame that would count")]
+    #[error("{NOTHING_OFFERED}")]
     NothingOffered,
     /// Runs are to be repeated that have nothing random.
     #[error("captures are the same in every run: there is nothing to repeat")]
@@ -114,22 +83,19 @@ impl ChipError {
             // What was asked for the chip does not have; a chip without what every cipher needs is a fault of its own.
             ChipError::Cipher(CipherError::TooMany { .. } | CipherError::Key(_)) => Exit::Usage,
             ChipError::Cipher(_) => Exit::Wrong,
-            ChipError::NoPort { .. }
-            | ChipError::NotShipped { .. }
-            | ChipError::Set { .. }
+            ChipError::Plan(_)
             | ChipError::Grid(_)
             | ChipError::Stream(_)
             | ChipError::NothingOffered
-            | ChipError::NothingRandom
-            | ChipError::NoMapping { .. } => Exit::Usage,
+            | ChipError::NothingRandom => Exit::Usage,
         }
     }
 
     /// Returns advice on the error.
     pub(super) fn hint(&self) -> Option<String> {
         Some(match self {
-            ChipError::NoPort { known, .. } => format!("the chip has {}", known.join(", ")),
-            ChipError::NotShipped { nearest, known, .. } => {
+            ChipError::Plan(PlanError::NoPort { known, .. }) => format!("the chip has {}", known.join(", ")),
+            ChipError::Plan(PlanError::NotShipped { nearest, known, .. }) => {
                 let known = known.join(", ");
                 match nearest {
                     Some(nearest) => {
@@ -138,10 +104,10 @@ impl ChipError {
                     None => format!("there are {known}; or give the path of a file (TOML)"),
                 }
             }
-            ChipError::NoMapping { .. } => {
+            ChipError::Plan(PlanError::NoMapping { .. }) => {
                 "give one with --mapping FILE; docs/add/chip.md shows how, and `wirerate chip list tetra-pool` prints one to begin from".to_owned()
             }
-            ChipError::Set { .. } => {
+            ChipError::Plan(PlanError::Set { .. }) => {
                 "paths are as in the TOML of the chip (memory.sram.latency) or of the mapping (pool.process.threads)"
                     .to_owned()
             }
@@ -165,6 +131,7 @@ impl ChipError {
             }
             ChipError::Run(_)
             | ChipError::Cipher(_)
+            | ChipError::Plan(_)
             | ChipError::Reproduce(_)
             | ChipError::Stream(_)
             | ChipError::NothingRan(_) => return None,

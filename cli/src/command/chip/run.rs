@@ -1,12 +1,12 @@
 //! `wirerate chip run`: one policy, one mapping, one load.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 
 use chip::host::{Entry, Onlooker};
 use chip::machine::Ideal;
+use chip::plan::{Fates, Prepared, Problems, Variant};
 use chip::run::{RunError, Setup};
 use clap::Args;
 use dataplane::replay::Witness;
@@ -14,8 +14,7 @@ use dataplane::{Reason, Verdict};
 use serde_json::json;
 use wire::{Frame, Nanos, PortId};
 
-use super::captured::Problems;
-use super::plan::{Prepared, Subject, Variant, keys, tell_problems};
+use super::plan::{Subject, keys, tell_problems};
 use super::{page, table};
 use crate::failure::{ChipError, Exit, Failure, Fault, OutputError};
 use crate::output::{Came, Optional, Outputs};
@@ -125,7 +124,7 @@ impl Arguments {
             outputs: Optional(outputs),
             progress: Progress::new("chip", Unit::Packet, size),
             done: 0,
-            fates: BTreeMap::new(),
+            fates: Fates::default(),
         };
         let mut report = setup.run(Ideal::Nothing, &mut onlooker).map_err(ChipError::Run)?;
         onlooker.progress.finish();
@@ -151,8 +150,9 @@ impl Arguments {
             writeln!(out, "{json:#}")?;
         } else {
             table::print(&mut out, &report, chip, self.verbose.into())?;
-            if !onlooker.fates.is_empty() {
-                let told = onlooker.fates.iter().map(|(fate, frames)| format!("{fate} {}", number(*frames)));
+            if !onlooker.fates.0.is_empty() {
+                let told =
+                    onlooker.fates.0.iter().map(|(fate, frames)| format!("{fate} {}", number(*frames)));
                 writeln!(out, "Ended by the policy: {}.", told.collect::<Vec<_>>().join(", "))?;
             }
             for path in [&self.html, &self.out].into_iter().flatten() {
@@ -168,8 +168,7 @@ struct Seen {
     outputs: Optional,
     progress: Progress,
     done: u64,
-    /// Frames that did not leave as they came, by what became of them: a reason, or `delivered` to the gateway itself.
-    fates: BTreeMap<&'static str, u64>,
+    fates: Fates,
 }
 
 impl Witness for Seen {
@@ -178,19 +177,12 @@ impl Witness for Seen {
     }
 
     fn ended(&mut self, frame: &Frame, verdict: Verdict) {
-        let fate = match verdict {
-            Verdict::Forwarded | Verdict::Held(_) => None,
-            Verdict::Delivered => Some("delivered"),
-            Verdict::Answered(reason) | Verdict::Dropped(reason) => Some(reason.name()),
-        };
-        if let Some(fate) = fate {
-            *self.fates.entry(fate).or_default() += 1;
-        }
+        self.fates.ended(frame, verdict);
         self.outputs.ended(frame, verdict);
     }
 
     fn refused(&mut self, number: u32, ingress: PortId, reason: Reason) {
-        *self.fates.entry(reason.name()).or_default() += 1;
+        self.fates.refused(number, ingress, reason);
         self.outputs.refused(number, ingress, reason);
     }
 }

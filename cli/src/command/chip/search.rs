@@ -3,13 +3,12 @@
 use std::io::{self, Write};
 use std::str::FromStr;
 
+use chip::plan::{Prepared, Problems, Variant};
 use chip::report::Report;
-use chip::search::{Bench, Found, Goal, Request, Trial, binary, mlrsearch};
+use chip::search::{Bench, Found, Inquiry, Method, Request, SearchError};
 use clap::Args;
-use serde_json::{Value, json};
 
-use super::captured::Problems;
-use super::plan::{Prepared, Subject, Variant, keys, tell_problems};
+use super::plan::{Subject, keys, tell_problems};
 use crate::failure::{ChipError, Exit, Failure};
 use crate::progress::{Progress, Unit};
 use crate::screen::{BAD, DIM, GOOD, HEADING, Table, count, number};
@@ -105,15 +104,6 @@ impl FromStr for Ratio {
     }
 }
 
-/// Bounds never come closer than this.
-const FINEST: f64 = 1e-6;
-
-/// Load at which the bottleneck is looked for, relative to the load that is too much.
-const ABOVE: f64 = 1.25;
-
-/// The first trials have one in so many of the frames.
-const SHORT: u64 = 64;
-
 impl Arguments {
     pub(super) fn run(self) -> Result<Exit, Failure> {
         let Prepared { described, plan, .. } = self.subject.prepare()?;
@@ -124,70 +114,40 @@ impl Arguments {
         let bench = Bench { chip, mapping, source: &source, warm: self.warm };
         let mut progress = Progress::new("search", Unit::Packet, 1);
         let mut made = 0;
-        let mut measure = |request: Request| {
-            let trial = bench.measure(request);
+        let answer = self.inquiry().run(&bench, || {
             made += 1;
             progress.reach(0, count(made, "trial", "trials"));
-            trial
-        };
-        let first = measure(Request { load: 1.0, frames: u64::MAX, repeat: 0 }).map_err(ChipError::Run)?;
-        if first.frames == 0 {
-            tell_problems(&problems);
-            return Err(ChipError::NothingOffered.into());
-        }
-        let width = self.precision.0.max(FINEST);
-        let found = if self.rfc2544 {
-            binary(first, width, &mut measure)
-        } else {
-            mlrsearch(first, &self.goals(first, width), &mut measure)
-        };
-        progress.finish();
-        let found = found.map_err(ChipError::Run)?;
-        let above = found.goals.first().and_then(|goal| goal.upper);
-        let above = above.map(|trial| {
-            bench.explain(Request { load: (trial.load * ABOVE).min(1.0), frames: first.frames, repeat: 0 })
         });
-        let above = above.transpose().map_err(ChipError::Run)?;
+        if !matches!(answer, Err(SearchError::NothingOffered)) {
+            progress.finish();
+        }
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(SearchError::NothingOffered) => {
+                tell_problems(&problems);
+                return Err(ChipError::NothingOffered.into());
+            }
+            Err(SearchError::Run(error)) => return Err(ChipError::Run(error).into()),
+        };
         let mut out = screen::out();
         if self.json {
-            let json = self.as_json(&found, above.as_ref(), width);
+            let json = answer.to_json();
             writeln!(out, "{json:#}")?;
         } else {
             writeln!(out, "{HEADING}{}{HEADING:#} {DIM}{}{DIM:#}", chip.name, mapping.about)?;
-            print(&mut out, &found, above.as_ref())?;
+            print(&mut out, &answer.found, answer.above.as_ref())?;
         }
         Ok(tell_problems(&problems))
     }
 
-    fn goals(&self, first: Trial, width: f64) -> Vec<Goal> {
-        let last = first.frames.max(1);
-        let losses = if self.loss.is_empty() { &[Ratio(0.0), Ratio(0.005)][..] } else { &self.loss };
-        let goal = |loss: &Ratio| Goal {
-            loss_ratio: loss.0,
-            exceed_ratio: self.exceed.0,
-            width,
-            initial: (last / SHORT).max(1),
-            last,
-            sum: last.saturating_mul(u64::from(self.trials)),
-        };
-        losses.iter().map(goal).collect()
-    }
-
-    fn as_json(&self, found: &Found, above: Option<&Report>, precision: f64) -> Value {
-        let trials = found.trials.iter().map(|trial| {
-            let Trial { load, frames, lost, mpps, gbps } = trial;
-            json!({
-                "load": load, "frames": frames, "lost": lost, "loss_ratio": trial.loss_ratio(), "mpps": mpps,
-                "gbps": gbps
-            })
-        });
-        json!({
-            "method": if self.rfc2544 { "rfc2544" } else { "mlrsearch" },
-            "precision": precision,
-            "goals": found.goals,
-            "trials": trials.collect::<Vec<_>>(),
-            "bottleneck": above.and_then(|report| report.bottleneck.as_ref()),
-        })
+    fn inquiry(&self) -> Inquiry {
+        Inquiry {
+            method: if self.rfc2544 { Method::Rfc2544 } else { Method::Mlrsearch },
+            losses: self.loss.iter().map(|loss| loss.0).collect(),
+            precision: self.precision.0,
+            trials: self.trials,
+            exceed: self.exceed.0,
+        }
     }
 }
 

@@ -4,22 +4,17 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
-use chip::machine::Ideal;
-use chip::run::Setup;
-use chip::sweep::{Axis, BadAxis, Choice, Figures, Grid, Key, Mean, Row, with_classes, with_rules};
+use chip::plan::{Prepared, Problems};
+use chip::sweep::{Axis, Figures, Grid, Mean, Row, Sweep, SweepError};
 use clap::Args;
-use dataplane::Replay;
-use dataplane::replay::Way;
 use serde_json::{Map, Value, json};
 
-use super::captured::Problems;
-use super::plan::{Plan, Prepared, Subject, Variant, fits, keys, tell_problems};
+use super::plan::{Subject, keys, tell_problems};
 use super::table;
-use crate::builtin::{Texts, first_error};
 use crate::failure::{ChipError, Exit, Failure, OutputError};
 use crate::progress::{Progress, Unit};
 use crate::screen::{DIM, HEADING, Table, count, number};
-use crate::{screen, with_exit_codes};
+use crate::{builtin, screen, with_exit_codes};
 
 /// Run a policy and traffic on a modelled chip with all combinations of some parameters
 ///
@@ -100,20 +95,21 @@ impl Arguments {
     pub(super) fn run(self) -> Result<Exit, Failure> {
         let Prepared { texts, plan, .. } = self.subject.prepare_unfitted()?;
         let grid = Grid::new(self.vary.clone()).map_err(ChipError::Grid)?;
-        check(&grid, &texts, &plan)?;
-        if self.repeat > 1 && plan.streams.is_empty() {
-            return Err(ChipError::NothingRandom.into());
-        }
+        let sweep = Sweep { grid, texts, plan, runs: self.repeat, warm: self.warm };
+        sweep.check().map_err(refused)?;
+        let grid = &sweep.grid;
         let problems = Problems::default();
-        let mut rows = Rows::new(&self, &grid)?;
+        let mut rows = Rows::new(&self, grid)?;
         let all = grid.combinations() as u64;
         let mut progress = Progress::new("sweep", Unit::Packet, all);
-        let run = |choices: &[Choice<'_>]| figures(choices, &texts, &plan, &self, &problems);
-        grid.run(run, |row| -> Result<(), Failure> {
-            rows.take(row)?;
-            progress.reach(rows.done, count(rows.done, "combination", "combinations"));
-            Ok(())
-        })?;
+        grid.run(
+            |number| sweep.row(number, &problems),
+            |row| -> Result<(), Failure> {
+                rows.take(row)?;
+                progress.reach(rows.done, count(rows.done, "combination", "combinations"));
+                Ok(())
+            },
+        )?;
         progress.finish();
         rows.finish()?;
         if rows.same == rows.done {
@@ -129,67 +125,13 @@ impl Arguments {
     }
 }
 
-/// Makes sure that what is varied is there, before anything is run. Whether its values are right shows with each.
-fn check(grid: &Grid, texts: &Texts, plan: &Plan) -> Result<(), Failure> {
-    for axis in grid.axes() {
-        for value in &axis.values {
-            match &axis.key {
-                Key::Parameter(path) => texts.clone().set(path, value)?,
-                Key::Traffic(_) if plan.streams.is_empty() => {
-                    return Err(ChipError::Grid(BadAxis::NoStream { name: axis.name.clone() }).into());
-                }
-                Key::Traffic(key) => {
-                    for stream in &plan.streams {
-                        stream.clone().set(key, value).map_err(ChipError::Stream)?;
-                    }
-                }
-                Key::Rules | Key::Classes => {}
-            }
-        }
+fn refused(error: SweepError) -> Failure {
+    match error {
+        SweepError::Set(error) => builtin::failed(error),
+        SweepError::Grid(error) => ChipError::Grid(error).into(),
+        SweepError::Stream(error) => ChipError::Stream(error).into(),
+        SweepError::NothingRandom => ChipError::NothingRandom.into(),
     }
-    Ok(())
-}
-
-/// Runs a combination, or says why that cannot be.
-fn figures(
-    choices: &[Choice<'_>],
-    texts: &Texts,
-    plan: &Plan,
-    arguments: &Arguments,
-    problems: &Problems,
-) -> Result<Figures, String> {
-    let (mut texts, mut plan) = (texts.clone(), plan.clone());
-    for Choice { key, value } in choices {
-        match key {
-            Key::Parameter(path) => texts.set(path, value).map_err(|error| error.to_string())?,
-            Key::Rules => plan.policy = with_rules(&plan.policy, value).map_err(|error| error.to_string())?,
-            Key::Classes => {
-                plan.policy = with_classes(&plan.policy, value).map_err(|error| error.to_string())?
-            }
-            Key::Traffic(key) => {
-                for stream in &mut plan.streams {
-                    stream.set(key, value).map_err(|error| error.to_string())?;
-                }
-            }
-        }
-    }
-    let described = texts.read_quietly()?;
-    let plan = plan.on(&described.chip, &described.mapping);
-    let tables = plan.tables().map_err(|error| error.to_string())?;
-    let replay = Replay::new(tables, plan.start, Way::Step).map_err(|error| error.to_string())?;
-    let found = fits(&described, &replay);
-    if found.iter().any(|found| found.is_error()) {
-        return Err(first_error(&found));
-    }
-    drop(replay);
-    Figures::over(arguments.repeat, |repeat| {
-        let source = || plan.source(Variant { repeat, ..Variant::WHOLE }, problems);
-        let (chip, mapping, warm) = (&described.chip, &described.mapping, arguments.warm);
-        let setup = Setup { chip, mapping, source: &source, warm };
-        let report = setup.run(Ideal::Nothing, &mut ()).map_err(|error| error.to_string())?;
-        let counts = warm == 0 || report.seconds > 0.0;
-        counts.then_some(report).ok_or_else(|| ChipError::NothingOffered.to_string())
-    })
 }
 
 /// Output of rows.

@@ -5,14 +5,14 @@ use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use chip::plan::{Prepared, Problems, Variant};
 use chip::run::Setup;
 use chip::timeline::{Part, Timeline};
 use clap::Args;
 use serde_json::json;
 use wire::Nanos;
 
-use super::captured::Problems;
-use super::plan::{Prepared, Subject, Variant, keys, tell_problems};
+use super::plan::{Subject, keys, tell_problems};
 use crate::failure::{ChipError, Exit, Failure, OutputError};
 use crate::screen::{count, number};
 use crate::{screen, with_exit_codes};

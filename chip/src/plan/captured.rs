@@ -2,20 +2,20 @@
 
 use std::sync::{Arc, OnceLock};
 
-use chip::host::{Entry, Traffic, View};
 use dataplane::Tables;
 use replay::Captures;
+use replay::number::number;
 use wire::Nanos;
 use wire::ethernet::Header;
 
-use crate::screen::number;
+use crate::host::{Entry, Traffic, View};
 
 /// Problems of captures; known when the captures have been played.
-pub(super) type Problems = Arc<OnceLock<Vec<Problem>>>;
+pub type Problems = Arc<OnceLock<Vec<Problem>>>;
 
 /// Something that is wrong with a capture.
 #[derive(Clone, Debug)]
-pub(super) enum Problem {
+pub enum Problem {
     /// The file is truncated.
     Short(String),
     /// The file is damaged.
