@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use ::policy::Diagnostic;
-use config::LoadError;
+use config::{Kind, LoadError};
 use pyo3::types::{PyAnyMethods, PyTuple};
 use pyo3::{IntoPyObjectExt, PyErr, PyResult, Python};
 
@@ -12,8 +12,8 @@ use pyo3::{IntoPyObjectExt, PyErr, PyResult, Python};
 pub(crate) type Told = (String, String, String, Option<String>, Option<String>, Option<u32>, Option<u32>);
 
 /// Returns a diagnostic as a tuple.
-pub(crate) fn told(found: &Diagnostic) -> Told {
-    let Diagnostic { code, severity, message, hint, place, .. } = found;
+pub(crate) fn told<C: Kind>(found: &config::Diagnostic<C>) -> Told {
+    let config::Diagnostic { code, severity, message, hint, place, .. } = found;
     (
         code.to_string(),
         severity.to_string(),
@@ -31,6 +31,19 @@ pub(crate) fn policy_error(py: Python<'_>, message: String, found: &[Diagnostic]
         let found = PyTuple::new(py, found.iter().map(told))?;
         error(py, "PolicyError", (message, found))
     })
+}
+
+/// A `ChipError` with its diagnostics.
+pub(crate) fn chip_error(py: Python<'_>, message: String, found: &[::chip::diagnostic::Diagnostic]) -> PyErr {
+    raised(|| {
+        let found = PyTuple::new(py, found.iter().map(told))?;
+        error(py, "ChipError", (message, found))
+    })
+}
+
+/// A `GridError` with the number of combinations.
+pub(crate) fn grid_error(py: Python<'_>, message: String, combinations: usize) -> PyErr {
+    raised(|| error(py, "GridError", (message, combinations)))
 }
 
 /// A `ReadError` of a file that a system call could not read.

@@ -9,6 +9,7 @@ use pyo3::types::{PyModule, PyModuleMethods};
 use pyo3::{Bound, PyResult, pymodule, wrap_pyfunction};
 
 mod batch;
+mod chip;
 mod classify;
 mod column;
 mod failure;
@@ -16,13 +17,22 @@ mod flows;
 mod packets;
 mod playback;
 mod policy;
+mod reproduce;
+mod sweep;
+mod watch;
 
 #[pymodule]
 fn _wirerate(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<batch::Batch>()?;
+    module.add_class::<chip::Chip>()?;
     module.add_class::<classify::Classifier>()?;
+    module.add_class::<chip::Job>()?;
     module.add_class::<playback::Playback>()?;
     module.add_class::<policy::Policy>()?;
+    module.add_class::<sweep::Sweep>()?;
+    module.add_function(wrap_pyfunction!(chip::chips, module)?)?;
+    module.add_function(wrap_pyfunction!(reproduce::reproduce, module)?)?;
+    module.add_function(wrap_pyfunction!(sweep::values, module)?)?;
     module.add_function(wrap_pyfunction!(playback::empty, module)?)
 }

@@ -59,6 +59,39 @@ class PolicyError(Error):
         return "\n".join([str(self.args[0]), *map(str, self.diagnostics)])
 
 
+class ChipError(PolicyError):
+    """A chip, a mapping or their traffic is wrong, does not fit, or does not run; `diagnostics` has what has a place."""
+
+
+class GridError(Error, ValueError):
+    """A sweep has too many combinations.
+
+    Attributes
+    ----------
+    combinations : int
+        Number of combinations that were asked for, or one more than there may be where that is not known.
+    """
+
+    def __init__(self, message: str, combinations: int) -> None:
+        super().__init__(message, combinations)
+        self.combinations = combinations
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class JobError(Error, ValueError):
+    """A job that came from elsewhere is none, or is damaged."""
+
+
+class VersionError(Error):
+    """A worker has another build of wirerate than the one that made the plan."""
+
+
+class TableError(Error, ValueError):
+    """A file among results is none of this sweep or replay, or has other columns."""
+
+
 class ReadError(Error, OSError):
     """A file cannot be read; ``errno`` and ``filename`` are those of ``OSError``."""
 

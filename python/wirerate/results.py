@@ -191,7 +191,7 @@ class Result:
         return _wirerate.Playback(self._policy._native, self._captures, table, self._any_mac)
 
     def _play(self, playback: _wirerate.Playback) -> Iterator[_wirerate.Batch]:
-        with _told(self._progress) as tell:
+        with told_progress(self._progress, "replay", "B") as tell:
             done = False
             while not done:
                 batch, done = playback.next(self._batch_rows)
@@ -205,8 +205,8 @@ class Result:
 
 
 @contextlib.contextmanager
-def _told(progress: Progress) -> Iterator[Callable[[int, int], object]]:
-    """A function that tells the progress: bytes read, and bytes of all captures."""
+def told_progress(progress: Progress, what: str, unit: str) -> Iterator[Callable[[int, int], object]]:
+    """A function that tells the progress: what is done, and what there is to do, in bytes (``B``) or other units; 0 where that is unknown."""
     if callable(progress):
         yield progress
         return
@@ -217,11 +217,11 @@ def _told(progress: Progress) -> Iterator[Callable[[int, int], object]]:
     except ImportError:
         yield lambda read, size: None
         return
-    with tqdm(unit="B", unit_scale=True, desc="replay") as bar:
+    with tqdm(unit=unit, unit_scale=unit == "B", desc=what) as bar:
 
         def tell(read: int, size: int) -> None:
-            bar.total = size
-            bar.update(min(read, size) - bar.n)
+            bar.total = size or None
+            bar.update((min(read, size) if size else read) - bar.n)
 
         yield tell
 
