@@ -1,0 +1,195 @@
+"""Sweeps and replays on a cluster of several nodes, of which one is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import pickle
+import shutil
+import subprocess
+import sys
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+
+import wirerate
+import wirerate.jobs
+import wirerate.ray
+
+ray = pytest.importorskip("ray")
+cluster_utils = pytest.importorskip("ray.cluster_utils")
+
+STREAM = "lan>wan,both,arrivals=poisson,frames=1500"
+VARY = {"memory.sram.latency": [50, 90, 150, 300], "rules": range(1, 33, 4)}
+
+
+@pytest.fixture(scope="module")
+def policy(root):
+    return wirerate.Policy.read(root / "policies/firewall.toml")
+
+
+@pytest.fixture(scope="module")
+def chip():
+    return wirerate.Chip.read("ixp2400")
+
+
+@pytest.fixture(scope="module")
+def expected(policy, chip):
+    return chip.sweep(policy, STREAM, VARY)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A head without cores, and two nodes of one core each."""
+    cluster = cluster_utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "object_store_memory": 1 << 27})
+    for _ in range(2):
+        cluster.add_node(num_cpus=1, object_store_memory=1 << 27)
+    ray.init(address=cluster.address, log_to_driver=False, logging_level="error")
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()
+
+
+def test_a_node_is_killed_and_no_row_is_missed_or_other(cluster, policy, chip, expected, tmp_path):
+    lost = cluster.add_node(num_cpus=1, object_store_memory=1 << 27)
+    killed = []
+
+    def kill(done, all):
+        if done and not killed:
+            killed.append(done)
+            cluster.remove_node(lost, allow_graceful=False)
+
+    rows = wirerate.ray.sweep(chip, policy, STREAM, VARY, out=tmp_path, task_seconds=0.3, progress=kill)
+    assert killed and killed[0] < rows.num_rows
+    assert rows.equals(expected)
+    # What is there is not run again, nor is any task begun: there is no cluster at that address.
+    written = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+    assert written and not any(path.name.startswith(".") for path in written)
+    text = wirerate.jobs.sweep_job(chip, policy, STREAM, VARY, seed=1, warm=0, repeat=1, ports=None)
+    assert len(wirerate.ray.Parts(str(tmp_path), wirerate.jobs.Job(text).schema).read(wirerate.jobs.Job(text).hashes)) == 32
+    counted = []
+    again = wirerate.ray.sweep(chip, policy, STREAM, VARY, out=tmp_path, progress=lambda done, all: counted.append((done, all)))
+    assert again.equals(expected) and counted == [(32, 32)]
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == written
+    # Of a larger grid only what is new is run.
+    larger = {**VARY, "rules": range(1, 37, 4)}
+    counted.clear()
+    assert wirerate.ray.sweep(chip, policy, STREAM, larger, out=tmp_path, progress=lambda *told: counted.append(told)).num_rows == 36
+    assert counted[0] == (32, 36)
+
+
+def test_rows_are_written_by_fsspec_and_are_a_dataset(cluster, policy, chip):
+    rows = wirerate.ray.sweep(chip, policy, STREAM, {"rules": [1, 2]}, out="memory://rows")
+    names = fsspec.filesystem("memory").ls("/rows", detail=False)
+    assert names and all(name.endswith(".parquet") for name in names)
+    import ray.data
+
+    assert ray.data.from_arrow(rows).count() == 2
+
+
+def test_tables_of_others_are_refused(policy, chip, tmp_path):
+    parquet.write_table(pa.table({"x": [1]}), tmp_path / "other.parquet")
+    with pytest.raises(wirerate.TableError, match="other.parquet .* has no column hash"):
+        wirerate.ray.sweep(chip, policy, STREAM, VARY, out=tmp_path)
+    text = wirerate.jobs.sweep_job(chip, policy, STREAM, VARY, seed=1, warm=0, repeat=1, ports=None)
+    schema = wirerate.jobs.Job(text).schema
+    place = schema.get_field_index("gbps")
+    wrong = schema.set(place, pa.field("gbps", pa.string()))
+    parquet.write_table(wrong.empty_table(), tmp_path / "other.parquet")
+    with pytest.raises(wirerate.TableError, match="has gbps as string, where these results have double"):
+        wirerate.ray.sweep(chip, policy, STREAM, VARY, out=tmp_path)
+    (tmp_path / "other.parquet").write_bytes(b"PAR1 and then nothing")
+    with pytest.raises(wirerate.TableError, match="no table in Parquet"):
+        wirerate.ray.sweep(chip, policy, STREAM, VARY, out=tmp_path)
+
+
+def test_a_job_that_is_none_is_refused(cluster, policy, chip):
+    text = wirerate.jobs.sweep_job(chip, policy, STREAM, {"rules": [1, 2]}, seed=1, warm=0, repeat=1, ports=None)
+    whole = json.loads(text)
+    bad = [pickle.dumps(whole), b"\x80\x04garbage", b"", b"[]", b"{}", text[:-9], json.dumps({**whole, "kind": "other"}),
+        json.dumps({**whole, "seed": "1"}), json.dumps({**whole, "axes": [["rules", [1]]]}), json.dumps({**whole, "warm": True}),
+        json.dumps({key: value for key, value in whole.items() if key != "policy"})]
+    for data in bad:
+        with pytest.raises(wirerate.JobError):
+            wirerate.jobs.Job(data)
+    # As a worker receives it.
+    task = ray.remote(wirerate.ray.work)
+    with pytest.raises(wirerate.JobError, match="no JSON"):
+        wirerate.ray._taken(ray, task.remote(b"\x80\x04garbage", [0]))
+
+
+def test_another_version_is_refused_and_both_are_named(cluster, policy, chip):
+    text = wirerate.jobs.sweep_job(chip, policy, STREAM, {"rules": [1, 2]}, seed=1, warm=0, repeat=1, ports=None)
+    for made in ({"version": "9.9.9", "build": "0" * 64}, {"version": wirerate.__version__, "build": "f" * 64}):
+        other = json.dumps({**json.loads(text), "wirerate": made})
+        task = ray.remote(wirerate.ray.work)
+        with pytest.raises(wirerate.VersionError) as refused:
+            wirerate.ray._taken(ray, task.remote(other, [0]))
+        for part in (made["version"], made["build"][:12], wirerate.__version__, wirerate.jobs.build()[:12]):
+            assert part in str(refused.value)
+
+
+def test_too_many_combinations_are_refused_before_there_is_a_cluster(policy, chip):
+    with pytest.raises(wirerate.GridError, match="1,000,000,000"):
+        wirerate.ray.sweep(chip, policy, STREAM, {"rules": range(10**9)}, address="nowhere:1")
+
+
+def test_a_capture_that_vanishes_is_an_error_of_its_rows(cluster, office, tmp_path):
+    policy, lan = wirerate.Policy.read(office.policy), office.captures["lan"]
+    files = [tmp_path / f"{name}.pcapng" for name in ("lan-1", "lan-2", "gone")]
+    for file in files:
+        shutil.copy(lan, file)
+    job = wirerate.jobs.replay_job(policy, list(map(str, files)), any_mac=False)
+    files[2].unlink()
+    made = [made["row"] for made in wirerate.jobs.Job(job).rows(range(3))]
+    assert [row["error"] is None for row in made] == [True, True, False] and "No such file" in made[2]["error"]
+    out = tmp_path / "out"
+    rows = wirerate.ray.replay(policy, files, out=out).to_pylist()
+    assert [row["error"] is None for row in rows] == [True, True, False]
+    assert {row["split"] for row in rows} == {"file"} and all(row["why"] for row in rows)
+    alone = wirerate.replay(policy, files[0]).summary["frames"]
+    assert all(rows[0][name] == rows[1][name] == alone[name] for name in ("received", "forwarded", "dropped"))
+    # What failed for want of its file is tried again.
+    shutil.copy(lan, files[2])
+    assert [row["error"] for row in wirerate.ray.replay(policy, files, out=out).to_pylist()] == [None] * 3
+    # Other contents are another capture.
+    text = wirerate.jobs.sweep_job(wirerate.Chip.read("ixp2800"), policy, {"lan": files[2]}, {"rules": [1]}, seed=1, warm=0, repeat=1,
+        ports=None)
+    files[2].write_bytes(files[2].read_bytes()[:-100])
+    assert "has changed" in wirerate.jobs.Job(text).rows([0])[0]["row"]["error"]
+
+
+def test_ctrl_c_leaves_what_is_done(policy, root, tmp_path):
+    code = f"""
+import signal, wirerate, wirerate.ray, os
+policy, chip = wirerate.Policy.read({str(root / "policies/firewall.toml")!r}), wirerate.Chip.read("ixp2400")
+def interrupt(done, all):
+    if done:
+        signal.raise_signal(signal.SIGINT)
+try:
+    wirerate.ray.sweep(chip, policy, {STREAM!r}, {{"rules": range(1, 1001)}}, out={str(tmp_path)!r}, task_seconds=0.2, address="local",
+        progress=interrupt)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
+    assert done.stdout == "interrupted\n", done.stderr
+    kept = [parquet.read_table(path).num_rows for path in tmp_path.glob("*.parquet")]
+    assert kept and sum(kept) < 1000
+
+
+def test_the_command_has_the_same_rows_on_the_cluster(cluster, root):
+    command = os.environ.get("WIRERATE", "wirerate")
+    words = [command, "chip", "sweep", "--chip", "ixp2400", "policies/firewall.toml", STREAM, "--vary", "rules=1,2", "--vary",
+        "pool.process.threads=1,99", "--repeat", "2"]
+    here = {**os.environ, "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"}
+    for form in ([], ["--json"]):
+        alone, spread = (subprocess.run([*words, *form, *more], capture_output=True, text=True, cwd=root, env=here)
+            for more in ([], ["--ray", cluster.address]))
+        assert (spread.returncode, spread.stdout) == (alone.returncode, alone.stdout) == (0, alone.stdout), spread.stderr
+    # Neither Python nor the package.
+    refused = subprocess.run([*words, "--ray", "auto"], capture_output=True, text=True, cwd=root, env={"PATH": "/nowhere"})
+    assert refused.returncode == 1 and "python3 cannot be run" in refused.stderr and "pip install 'wirerate[ray]'" in refused.stderr

@@ -1,0 +1,273 @@
+"""Jobs for other processes: plain data, which whoever receives it checks before anything is done.
+
+A job is a text of JSON. It has the texts of chip, mapping and policy, as they were when it was planned; captures are files, with their sizes and
+SHA-256. A unit of it (a combination of a sweep, a capture of a replay) has a hash of all that its row follows from, the build of wirerate
+included: two units of one hash have one row.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import pathlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from . import _wirerate
+from .chip import Chip, Traffic, Vary, grid, items, runs, schema
+from .errors import Error, JobError, VersionError
+from .policy import Policy
+from .results import replay
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Row = dict[str, Any]
+
+SWEEP, REPLAY = "sweep", "replay"
+
+_TEXT = {"file": str, "text": str}
+_CAPTURE = {"path": str, "size": int, "sha256": str}
+_SHAPES: dict[str, dict[str, Any]] = {
+    SWEEP: {"kind": str, "wirerate": {"version": str, "build": str}, "chip": _TEXT, "mapping": _TEXT, "policy": _TEXT,
+        "traffic": [[(str, type(None)), str]], "captures": [_CAPTURE], "ports": [[str, str]], "seed": int, "warm": int, "repeat": int,
+        "axes": [[str, [str]]]},
+    REPLAY: {"kind": str, "wirerate": {"version": str, "build": str}, "policy": _TEXT, "any_mac": bool, "captures": [_CAPTURE]},
+}
+
+
+@functools.lru_cache(maxsize=1)
+def build() -> str:
+    """SHA-256 of the native half, which tells builds of one version apart."""
+    path = _wirerate.__file__
+    assert path is not None
+    return _sha256(path)
+
+
+def _sha256(path: str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() if hasattr(hashlib, "file_digest") else _digest(file)
+
+
+def _digest(file: Any) -> str:
+    # Python 3.10 has no file_digest.
+    digest = hashlib.sha256()
+    while block := file.read(1 << 20):
+        digest.update(block)
+    return digest.hexdigest()
+
+
+@functools.lru_cache(maxsize=4096)
+def _content(path: str, size: int, changed: int) -> str:
+    return _sha256(path)
+
+
+def capture(path: str) -> dict[str, Any]:
+    """A capture by its path, size and contents."""
+    about = os.stat(path)
+    return {"path": path, "size": about.st_size, "sha256": _content(path, about.st_size, about.st_mtime_ns)}
+
+
+def canonical(value: Any) -> str:
+    """JSON of which there is one for each value."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def digest(value: Any) -> str:
+    """SHA-256 of the canonical JSON."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()
+
+
+def _versions() -> dict[str, str]:
+    return {"version": _wirerate.__version__, "build": build()}
+
+
+def _policy(policy: Policy) -> dict[str, str]:
+    text = {"file": policy.file, "text": policy.to_toml()}
+    if Policy.parse(**text) != policy:
+        raise JobError(f"{policy.file} has secrets, which its text leaves out: it cannot be sent to other machines")
+    return text
+
+
+def sweep_job(
+    chip: Chip, policy: Policy, traffic: Traffic, vary: Vary, *, seed: int, warm: int, repeat: int, ports: Mapping[str, Any] | None
+) -> str:
+    """Plan a sweep, of which everything is checked here that can be before it is run."""
+    axes, found = grid(vary), list(items(traffic))
+    native = chip._job(policy, found, seed, ports)
+    native.sweep(axes, runs(repeat), warm)
+    (chip_file, chip_text), (mapping_file, mapping_text) = native.texts()
+    return canonical({
+        "kind": SWEEP, "wirerate": _versions(), "policy": _policy(policy), "traffic": [list(item) for item in found],
+        "chip": {"file": chip_file, "text": chip_text}, "mapping": {"file": mapping_file, "text": mapping_text},
+        "captures": [capture(path) for path in native.captures()],
+        "ports": [[interface, str(port)] for interface, port in (ports or {}).items()],
+        "seed": seed, "warm": warm, "repeat": repeat, "axes": [[name, values] for name, values in axes],
+    })
+
+
+def replay_job(policy: Policy, files: Sequence[str], *, any_mac: bool) -> str:
+    """Plan replays of captures, each by itself. A capture that is not there has its error as its row."""
+    captures = []
+    for path in files:
+        try:
+            captures.append(capture(path))
+        except OSError:
+            captures.append({"path": path, "size": 0, "sha256": ""})
+    return canonical({"kind": REPLAY, "wirerate": _versions(), "policy": _policy(policy), "any_mac": any_mac, "captures": captures})
+
+
+class Job:
+    """A job that has been checked."""
+
+    def __init__(self, text: str | bytes) -> None:
+        self.data = _checked(text)
+
+    @functools.cached_property
+    def hashes(self) -> list[str]:
+        """Hash of each unit, in their order."""
+        rest = {key: value for key, value in self.data.items() if key not in ("axes", "captures")}
+        if self.data["kind"] == REPLAY:
+            base = digest(rest)
+            return [digest([base, capture["path"], capture["sha256"]]) for capture in self.data["captures"]]
+        base = digest([rest, self.data["captures"]])
+        return [digest([base, self.choices(number)]) for number in range(self.units)]
+
+    @property
+    def units(self) -> int:
+        """Number of units."""
+        if self.data["kind"] == REPLAY:
+            return len(self.data["captures"])
+        product = 1
+        for _, values in self.data["axes"]:
+            product *= len(values)
+        return product
+
+    def choices(self, number: int) -> list[list[str]]:
+        """Each parameter of a sweep with its value in a combination."""
+        chosen = []
+        for name, values in reversed(self.data["axes"]):
+            number, place = divmod(number, len(values))
+            chosen.append([name, values[place]])
+        return chosen[::-1]
+
+    @functools.cached_property
+    def schema(self) -> pa.Schema:
+        """Columns of the rows as they are written: parameters are text, so that files of several sweeps of one kind go together."""
+        import pyarrow as pa
+
+        if self.data["kind"] == REPLAY:
+            counts = [(name, pa.uint64()) for name in _COUNTS]
+            text = [(name, pa.string()) for name in ("path", "split", "why", "summary", "error")]
+            return pa.schema([("hash", pa.string()), text[0], ("size", pa.uint64()), *counts, *text[1:]])
+        of = schema([(name, ["-"]) for name, _ in self.data["axes"]], self._sweep.columns)
+        return pa.schema([("hash", pa.string()), *of])
+
+    def rows(self, numbers: Sequence[int], tell: Callable[[int], object] | None = None) -> list[Row]:
+        """Do units, on one thread. What is not there any more is the error of its rows."""
+        return self._replayed(numbers) if self.data["kind"] == REPLAY else self._swept(numbers, tell)
+
+    def _swept(self, numbers: Sequence[int], tell: Callable[[int], object] | None) -> list[Row]:
+        gone = next(filter(None, map(_gone, self.data["captures"])), None)
+        if gone is not None:
+            return [self._row(number, None, gone) | {"lost": True} for number in numbers]
+        rows, _ = self._sweep.rows(numbers, 1, tell)
+        return [self._row(number, figures, error) for number, (figures, error) in zip(numbers, rows)]
+
+    def _row(self, number: int, figures: Sequence[float | str] | None, error: str | None) -> Row:
+        columns = self._sweep.columns
+        told = dict(zip(columns, figures)) if figures is not None else dict.fromkeys(columns)
+        return {"number": number, "lost": False,
+            "row": {"hash": self.hashes[number], **{name: value for name, value in self.choices(number)}, **told, "error": error}}
+
+    @functools.cached_property
+    def _sweep(self) -> _wirerate.Sweep:
+        data = self.data
+        chip = Chip(_wirerate.Chip.of(*((data[part]["file"], data[part]["text"]) for part in ("chip", "mapping"))))
+        native = _wirerate.Job(chip._native, self._policy._native, [tuple(item) for item in data["traffic"]],
+            [tuple(port) for port in data["ports"]], data["seed"])
+        return native.sweep([tuple(axis) for axis in data["axes"]], data["repeat"], data["warm"])
+
+    @functools.cached_property
+    def _policy(self) -> Policy:
+        return Policy.parse(**self.data["policy"])
+
+    def _replayed(self, numbers: Sequence[int]) -> list[Row]:
+        return [self._replay(number) for number in numbers]
+
+    def _replay(self, number: int) -> Row:
+        of = self.data["captures"][number]
+        split, why = self.split
+        row: Row = {"hash": self.hashes[number], "path": of["path"], "size": of["size"], **dict.fromkeys(_COUNTS), "split": split,
+            "why": why, "summary": None, "error": _gone(of)}
+        lost = row["error"] is not None
+        if not lost:
+            try:
+                summary = replay(self._policy, of["path"], any_mac=self.data["any_mac"]).summary
+            except (Error, OSError) as error:
+                row["error"] = str(error)
+            else:
+                row |= {name: summary["frames"][name] for name in _COUNTS[:-2]}
+                row |= {"bytes": summary["bytes"], "flows": summary["flows"]["created"]}
+                # Times of this machine are no results.
+                row["summary"] = canonical({key: value for key, value in summary.items() if key not in ("seconds", "mpps")})
+        return {"number": number, "lost": lost, "row": row}
+
+    @property
+    def split(self) -> tuple[str, str]:
+        """How captures are split among tasks, and why."""
+        return "file", "each capture is a replay of its own, with state of its own"
+
+
+_COUNTS = ("received", "forwarded", "delivered", "answered", "dropped", "held", "bytes", "flows")
+
+
+def _gone(of: dict[str, Any]) -> str | None:
+    """The reason for which a capture is no longer the one that was planned with."""
+    try:
+        now = capture(of["path"])
+    except OSError as error:
+        return f"{of['path']}: {error.strerror}"
+    return None if now == of else f"{of['path']} has changed since the job was planned"
+
+
+def _checked(text: str | bytes) -> dict[str, Any]:
+    try:
+        data = json.loads(text)
+    except (ValueError, TypeError) as error:
+        raise JobError(f"what came as a job is no JSON: {error}") from None
+    if not isinstance(data, dict) or data.get("kind") not in _SHAPES:
+        raise JobError("what came as a job is neither a sweep nor a replay")
+    made: Any = data.get("wirerate")
+    # Before its shape: another version may have another.
+    _check(made, _SHAPES[SWEEP]["wirerate"], "wirerate")
+    if made != _versions():
+        raise VersionError(
+            f"the job was planned by wirerate {made['version']} (build {made['build'][:12]}), and a worker has "
+            f"{_wirerate.__version__} (build {build()[:12]}) in {pathlib.Path(__file__).parent}: install one build on all nodes")
+    _check(data, _SHAPES[data["kind"]], "the job")
+    return data
+
+
+def _check(value: Any, shape: Any, where: str) -> None:
+    """Raise an error at the first part that has not its shape."""
+    if isinstance(shape, dict):
+        if not isinstance(value, dict) or value.keys() != shape.keys():
+            raise JobError(f"{where} has not the keys {', '.join(shape)}")
+        for key, inner in shape.items():
+            _check(value[key], inner, f"{where}: {key}")
+    elif isinstance(shape, list):
+        if not isinstance(value, list):
+            raise JobError(f"{where} is no list")
+        if len(shape) == 1:
+            for inner in value:
+                _check(inner, shape[0], where)
+        elif len(value) != len(shape):
+            raise JobError(f"{where} has not {len(shape)} parts")
+        else:
+            for inner, of in zip(value, shape):
+                _check(inner, of, where)
+    elif not isinstance(value, shape) or (isinstance(value, bool) and shape is int):
+        raise JobError(f"{where} is a {type(value).__name__}")

@@ -1,0 +1,308 @@
+"""Sweeps and replays on a cluster, by Ray.
+
+>>> import wirerate, wirerate.ray
+>>> rows = wirerate.ray.sweep(chip, policy, "lan>wan,both", {"rules": range(1, 2001)}, out="results")  # doctest: +SKIP
+
+The work is split into tasks of some seconds. A task that a worker or a node takes with it is done again elsewhere; with ``out``, each group of
+rows is written as it is there, and a rerun does only what is missing. Rows follow from the job alone: they are the same on one node and on a hundred.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import importlib
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Union
+
+from . import _wirerate
+from .chip import Chip, Traffic, Vary, table
+from .errors import Error, VersionError
+from .jobs import Job, Row, replay_job, sweep_job
+from .parts import Parts
+from .policy import Policy
+from .results import Progress, told_progress
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Path = Union[str, "os.PathLike[str]"]
+
+TASK_SECONDS = 4.0
+"""Length of a task: long beside the milliseconds that one costs, short beside what is lost with a worker."""
+
+_QUEUED = 2
+"""Tasks for each core that are submitted at a time: the next one waits at its node while one runs."""
+
+_RETRIES = 20
+"""Times that a task is done again whose worker or node is lost."""
+
+
+def sweep(
+    chip: Chip,
+    policy: Policy,
+    traffic: Traffic,
+    vary: Vary,
+    *,
+    out: Path | None = None,
+    address: str | None = None,
+    seed: int = 1,
+    warm: int = 0,
+    repeat: int = 1,
+    ports: Mapping[str, Any] | None = None,
+    progress: Progress = False,
+    task_seconds: float = TASK_SECONDS,
+) -> pa.Table:
+    """Run all combinations of some parameters on a cluster: the table of `Chip.sweep`.
+
+    Parameters
+    ----------
+    chip : Chip
+        The chip.
+    policy, traffic, vary, seed, warm, repeat, ports, progress
+        As for `Chip.sweep`. Captures have to be at the same paths on all nodes.
+    out : path-like, optional
+        Directory of the results, a path or a URL of fsspec: ``s3://bucket/results``. What it has is not run again.
+    address : str, optional
+        Address of the cluster, as for ``ray.init``; otherwise the one that this process is connected to, or this machine.
+    task_seconds : float
+        Length of a task.
+
+    Returns
+    -------
+    pyarrow.Table
+        ``ray.data.from_arrow`` makes a Dataset of it.
+
+    Raises
+    ------
+    GridError
+        Too many combinations are asked for.
+    VersionError
+        A worker has another build of wirerate.
+    TableError
+        The directory has files that are none of this sweep.
+    """
+    text = sweep_job(chip, policy, traffic, vary, seed=seed, warm=warm, repeat=repeat, ports=ports)
+    job = Job(text)
+    rows = _done(text, job, out, address, progress, "combination", task_seconds, [1.0] * job.units)
+    columns = job._sweep.columns
+    told = [(None if row["error"] is not None else [row[name] for name in columns], row["error"]) for row in rows]
+    return table([(name, values) for name, values in job.data["axes"]], columns, range(job.units), told)
+
+
+def replay(
+    policy: Policy,
+    files: Iterable[Path],
+    *,
+    out: Path | None = None,
+    address: str | None = None,
+    any_mac: bool = False,
+    progress: Progress = False,
+    task_seconds: float = TASK_SECONDS,
+) -> pa.Table:
+    """Play captures through a policy on a cluster, each by itself: a row for each.
+
+    Parameters
+    ----------
+    policy : Policy
+        The policy.
+    files : iterable of path-like
+        Captures, at the same paths on all nodes.
+    out, address, progress, task_seconds
+        As for `sweep`.
+    any_mac
+        As for `wirerate.replay`.
+
+    Returns
+    -------
+    pyarrow.Table
+        ``path``, ``size``, packets by their fates, ``bytes``, ``flows``, ``split`` and ``why`` (how captures were split among tasks),
+        ``summary`` (JSON, as of ``wirerate replay --json`` without times of the machine), and ``error``.
+    """
+    import pyarrow as pa
+
+    if isinstance(files, (str, bytes, os.PathLike)):
+        raise TypeError("files is one path, not a list of them")
+    paths = [os.path.abspath(os.fspath(path)) for path in files]
+    text = replay_job(policy, paths, any_mac=any_mac)
+    job = Job(text)
+    # Opening a file is worth about as much as playing 64 KiB of it.
+    weights = [65_536.0 + capture["size"] for capture in job.data["captures"]]
+    rows = _done(text, job, out, address, progress, "capture", task_seconds, weights)
+    return pa.Table.from_pylist(rows, schema=job.schema).drop_columns(["hash"])
+
+
+def work(text: str, numbers: list[int]) -> dict[str, Any]:
+    """Do units of a job, on a worker: their rows, and the seconds that it took."""
+    job = _job(text)
+    begun = time.perf_counter()
+    return {"rows": job.rows(numbers), "seconds": time.perf_counter() - begun}
+
+
+@functools.lru_cache(maxsize=2)
+def _job(text: str) -> Job:
+    return Job(text)
+
+
+def _done(
+    text: str,
+    job: Job,
+    out: Path | None,
+    address: str | None,
+    progress: Progress,
+    unit: str,
+    task_seconds: float,
+    weights: list[float],
+) -> list[dict[str, Any]]:
+    """Rows of all units, in their order: those that are there already, and those that are made."""
+    if not task_seconds > 0:
+        raise ValueError(f"task_seconds is {task_seconds}: more than 0")
+    parts = None if out is None else Parts(os.fspath(out), job.schema)
+    there = {} if parts is None else parts.read(job.hashes)
+    rows: list[dict[str, Any] | None] = [there.get(of) for of in job.hashes]
+    missing = [number for number, row in enumerate(rows) if row is None]
+    with told_progress(progress, job.data["kind"], unit) as tell:
+        tell(job.units - len(missing), job.units)
+        if missing:
+            with _cluster(address) as cluster:
+                done = job.units - len(missing)
+                for group in _groups(cluster, text, missing, weights, task_seconds):
+                    for made in group:
+                        rows[made["number"]] = made["row"]
+                    kept = [made["row"] for made in group if not made["lost"]]
+                    if parts is not None and kept:
+                        parts.write(kept)
+                    done += len(group)
+                    tell(done, job.units)
+    return [row for row in rows if row is not None]
+
+
+@contextlib.contextmanager
+def _cluster(address: str | None) -> Iterator[Any]:
+    """Ray, connected to a cluster; what was begun here is ended here."""
+    try:
+        # By name, so that types are checked where it is not installed, and without reading all of it where it is.
+        ray: Any = importlib.import_module("ray")
+    except ImportError:
+        raise ImportError("Ray is not installed: pip install 'wirerate[ray]'") from None
+    if ray.is_initialized():
+        yield ray
+        return
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level="warning", include_dashboard=False if address is None else None)
+    except ConnectionError as error:
+        raise Error(f"no Ray cluster at {address}: {error}") from None
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def _groups(
+    ray: Any, text: str, missing: list[int], weights: list[float], task_seconds: float
+) -> Iterator[list[Row]]:
+    """Groups of rows, as they are done. As many tasks are under way as keep all cores busy, however many nodes come and go."""
+    task = ray.remote(num_cpus=1, max_retries=_RETRIES, retry_exceptions=False)(work)
+    # Once for each node, not once for each task.
+    job = ray.put(text)
+    left, pace = list(reversed(missing)), _Pace(task_seconds)
+    under_way: dict[Any, list[int]] = {}
+    try:
+        while left or under_way:
+            cores = max(1, int(ray.cluster_resources().get("CPU", 0)))
+            weight = sum(weights[number] for number in left)
+            while left and len(under_way) < cores * _QUEUED:
+                group = _group(left, weights, pace.weight(weight, cores))
+                weight -= sum(weights[number] for number in group)
+                under_way[task.remote(job, group)] = group
+            # Not for ever: cores may have come.
+            ready, _ = ray.wait(list(under_way), num_returns=1, timeout=1.0)
+            for reference in ready:
+                group = under_way.pop(reference)
+                made = _taken(ray, reference)
+                pace.saw(sum(weights[number] for number in group), made["seconds"])
+                yield made["rows"]
+    finally:
+        # After Ctrl-C or an error: nobody wants the rest.
+        for reference in under_way:
+            with contextlib.suppress(Exception):
+                ray.cancel(reference)
+
+
+def _taken(ray: Any, reference: Any) -> dict[str, Any]:
+    try:
+        made: dict[str, Any] = ray.get(reference)
+    except ray.exceptions.RayTaskError as error:
+        raise (error.cause if isinstance(error.cause, Exception) else error) from None
+    except ray.exceptions.RayError as error:
+        raise Error(f"a task was lost {_RETRIES + 1} times: {error}") from None
+    return made
+
+
+def _group(left: list[int], weights: list[float], most: float) -> list[int]:
+    """Takes units of at most that weight, or one."""
+    group, weight = [left.pop()], 0.0
+    weight += weights[group[0]]
+    while left and weight + weights[left[-1]] <= most:
+        group.append(left.pop())
+        weight += weights[group[-1]]
+    return group
+
+
+class _Pace:
+    """How much is done in a second: the first tasks have one unit each, and are timed."""
+
+    def __init__(self, task_seconds: float) -> None:
+        self._task_seconds = task_seconds
+        self._weight = self._seconds = 0.0
+
+    def saw(self, weight: float, seconds: float) -> None:
+        # What is recent counts more: combinations that are near each other are alike.
+        self._weight = self._weight / 2 + weight
+        self._seconds = self._seconds / 2 + seconds
+
+    def weight(self, left: float, cores: int) -> float:
+        """Weight of the next task: some seconds, and at the end so little that no core waits long for the last."""
+        if self._seconds <= 0:
+            return 0.0
+        return min(self._task_seconds * self._weight / self._seconds, left / (cores * 2))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """``python3 -m wirerate.ray sweep``: a sweep in JSON on standard input; progress and rows in JSON on standard output, a line each."""
+    parser = argparse.ArgumentParser(prog="python3 -m wirerate.ray")
+    parser.add_argument("what", choices=["sweep"])
+    parser.add_argument("--address")
+    options = parser.parse_args(arguments)
+
+    def say(**line: Any) -> None:
+        print(json.dumps(line), flush=True)
+
+    try:
+        asked = json.load(sys.stdin)
+        if asked["version"] != _wirerate.__version__:
+            raise VersionError(f"the command is wirerate {asked['version']}, and the Python package {_wirerate.__version__}")
+        chip = Chip(_wirerate.Chip.of(*(tuple(asked[part]) for part in ("chip", "mapping"))))
+        file, text = asked["policy"]
+        rows = sweep(chip, Policy.parse(text, file), [tuple(item) for item in asked["traffic"]], dict(asked["vary"]), address=options.address,
+            seed=asked["seed"], warm=asked["warm"], repeat=asked["repeat"], ports=dict(asked["ports"]),
+            progress=lambda done, all: say(done=done))
+    except (Error, ImportError, OSError, ValueError, KeyError, TypeError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    columns = [name for name in rows.column_names if name not in dict(asked["vary"]) and name != "error"]
+    for row in rows.to_pylist():
+        say(cells=None if row["error"] is not None else [row[name] for name in columns], error=row["error"])
+    return 0
+
+
+if __name__ == "__main__":
+    # As the module that workers import, not as __main__.
+    from wirerate.ray import main as run
+
+    sys.exit(run())
