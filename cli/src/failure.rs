@@ -13,6 +13,7 @@ use crate::draft::AnswerError;
 use crate::screen;
 
 mod chip;
+mod cluster;
 mod fault;
 mod gateway;
 mod input;
@@ -21,6 +22,7 @@ mod policy;
 mod usage;
 
 pub(crate) use self::chip::ChipError;
+pub(crate) use self::cluster::ClusterError;
 pub(crate) use self::fault::Fault;
 pub(crate) use self::gateway::GatewayError;
 pub(crate) use self::input::InputError;
@@ -59,6 +61,8 @@ pub(crate) enum Failure {
     Output(#[from] OutputError),
     /// A chip, its mapping or its traffic.
     Chip(#[from] ChipError),
+    /// A Ray cluster.
+    Cluster(#[from] ClusterError),
     /// A live gateway.
     Gateway(#[from] GatewayError),
     /// A measurement could not be made.
@@ -76,7 +80,7 @@ impl Failure {
             Failure::Input(_) | Failure::Output(_) => Exit::Unreadable,
             Failure::Chip(error) => error.exit(),
             Failure::Gateway(error) => error.exit(),
-            Failure::Bench(_) | Failure::Fault(_) => Exit::Wrong,
+            Failure::Bench(_) | Failure::Cluster(_) | Failure::Fault(_) => Exit::Wrong,
         }
     }
 
@@ -88,6 +92,7 @@ impl Failure {
             Failure::Input(error) => Some(error.hint().to_owned()),
             Failure::Output(error) => error.hint().map(str::to_owned),
             Failure::Chip(error) => error.hint(),
+            Failure::Cluster(error) => error.hint().map(str::to_owned),
             Failure::Gateway(error) => Some(error.hint()),
             Failure::Bench(_) => None,
             Failure::Fault(fault) => fault.hint().map(str::to_owned),

@@ -5,6 +5,7 @@ use clap::{Args, Subcommand};
 use crate::failure::{Exit, Failure};
 
 mod cipher;
+mod cluster;
 mod list;
 mod page;
 mod plan;

@@ -10,7 +10,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use super::plan::{Subject, keys, tell_problems};
-use super::table;
+use super::{cluster, table};
 use crate::failure::{ChipError, Exit, Failure, OutputError};
 use crate::progress::{Progress, Unit};
 use crate::screen::{DIM, HEADING, Table, count, number};
@@ -44,6 +44,11 @@ pub(super) struct Arguments {
     /// five to ten are usual
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MOST_RUNS))]
     repeat: u32,
+
+    /// Run the combinations on the Ray cluster at this address, as auto or HOST:6379, whose nodes have the Python package
+    /// and its extra `ray`; so must the python3 of this machine
+    #[arg(long, value_name = "ADDRESS")]
+    ray: Option<String>,
 
     /// Write the rows into this file as comma-separated values
     #[arg(long, value_name = "FILE")]
@@ -102,14 +107,20 @@ impl Arguments {
         let mut rows = Rows::new(&self, grid)?;
         let all = grid.combinations() as u64;
         let mut progress = Progress::new("sweep", Unit::Packet, all);
-        grid.run(
-            |number| sweep.row(number, &problems),
-            |row| -> Result<(), Failure> {
-                rows.take(row)?;
-                progress.reach(rows.done, count(rows.done, "combination", "combinations"));
-                Ok(())
-            },
-        )?;
+        match &self.ray {
+            Some(address) => {
+                let tell = |done| progress.reach(done, count(done, "combination", "combinations"));
+                cluster::run(address, &self.subject, &sweep, tell, |row| rows.take(row))?;
+            }
+            None => grid.run(
+                |number| sweep.row(number, &problems),
+                |row| -> Result<(), Failure> {
+                    rows.take(row)?;
+                    progress.reach(rows.done, count(rows.done, "combination", "combinations"));
+                    Ok(())
+                },
+            )?,
+        }
         progress.finish();
         rows.finish()?;
         if rows.same == rows.done {
