@@ -26,7 +26,7 @@ pub mod tuple;
 pub mod update;
 
 pub use bdd::Bdd;
-pub use choice::{Choice, Task};
+pub use choice::{Choice, Made, Task};
 pub use coded::Coded;
 pub use linear::Linear;
 pub use pattern::{AddressSpan, Admit, ClassSpan, Pattern, PortSpan, TypeMatch};
@@ -100,8 +100,10 @@ pub trait Classifier: Send + Sync {
     /// Returns the size of the search in an engine's control store, in instructions.
     fn program(&self) -> u32;
 
-    /// Returns a copy that can be changed pattern by pattern; `None` if the algorithm has none.
-    fn to_updatable(&self) -> Option<Box<dyn Updatable>> {
+    /// Returns a copy that can be changed pattern by pattern; `None` if the algorithm has none, or there is no memory for it
+    /// within the bounds. `patterns` are those that the classifier was made of: not every algorithm keeps them.
+    fn to_updatable(&self, patterns: &[Pattern]) -> Option<Box<dyn Updatable>> {
+        let _ = patterns;
         None
     }
 }
@@ -201,7 +203,7 @@ pub const ALGORITHMS: &[Algorithm] = &[
     },
     Algorithm {
         name: "tree",
-        summary: "decision trees that gather bits, with leaves compared eight at a time",
+        summary: "decision trees that gather bits, with leaves compared eight at a time; changed pattern by pattern",
         build: |patterns, bounds| Ok(Box::new(Tree::new(patterns, bounds)?)),
     },
 ];

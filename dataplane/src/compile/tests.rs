@@ -1,4 +1,4 @@
-use lookup::classify::{Algorithm, Header};
+use lookup::classify::{Algorithm, Header, Made};
 use policy::model::SearchAlgorithm;
 use tally::NoTally;
 use wire::{Family, PortId};
@@ -18,31 +18,59 @@ fn of_ports(ports: impl IntoIterator<Item = u16>) -> Policy {
     parsed.policy.unwrap_or_else(|| panic!("{:?}", parsed.diagnostics))
 }
 
-/// The same, to be searched by an algorithm that can be changed in place.
+/// The same, to be searched by hash tables.
 fn by_tuple(mut policy: Policy) -> Policy {
     policy.search.algorithm = SearchAlgorithm::Tuple;
     policy
 }
 
+/// What the next tables find is what tables find that are compiled anew.
+fn finds_as_anew(policy: &Policy, old: &Tables) -> Tables {
+    let tables = Tables::compile_after(policy, old).unwrap();
+    assert!(tables.follows(old));
+    let anew = Tables::compile(policy, 1).unwrap();
+    for dport in (0..2100).chain([7000]) {
+        let header = Header { dport, protocol: 6, family: Family::V4, ..Header::default() };
+        let found = tables.filter.search.classifier.classify(&header);
+        assert_eq!(found, anew.filter.search.classifier.classify(&header), "{dport}");
+    }
+    tables
+}
+
 #[test]
 fn the_next_tables_search_the_rules_of_the_next_policy() {
-    let old = Tables::compile(&by_tuple(of_ports(1..300)), 1).unwrap();
-    let linear = Tables::compile(&of_ports(1..300), 1).unwrap();
-    let few = by_tuple(of_ports((1..100).chain([7000, 50]).chain(120..300)));
-    let many = by_tuple(of_ports(1000..2000));
-    for (next, old) in [(&few, &old), (&many, &old), (&few, &linear)] {
-        let tables = Tables::compile_after(next, old).unwrap();
-        assert!(tables.follows(old));
-        let anew = Tables::compile(next, 1).unwrap();
-        for dport in (0..2100).chain([7000]) {
-            let header = Header { dport, protocol: 6, family: Family::V4, ..Header::default() };
-            let found = tables.filter.search.classifier.classify(&header);
-            assert_eq!(found, anew.filter.search.classifier.classify(&header), "{dport}");
+    let same: fn(Policy) -> Policy = |policy| policy;
+    for (by, algorithm) in [(by_tuple as fn(Policy) -> Policy, "tuple"), (same, "tree")] {
+        let old = Tables::compile(&by(of_ports(1..300)), 1).unwrap();
+        let linear = Tables::compile(&of_ports(1..5), 1).unwrap();
+        let few = by(of_ports((1..100).chain([7000, 50]).chain(120..300)));
+        let many = by(of_ports(1000..2000));
+        for (next, old) in [(&few, &old), (&many, &old), (&few, &linear)] {
+            assert_eq!(finds_as_anew(next, old).filter.search.algorithm.name, algorithm);
         }
-        assert_eq!(tables.filter.search.algorithm.name, "tuple");
+        let next = Tables::compile_after(&few, &old).unwrap();
+        let search = &next.filter.search;
+        assert!(search.classifier.to_updatable(&search.task.patterns).is_some(), "it can still be changed");
     }
-    let next = Tables::compile_after(&few, &old).unwrap();
-    assert!(next.filter.search.classifier.to_updatable().is_some(), "it can still be changed");
+}
+
+#[test]
+fn a_reload_that_changes_few_rules_changes_the_search() {
+    let old = Tables::compile(&of_ports(1..2000), 1).unwrap();
+    let made = |tables: &Tables| (tables.filter.search.algorithm.name, tables.filter.search.made);
+    assert_eq!(made(&old), ("tree", Made::Built));
+    let mut next = finds_as_anew(&of_ports((1..500).chain([7000]).chain(501..2000)), &old);
+    assert_eq!(made(&next), ("tree", Made::Revised));
+    for round in 0..20 {
+        next = finds_as_anew(&of_ports((1..500 + round).chain([7000]).chain(510 + round..2000)), &next);
+        assert_eq!(made(&next), ("tree", Made::Revised));
+    }
+    let other = finds_as_anew(&of_ports(100..1500), &next);
+    assert_eq!(made(&other), ("tree", Made::Built), "too many come and go");
+    // Few rules are scanned, whatever there was.
+    assert_eq!(made(&finds_as_anew(&of_ports(1..5), &other)), ("linear", Made::Built));
+    let tuple = finds_as_anew(&by_tuple(of_ports(100..1501)), &other);
+    assert_eq!(made(&tuple), ("tuple", Made::Built), "by another algorithm");
 }
 
 /// Routes come and go often; what rules there are does not change by that.

@@ -29,6 +29,15 @@ impl Budget {
         Budget { taken, ..self }
     }
 
+    pub(super) fn bounds(self) -> Bounds {
+        self.bounds
+    }
+
+    /// Bytes that are left.
+    pub(super) fn left(self) -> usize {
+        self.bounds.memory.saturating_sub(self.taken)
+    }
+
     /// Bytes that are taken.
     #[cfg(test)]
     pub(super) fn taken(&self) -> usize {
@@ -56,16 +65,25 @@ impl Budget {
     /// # Errors
     /// There is no memory for a larger list beside the present one.
     pub(super) fn grow<T>(&mut self, list: &mut Vec<T>) -> Result<(), TooLarge> {
+        self.make_room(list, 1)
+    }
+
+    /// [`Budget::grow`], with room for `more` items.
+    ///
+    /// # Errors
+    /// There is no memory for a larger list beside the present one.
+    pub(super) fn make_room<T>(&mut self, list: &mut Vec<T>, more: usize) -> Result<(), TooLarge> {
         let had = list.capacity();
-        if list.len() < had {
+        if list.len() + more <= had {
             return Ok(());
         }
-        let generous = had + had / 2 + 8;
+        let least = list.len() + more + had / 64;
+        let generous = least.max(had + had / 2 + 8);
         let wanted = if self.take(generous * size_of::<T>()).is_ok() {
             generous
         } else {
-            self.take((had + had / 64 + 1) * size_of::<T>())?;
-            had + had / 64 + 1
+            self.take(least * size_of::<T>())?;
+            least
         };
         list.reserve_exact(wanted - list.len());
         self.give_back(had * size_of::<T>());

@@ -13,8 +13,19 @@ pub struct Choice {
     pub algorithm: &'static Algorithm,
     /// Algorithms that did not fit the bounds, in the order of trial, each with its error.
     pub gave_way: Vec<(&'static Algorithm, TooLarge)>,
+    /// How it was made.
+    pub made: Made,
     /// Request that it answers.
     pub task: Task,
+}
+
+/// How a classifier was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Made {
+    /// Of all patterns.
+    Built,
+    /// From the one before it, by taking patterns in and out.
+    Revised,
 }
 
 /// Request for a classifier.
@@ -52,20 +63,19 @@ impl Choice {
     /// Builds a search: by the algorithm that is wanted, else by the fastest. What cannot keep within the bounds gives way
     /// to the next; the linear scan, the last, needs no more than the patterns themselves.
     pub fn new(task: Task) -> Choice {
-        let Task { patterns, wanted, bounds } = &task;
-        let order = ORDER.iter().filter(|_| patterns.len() > FEW).filter_map(|name| Algorithm::named(name));
+        let Task { patterns, bounds, .. } = &task;
         let mut gave_way: Vec<(&'static Algorithm, TooLarge)> = Vec::new();
-        for algorithm in wanted.iter().copied().chain(order) {
+        for algorithm in task.order() {
             if gave_way.iter().any(|(tried, _)| *tried == algorithm) {
                 continue;
             }
             match (algorithm.build)(patterns, *bounds) {
-                Ok(classifier) => return Choice { classifier, algorithm, gave_way, task },
+                Ok(classifier) => return Choice { classifier, algorithm, gave_way, made: Made::Built, task },
                 Err(too_large) => gave_way.push((algorithm, too_large)),
             }
         }
         let classifier = Box::new(Linear::new(patterns));
-        Choice { classifier, algorithm: &ALGORITHMS[0], gave_way, task }
+        Choice { classifier, algorithm: &ALGORITHMS[0], gave_way, made: Made::Built, task }
     }
 
     /// The search that takes the place of `before`: the same one, if nothing else is asked of it; made from it, where few
@@ -75,12 +85,27 @@ impl Choice {
             return before.clone();
         }
         let algorithm = before.algorithm;
-        let revised = (task.wanted == Some(algorithm))
-            .then(|| revised(&*before.classifier, &task.patterns, task.bounds))
+        let revised = (task.first_tried() == Some(algorithm))
+            .then(|| revised(&*before.classifier, &before.task.patterns, &task.patterns, task.bounds))
             .flatten();
         Arc::new(match revised {
-            Some(classifier) => Choice { classifier, algorithm, gave_way: Vec::new(), task },
+            Some(classifier) => {
+                Choice { classifier, algorithm, gave_way: Vec::new(), made: Made::Revised, task }
+            }
             None => Choice::new(task),
         })
+    }
+}
+
+impl Task {
+    /// Algorithms in the order of trial.
+    fn order(&self) -> impl Iterator<Item = &'static Algorithm> + use<> {
+        let order = if self.patterns.len() > FEW { ORDER } else { &[] };
+        self.wanted.into_iter().chain(order.iter().filter_map(|name| Algorithm::named(name)))
+    }
+
+    /// The algorithm that is tried first; `None` where it is the scan at once.
+    fn first_tried(&self) -> Option<&'static Algorithm> {
+        self.order().next()
     }
 }

@@ -35,24 +35,7 @@ impl Classifier for Linear {
     }
 
     fn classify_tallied(&self, header: &Header, tally: &mut dyn Tally) -> Option<Position> {
-        for (index, pattern) in self.patterns.iter().enumerate() {
-            tally.read(Region::RuleTable, index * PATTERN_BYTES as usize, PATTERN_BYTES);
-            let work = account::compare(pattern, header);
-            if work.wide {
-                let at = self.patterns.len() * PATTERN_BYTES as usize + index * WIDE_BYTES as usize;
-                tally.read(Region::RuleTable, at, WIDE_BYTES);
-            }
-            tally.instructions(work.instructions);
-            tally.execute(Op::Branch, work.branches);
-            if work.matches {
-                return u32::try_from(index).ok();
-            }
-            // Out of the comparison, and back to its beginning.
-            tally.instructions(account::NEXT);
-            tally.branch(Branch::Taken);
-            tally.branch(Branch::Taken);
-        }
-        None
+        classify_tallied(self.patterns.iter(), self.patterns.len(), header, tally)
     }
 
     fn memory_bytes(&self) -> usize {
@@ -60,13 +43,50 @@ impl Classifier for Linear {
     }
 
     fn region_bytes(&self) -> u64 {
-        let has_wide = self.patterns.iter().any(account::has_wide);
-        self.patterns.len() as u64 * u64::from(PATTERN_BYTES + if has_wide { WIDE_BYTES } else { 0 })
+        region_bytes(self.patterns.iter())
     }
 
     fn program(&self) -> u32 {
-        // And the references, and the branches back.
-        let wide = if self.patterns.iter().any(account::has_wide) { account::WIDE_PROGRAM } else { 0 };
-        account::PROGRAM + account::NEXT + 3 + wide
+        program(self.patterns.iter())
     }
+}
+
+/// The scan of `count` patterns, told to a tally.
+pub(super) fn classify_tallied<'a>(
+    patterns: impl Iterator<Item = &'a Pattern>,
+    count: usize,
+    header: &Header,
+    tally: &mut dyn Tally,
+) -> Option<Position> {
+    for (index, pattern) in patterns.enumerate() {
+        tally.read(Region::RuleTable, index * PATTERN_BYTES as usize, PATTERN_BYTES);
+        let work = account::compare(pattern, header);
+        if work.wide {
+            let at = count * PATTERN_BYTES as usize + index * WIDE_BYTES as usize;
+            tally.read(Region::RuleTable, at, WIDE_BYTES);
+        }
+        tally.instructions(work.instructions);
+        tally.execute(Op::Branch, work.branches);
+        if work.matches {
+            return u32::try_from(index).ok();
+        }
+        // Out of the comparison, and back to its beginning.
+        tally.instructions(account::NEXT);
+        tally.branch(Branch::Taken);
+        tally.branch(Branch::Taken);
+    }
+    None
+}
+
+/// Size of the region that patterns take.
+pub(super) fn region_bytes<'a>(patterns: impl Iterator<Item = &'a Pattern> + Clone) -> u64 {
+    let has_wide = patterns.clone().any(account::has_wide);
+    patterns.count() as u64 * u64::from(PATTERN_BYTES + if has_wide { WIDE_BYTES } else { 0 })
+}
+
+/// Instructions of a scan of these patterns.
+pub(super) fn program<'a>(mut patterns: impl Iterator<Item = &'a Pattern>) -> u32 {
+    // And the references, and the branches back.
+    let wide = if patterns.any(account::has_wide) { account::WIDE_PROGRAM } else { 0 };
+    account::PROGRAM + account::NEXT + 3 + wide
 }

@@ -6,70 +6,59 @@
 //! A node or two and one block of comparisons are a usual search (docs/decisions/0017).
 
 use tally::Tally;
-use wire::Family;
 
-use self::account::Account;
-use self::build::Growth;
+use self::build::{Covered, Growth};
 use self::entry::{Entry, of_pattern};
+use self::families::{Families, Processor};
 use self::forest::Forest;
-use self::kernel::{Kernel, Plain};
-use self::layout::{POSITION, Shape, V4, V6};
-use self::search::{AT_ONCE, Visit};
+use self::layout::{NUMBER, Shape, V4, V6};
+use self::search::Unchanged;
 use self::select::Scratch;
-#[cfg(target_arch = "x86_64")]
-use super::simd_tree::Avx2;
-use super::{Bounds, Classifier, Header, NO_MATCH, Pattern, Position, TooLarge};
+use self::update::UpdatableTree;
+use super::{Bounds, Classifier, Header, Pattern, Position, TooLarge, Updatable};
 
 mod account;
 mod build;
 mod entry;
+mod families;
 mod forest;
+mod hiding;
 pub(super) mod kernel;
 pub(super) mod layout;
 mod search;
 mod select;
+mod update;
 mod weigh;
 
 /// Trees over patterns.
 pub struct Tree {
-    v4: Forest<V4>,
-    v6: Forest<V6>,
+    pair: Pair,
     /// Patterns that some cuboid says only a part of, by position.
     asked: Vec<(Position, Pattern)>,
     /// Bytes of these.
     asked_bytes: usize,
-    /// The processor has the instructions of the fast kernel.
-    #[cfg(target_arch = "x86_64")]
-    fast: Option<Avx2>,
+    /// Number of patterns.
+    count: usize,
+    bounds: Bounds,
+    processor: Processor,
 }
 
 impl Tree {
     /// # Errors
     /// No trees of these patterns keep within the bounds.
     pub fn new(patterns: &[Pattern], bounds: Bounds) -> Result<Tree, TooLarge> {
-        if patterns.len() >= POSITION as usize {
-            return Err(TooLarge { needed: usize::MAX, bound: bounds.memory });
-        }
-        let v4 = entries::<V4>(patterns, bounds)?;
-        let v6 = entries::<V6>(patterns, bounds)?;
-        let mut asked: Vec<Position> =
-            v4.iter().filter_map(Entry::asks).chain(v6.iter().filter_map(Entry::asks)).collect();
+        let cuboids = Cuboids::of(patterns.iter(), bounds)?;
+        let mut asked: Vec<Position> = cuboids.v4.iter().filter_map(Entry::asks).collect();
+        asked.extend(cuboids.v6.iter().filter_map(Entry::asks));
         asked.sort_unstable();
         asked.dedup();
-        let bytes = |position: &Position| size_of::<Position>() + patterns[*position as usize].bytes();
-        let asked_bytes = asked.iter().map(bytes).sum();
+        let asked: Vec<(Position, Pattern)> =
+            asked.into_iter().map(|position| (position, patterns[position as usize].clone())).collect();
+        let asked_bytes = bytes_of(&asked);
         bounds.admit(asked_bytes)?;
-        let v4 = grow(&v4, Bounds { memory: bounds.memory - asked_bytes })?;
-        let v6 = grow(&v6, Bounds { memory: bounds.memory.saturating_sub(asked_bytes + v4.bytes()) })?;
-        let pattern = |position: Position| (position, patterns[position as usize].clone());
-        Ok(Tree {
-            v4,
-            v6,
-            asked: asked.into_iter().map(pattern).collect(),
-            asked_bytes,
-            #[cfg(target_arch = "x86_64")]
-            fast: Avx2::found(),
-        })
+        let pair = cuboids.grow(Bounds { memory: bounds.memory - asked_bytes })?;
+        let (count, processor) = (patterns.len(), Processor::detect());
+        Ok(Tree { pair, asked, asked_bytes, count, bounds, processor })
     }
 
     #[cold]
@@ -79,61 +68,69 @@ impl Tree {
     }
 
     #[inline(always)]
-    fn find_all<K: Kernel>(&self, kernel: K, headers: &[Header], positions: &mut [Position]) {
+    fn families(&self) -> Families<'_, Unchanged, impl Fn(&Header, Position) -> bool + Copy> {
         let matches = |header: &Header, position| self.matches(header, position);
-        for (headers, positions) in headers.chunks(AT_ONCE).zip(positions.chunks_mut(AT_ONCE)) {
-            if headers.iter().all(|header| header.family == Family::V4) {
-                positions.copy_from_slice(&self.v4.find_all(kernel, headers, matches)[..headers.len()]);
-            } else {
-                positions.fill(NO_MATCH);
-                self.find_some(kernel, &self.v4, headers, positions);
-                self.find_some(kernel, &self.v6, headers, positions);
-            }
-        }
+        Families { v4: &self.pair.v4, v6: &self.pair.v6, order: Unchanged, matches }
+    }
+}
+
+/// Bytes of patterns with their positions.
+fn bytes_of(asked: &[(Position, Pattern)]) -> usize {
+    asked.iter().map(|(_, pattern)| size_of::<Position>() + pattern.bytes()).sum()
+}
+
+/// The cuboids of patterns, in the order of the patterns.
+struct Cuboids {
+    v4: Vec<Entry<V4>>,
+    v6: Vec<Entry<V6>>,
+}
+
+/// Trees of both families.
+struct Pair {
+    v4: Forest<V4>,
+    v6: Forest<V6>,
+}
+
+impl Cuboids {
+    /// # Errors
+    /// They alone would take more memory than `bounds` admits.
+    fn of<'a>(
+        patterns: impl Iterator<Item = &'a Pattern> + Clone,
+        bounds: Bounds,
+    ) -> Result<Cuboids, TooLarge> {
+        Ok(Cuboids { v4: entries(patterns.clone(), bounds)?, v6: entries(patterns, bounds)? })
     }
 
-    /// Finds the first match of those headers that are of the trees' family.
-    #[inline(always)]
-    fn find_some<K: Kernel, S: Shape>(
-        &self,
-        kernel: K,
-        forest: &Forest<S>,
-        headers: &[Header],
-        positions: &mut [Position],
-    ) {
-        let mut own = [Header::default(); AT_ONCE];
-        let mut places = [0; AT_ONCE];
-        let mut count = 0;
-        for (place, header) in headers.iter().enumerate().filter(|(_, header)| header.family == S::FAMILY) {
-            (own[count], places[count]) = (*header, place);
-            count += 1;
-        }
-        if count == 0 {
-            return;
-        }
-        let found = forest.find_all(kernel, &own[..count], |header, position| self.matches(header, position));
-        for (place, found) in places[..count].iter().zip(found) {
-            positions[*place] = found;
-        }
+    /// # Errors
+    /// No trees of these keep within the bounds.
+    fn grow(&self, bounds: Bounds) -> Result<Pair, TooLarge> {
+        let v4 = grow(&self.v4, bounds)?;
+        let left = bounds.memory.saturating_sub(v4.bytes() + v4.hiding.bytes());
+        let v6 = grow(&self.v6, Bounds { memory: left })?;
+        let pair = Pair { v4, v6 };
+        bounds.admit(pair.bytes())?;
+        Ok(pair)
     }
+}
 
-    #[inline(always)]
-    fn find<K: Kernel>(&self, kernel: K, header: &Header, visit: impl FnMut(Visit)) -> Option<Position> {
-        let matches = |position| self.matches(header, position);
-        let found = match header.family {
-            Family::V4 => self.v4.find(kernel, &V4::key::<true>(header), matches, visit),
-            Family::V6 => self.v6.find(kernel, &V6::key::<true>(header), matches, visit),
-            Family::Other => NO_MATCH,
-        };
-        (found != NO_MATCH).then_some(found)
+impl Pair {
+    /// Bytes of the trees, and of what they hide.
+    fn bytes(&self) -> usize {
+        self.v4.bytes() + self.v4.hiding.bytes() + self.v6.bytes() + self.v6.hiding.bytes()
     }
 }
 
 /// The cuboids of one family.
-fn entries<S: Shape>(patterns: &[Pattern], bounds: Bounds) -> Result<Vec<Entry<S>>, TooLarge> {
+fn entries<'a, S: Shape>(
+    patterns: impl Iterator<Item = &'a Pattern>,
+    bounds: Bounds,
+) -> Result<Vec<Entry<S>>, TooLarge> {
     let mut entries = Vec::new();
-    for (position, pattern) in patterns.iter().enumerate() {
-        of_pattern::<S>(pattern, position as Position, &mut entries);
+    for (position, pattern) in (0..).zip(patterns) {
+        if position >= NUMBER {
+            return Err(TooLarge { needed: usize::MAX, bound: bounds.memory });
+        }
+        of_pattern::<S>(pattern, position, &mut entries);
         bounds.admit(size_of_val(entries.as_slice()))?;
     }
     Ok(entries)
@@ -143,15 +140,17 @@ fn entries<S: Shape>(patterns: &[Pattern], bounds: Bounds) -> Result<Vec<Entry<S
 fn grow<S: Shape>(entries: &[Entry<S>], bounds: Bounds) -> Result<Forest<S>, TooLarge> {
     // How open a cuboid may be that stays in a tree has no value that suits all patterns: some are tried.
     let tried: &[u32] = if entries.len() > MANY { &[4, 6, 8] } else { &[2, 4, 6, 7, 8, 10, 12] };
-    let worth = Bounds { memory: bounds.memory.min(WORTH * entries.len() + NEAR) };
+    let worth = Bounds { memory: bounds.memory.min(worth(entries.len())) };
     let work = work(entries.len());
     let mut scratch = Scratch::default();
     let mut best: Option<(f32, Forest<S>)> = None;
     let mut worse = 0;
     for open in tried {
-        let growth = Growth { open: *open, trees: TREES, work, lean: worth.memory / 2 };
-        let time = build::grow(entries, growth, worth, &mut scratch).map_or(f32::INFINITY, |forest| {
-            let time = weigh::weigh(&forest, entries);
+        let growth =
+            Growth { open: *open, trees: TREES, work, lean: worth.memory / 2, covered: Covered::Hidden };
+        let time = build::grow(entries, growth, worth, &mut scratch).map_or(f32::INFINITY, |mut forest| {
+            let time = weigh::weigh(&forest, Unchanged, entries);
+            forest.time = time;
             if best.as_ref().is_none_or(|(least, _)| time < *least) {
                 best = Some((time, forest));
             }
@@ -166,8 +165,11 @@ fn grow<S: Shape>(entries: &[Entry<S>], bounds: Bounds) -> Result<Forest<S>, Too
         Some((_, forest)) => Ok(forest),
         // Longer lists at the leaves take less memory.
         None => {
-            let growth = Growth { open: 2, trees: 2 * TREES, work, lean: bounds.memory / 4 };
-            build::grow(entries, growth, bounds, &mut scratch)
+            let growth =
+                Growth { open: 2, trees: 2 * TREES, work, lean: bounds.memory / 4, covered: Covered::Hidden };
+            let mut forest = build::grow(entries, growth, bounds, &mut scratch)?;
+            forest.time = weigh::weigh(&forest, Unchanged, entries);
+            Ok(forest)
         }
     }
 }
@@ -175,6 +177,11 @@ fn grow<S: Shape>(entries: &[Entry<S>], bounds: Bounds) -> Result<Forest<S>, Too
 /// Returns the limit on the work of growing trees of so many cuboids, in cuboids looked at.
 fn work(cuboids: usize) -> usize {
     EACH * cuboids + ANYWAY
+}
+
+/// Returns the memory that trees of so many cuboids may take, in bytes.
+fn worth(cuboids: usize) -> usize {
+    WORTH * cuboids + NEAR
 }
 
 /// Trees that a header is searched in, at most, as a rule.
@@ -192,46 +199,31 @@ const MANY: usize = 20_000;
 
 impl Classifier for Tree {
     fn classify(&self, header: &Header) -> Option<Position> {
-        #[cfg(target_arch = "x86_64")]
-        if let Some(kernel) = self.fast {
-            return kernel.run(
-                #[inline(always)]
-                |kernel| self.find(kernel, header, |_| ()),
-            );
-        }
-        self.find(Plain, header, |_| ())
+        self.families().classify(self.processor, header)
     }
 
     fn classify_bulk(&self, headers: &[Header], positions: &mut [Position]) {
-        #[cfg(target_arch = "x86_64")]
-        if let Some(kernel) = self.fast {
-            return kernel.run(
-                #[inline(always)]
-                |kernel| self.find_all(kernel, headers, positions),
-            );
-        }
-        self.find_all(Plain, headers, positions);
+        self.families().classify_bulk(self.processor, headers, positions);
     }
 
     fn classify_tallied(&self, header: &Header, tally: &mut dyn Tally) -> Option<Position> {
-        let mut account = Account::new(tally);
-        match header.family {
-            Family::V4 => self.find(Plain, header, |visit| account.add(&self.v4, 0, visit)),
-            Family::V6 => self.find(Plain, header, |visit| account.add(&self.v6, self.v4.bytes(), visit)),
-            Family::Other => None,
-        }
+        self.families().classify_tallied(header, tally)
     }
 
     fn memory_bytes(&self) -> usize {
-        self.v4.bytes() + self.v6.bytes() + self.asked_bytes
+        self.pair.bytes() + self.asked_bytes
     }
 
     fn region_bytes(&self) -> u64 {
-        (self.v4.bytes() + self.v6.bytes()) as u64
+        (self.pair.v4.bytes() + self.pair.v6.bytes()) as u64
     }
 
     fn program(&self) -> u32 {
-        account::program(&self.v4) + account::program(&self.v6)
+        account::program(&self.pair.v4) + account::program(&self.pair.v6)
+    }
+
+    fn to_updatable(&self, patterns: &[Pattern]) -> Option<Box<dyn Updatable>> {
+        Some(Box::new(UpdatableTree::new(self, patterns)?))
     }
 }
 

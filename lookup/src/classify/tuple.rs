@@ -200,7 +200,7 @@ impl Classifier for Tuple {
         account::PROGRAM
     }
 
-    fn to_updatable(&self) -> Option<Box<dyn Updatable>> {
+    fn to_updatable(&self, _: &[Pattern]) -> Option<Box<dyn Updatable>> {
         Some(self.copy())
     }
 }

@@ -41,6 +41,11 @@ pub trait Updatable: Classifier {
     /// Returns an independent copy.
     fn copy(&self) -> Box<dyn Updatable>;
 
+    /// True if its searches have come to take much longer than those of one that is built of the same patterns would.
+    fn is_worn(&self) -> bool {
+        false
+    }
+
     /// Converts to a classifier that is only searched.
     fn into_classifier(self: Box<Self>) -> Box<dyn Classifier>;
 }
@@ -69,33 +74,30 @@ impl Edit {
 /// The most edits that [`revised`] makes: comparing lists takes as many steps for each pattern.
 const MOST_EDITS: usize = 256;
 
-/// A search of `patterns`, made from one of others of which few have to come or go. `None` where that one cannot be
-/// changed, where too many would have to, or where it does not keep within `bounds`: then it has to be built.
-pub fn revised(search: &dyn Classifier, patterns: &[Pattern], bounds: Bounds) -> Option<Box<dyn Classifier>> {
-    let mut copy = search.to_updatable()?;
+/// A search of `after`, made from one of `before`, of which few have to come or go. `None` where that one cannot be changed, where
+/// too many would have to, where it does not keep within `bounds`, or where its searches would take much longer than those of
+/// one that is built: then it has to be.
+pub fn revised(
+    search: &dyn Classifier,
+    before: &[Pattern],
+    after: &[Pattern],
+    bounds: Bounds,
+) -> Option<Box<dyn Classifier>> {
+    let steps = steps(before, after, MOST_EDITS)?;
+    let mut copy = search.to_updatable(before)?;
     copy.keep_within(bounds).ok()?;
     let mut position = 0;
-    for (step, pattern) in edits(&*copy, patterns)? {
+    for step in steps {
         match step {
             Step::Keep => position += 1,
             Step::Remove => copy.remove(position),
             Step::Insert => {
-                copy.insert(position, pattern?).ok()?;
+                copy.insert(position, after.get(position as usize)?).ok()?;
                 position += 1;
             }
         }
     }
-    Some(copy.into_classifier())
-}
-
-/// The steps from a search's patterns to others, each with the pattern that it keeps or inserts.
-fn edits<'a>(search: &dyn Updatable, patterns: &'a [Pattern]) -> Option<Vec<(Step, Option<&'a Pattern>)>> {
-    let before: Vec<&Pattern> = (0..).map_while(|position| search.pattern(position)).collect();
-    let after: Vec<&'a Pattern> = patterns.iter().collect();
-    let steps = steps(&before, &after, MOST_EDITS)?;
-    let mut after = after.into_iter();
-    let with = |step| (step, if step == Step::Remove { None } else { after.next() });
-    Some(steps.into_iter().map(with).collect())
+    (!copy.is_worn()).then(|| copy.into_classifier())
 }
 
 /// Makes versions of a search, each from the one before.

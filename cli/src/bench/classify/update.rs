@@ -23,7 +23,7 @@ pub(crate) fn rate(
     search: &dyn Classifier,
     plan: &Plan<'_>,
 ) -> Result<Option<f64>, Disagreement> {
-    let Some(updatable) = search.to_updatable() else { return Ok(None) };
+    let Some(updatable) = search.to_updatable(plan.patterns) else { return Ok(None) };
     let mut list: Vec<Pattern> = plan.patterns.to_vec();
     let mut versions = Versions::new(updatable);
     let mut random = Random::new(1);

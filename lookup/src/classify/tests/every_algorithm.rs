@@ -304,28 +304,57 @@ proptest! {
     }
 }
 
-/// A place in a list, and what comes there; nothing: what is there goes.
-fn edits() -> impl Strategy<Value = Vec<(Index, Option<Pattern>)>> {
-    vec((any::<Index>(), option::weighted(0.6, pattern())), 1..60)
+/// Change of a list, at a place.
+#[derive(Clone, Debug)]
+enum Change {
+    Insert(Box<Pattern>),
+    /// What is somewhere comes here, too.
+    Repeat(Index),
+    /// A pattern for everything comes, which hides what follows.
+    Cover,
+    Remove,
+}
+
+fn edits() -> impl Strategy<Value = Vec<(Index, Change)>> {
+    let change = prop_oneof![
+        6 => pattern().prop_map(|pattern| Change::Insert(Box::new(pattern))),
+        1 => any::<Index>().prop_map(Change::Repeat),
+        1 => Just(Change::Cover),
+        6 => Just(Change::Remove),
+    ];
+    vec((any::<Index>(), change), 1..60)
+}
+
+/// Lists that patterns for everything stand in, too.
+fn before() -> impl Strategy<Value = Vec<Pattern>> {
+    let one = || prop_oneof![15 => pattern(), 1 => Just(Pattern::default())];
+    prop_oneof![vec(one(), 0..12), vec(one(), 12..60)]
 }
 
 proptest! {
     #[test]
-    fn equals_the_linear_scan_after_changes(
-        before in vec(pattern(), 0..40),
+    fn equals_the_linear_scan_after_each_change(
+        before in before(),
         edits in edits(),
-        aims in vec(aim(), 1..60),
+        aims in vec(aim(), 1..12),
     ) {
         for algorithm in ALGORITHMS {
             let Ok(search) = (algorithm.build)(&before, Bounds::default()) else { continue };
-            let Some(mut search) = search.to_updatable() else { continue };
+            let Some(mut search) = search.to_updatable(&before) else { continue };
             let mut patterns = before.clone();
-            for (place, pattern) in &edits {
+            for (place, change) in &edits {
+                let pattern = match change {
+                    Change::Insert(pattern) => Some((**pattern).clone()),
+                    Change::Repeat(_) if patterns.is_empty() => continue,
+                    Change::Repeat(other) => Some(patterns[other.index(patterns.len())].clone()),
+                    Change::Cover => Some(Pattern::default()),
+                    Change::Remove => None,
+                };
                 match pattern {
                     Some(pattern) => {
                         let place = place.index(patterns.len() + 1);
-                        prop_assert!(search.insert(place as u32, pattern).is_ok());
-                        patterns.insert(place, pattern.clone());
+                        prop_assert!(search.insert(place as u32, &pattern).is_ok());
+                        patterns.insert(place, pattern);
                     }
                     None if patterns.is_empty() => {}
                     None => {
@@ -334,16 +363,27 @@ proptest! {
                         patterns.remove(place);
                     }
                 }
+                let headers: Vec<Header> = aims.iter().map(|aim| header(aim, &patterns)).collect();
+                agrees(algorithm.name, &*search, &patterns, &headers)?;
             }
             prop_assert_eq!(search.count(), patterns.len());
             for (position, pattern) in (0..).zip(&patterns) {
                 prop_assert_eq!(search.pattern(position), Some(pattern));
             }
             let headers: Vec<Header> = aims.iter().map(|aim| header(aim, &patterns)).collect();
-            agrees(algorithm.name, &*search, &patterns, &headers)?;
             let copy = search.copy();
             search.remove(0);
             agrees(algorithm.name, &*copy, &patterns, &headers)?;
+            // And as one that is only searched, and as one that is changed again.
+            let settled = copy.into_classifier();
+            agrees(algorithm.name, &*settled, &patterns, &headers)?;
+            let Some(mut again) = settled.to_updatable(&patterns) else { continue };
+            while !patterns.is_empty() {
+                let place = patterns.len() / 2;
+                again.remove(place as u32);
+                patterns.remove(place);
+                agrees(algorithm.name, &*again, &patterns, &headers)?;
+            }
         }
     }
 }

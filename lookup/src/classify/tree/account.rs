@@ -4,7 +4,7 @@ use tally::{Branch, Op, Region, Tally};
 
 use super::forest::Forest;
 use super::layout::{Node, Octet, Shape, WIDTH, lanes};
-use super::search::Visit;
+use super::search::{Order, Visit};
 
 /// Instructions for a tree, without branches: its first position compared with the position found, and its root taken.
 const TREE: u32 = 3;
@@ -27,6 +27,10 @@ const fn compare<S: Shape>(zones: bool) -> u32 {
     2 * S::PORTS as u32 + 10 + 2 * others + 6
 }
 
+/// Instructions for the position of a rule's number in trees that have changed: chunk and offset taken apart, 2; both places,
+/// 2; start of the chunk and offset added, 1; the test for a removed rule, 1.
+pub(super) const MAP: u32 = 6;
+
 /// Bytes that are read of a node.
 const NODE_BYTES: u32 = 24;
 
@@ -40,8 +44,14 @@ impl<'a> Account<'a> {
         Account { tally }
     }
 
-    /// One step in trees that begin at this place of the region.
-    pub(super) fn add<S: Shape>(&mut self, forest: &Forest<S>, begin: usize, visit: Visit) {
+    /// One step in trees that begin at this place of the region; the map from numbers to positions begins at `map`.
+    pub(super) fn add<S: Shape, O: Order>(
+        &mut self,
+        forest: &Forest<S>,
+        begin: usize,
+        map: usize,
+        visit: Visit,
+    ) {
         let tally = &mut *self.tally;
         let octet = |number: usize| begin + number * size_of::<Octet>();
         match visit {
@@ -64,10 +74,18 @@ impl<'a> Account<'a> {
                     tally.instructions(compare::<S>(forest.asks_zones()));
                     tally.execute(Op::Branch, lanes as u32 + 1);
                 }
-                // The position, or that there is another block.
+                // The rule's number, or that there is another block.
                 tally.read(Region::RuleTable, octet(block) + 8 * lanes * WIDTH, 4);
                 tally.branch(Branch::Taken);
             }
+            Visit::Hit { number } if O::HAS_MAP => {
+                tally.instructions(MAP);
+                tally.execute(Op::Branch, 1);
+                // The place of the number, and the start of its chunk, which lies in front.
+                tally.read(Region::RuleTable, map + 4 * number as usize, 4);
+                tally.read(Region::RuleTable, map, 4);
+            }
+            Visit::Hit { .. } => {}
         }
     }
 }

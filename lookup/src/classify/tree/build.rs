@@ -3,10 +3,9 @@
 use std::collections::HashMap;
 
 use super::entry::{Entry, Exact, Fixed};
-use super::forest::{Forest, Root};
-use super::layout::{
-    ASK, Branch, MACS, MISC, MORE, Octet, POSITION, Shape, WIDTH, ZONES, block_octets, lanes,
-};
+use super::forest::{Forest, ROOM, Root};
+use super::hiding::Hiding;
+use super::layout::{ASK, Branch, MACS, MISC, MORE, NUMBER, Octet, Shape, WIDTH, ZONES, block_octets, lanes};
 use super::select::{Member, Scratch, Selection, select};
 use crate::classify::{Bounds, Position, TooLarge};
 
@@ -24,6 +23,17 @@ pub(super) struct Growth {
     pub work: usize,
     /// Memory of the forest, in bytes, from which on no list is divided.
     pub lean: usize,
+    /// Cuboids behind one that has all headers of a branch.
+    pub covered: Covered,
+}
+
+/// Treatment of cuboids that no header can come to by a branch, because one in front has all headers there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Covered {
+    /// They are left out, and noted as hidden.
+    Hidden,
+    /// They are listed.
+    Listed,
 }
 
 /// Cuboids that make a list long.
@@ -53,6 +63,7 @@ pub(super) fn grow<S: Shape>(
         branches: Vec::new(),
         octets: Vec::new(),
         leaves: HashMap::new(),
+        hiding: Hiding::default(),
         scratch,
         growth,
         bounds,
@@ -65,14 +76,16 @@ pub(super) fn grow<S: Shape>(
         let open = if is_last { u32::MAX } else { growth.open };
         let (branch, grown, left) = grower.root(&rest, open)?;
         let first = grown.first().map_or(Position::MAX, |at| entries[*at as usize].position);
-        grower.roots.push(Root { branch, first });
+        grower.roots.push(Root { branch, first, room: ROOM });
         rest = left;
     }
     grower.roots.sort_by_key(|root| root.first);
     // A node at the end is asked for as if it were a block.
     grower.octets.resize(grower.octets.len() + block_octets::<S>(asks_zones), Octet::default());
-    Forest::new(grower.roots, &grower.branches, &grower.octets, asks_zones)
-        .map_err(|error| TooLarge { needed: error.bytes, bound: bounds.memory })
+    let mut forest = Forest::new(grower.roots, &grower.branches, &grower.octets, asks_zones)
+        .map_err(|error| TooLarge { needed: error.bytes, bound: bounds.memory })?;
+    forest.hiding = grower.hiding;
+    Ok(forest)
 }
 
 /// Continuation: another block follows, or not.
@@ -91,6 +104,8 @@ struct Grower<'a, S: Shape> {
     octets: Vec<Octet>,
     /// Leaves that exist, by their cuboids.
     leaves: HashMap<Vec<u32>, Branch>,
+    /// Rules that were left out of lists.
+    hiding: Hiding,
     scratch: &'a mut Scratch,
     growth: Growth,
     bounds: Bounds,
@@ -121,11 +136,17 @@ impl<S: Shape> Grower<'_, S> {
     fn members(&mut self, list: &[u32], known: &Fixed<S::Key>) -> Vec<Member<S>> {
         self.scratch.work += list.len();
         let mut members = Vec::with_capacity(list.len());
-        for number in list {
+        let mut rest = list.iter();
+        for number in rest.by_ref() {
             let entry = &self.entries[*number as usize];
             if let Some(fixed) = entry.fixed(known) {
                 members.push(Member { entry: *number, fixed });
-                if entry.exact == Exact::Yes && entry.covers(known) {
+                let hides = self.growth.covered == Covered::Hidden && entry.exact == Exact::Yes;
+                if hides && entry.covers(known) {
+                    let hidden = rest.map(|number| self.entries[*number as usize].position);
+                    hidden
+                        .filter(|hidden| *hidden != entry.position)
+                        .for_each(|hidden| self.hiding.add(entry.position, hidden));
                     break;
                 }
             }
@@ -217,7 +238,7 @@ impl<S: Shape> Grower<'_, S> {
         let mut positions = Octet::default();
         for place in 0..WIDTH {
             positions.0[place] = entry(place)
-                .map_or(POSITION, |entry| entry.position | if entry.exact == Exact::Yes { 0 } else { ASK });
+                .map_or(NUMBER, |entry| entry.position | if entry.exact == Exact::Yes { 0 } else { ASK });
         }
         if more == More::Yes {
             positions.0[WIDTH - 1] |= MORE;

@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 
+use super::hiding::Hiding;
 use super::layout::{Branch, Octet, Shape};
 use crate::classify::Position;
 use crate::memory::{MemoryError, Slab};
@@ -14,6 +15,10 @@ pub(super) struct Forest<S: Shape> {
     pub branches: Slab<Branch>,
     /// Nodes, each one octet, and blocks of leaves: for each lane that is compared two octets, then the positions.
     pub octets: Slab<Octet>,
+    /// Estimate of the time of a search when the trees were grown ([`weigh`](super::weigh::weigh)).
+    pub time: f32,
+    /// Rules that were left out of leaves when the trees were grown.
+    pub hiding: Hiding,
     asks_zones: bool,
     shape: PhantomData<S>,
 }
@@ -23,9 +28,14 @@ pub(super) struct Forest<S: Shape> {
 pub(super) struct Root {
     /// Branch to the root node.
     pub branch: Branch,
-    /// First position in the tree.
+    /// First position in the tree, or one before it.
     pub first: Position,
+    /// Cuboids that may come before this tree is grown anew by itself; [`ROOM`] of one that was grown with the others.
+    pub room: u32,
 }
+
+/// Room of trees that are only grown anew together.
+pub(super) const ROOM: u32 = u32::MAX;
 
 impl<S: Shape> Forest<S> {
     /// # Errors
@@ -37,7 +47,19 @@ impl<S: Shape> Forest<S> {
         asks_zones: bool,
     ) -> Result<Forest<S>, MemoryError> {
         let (branches, octets) = (Slab::copy_of(branches)?, Slab::copy_of(octets)?);
-        Ok(Forest { roots, branches, octets, asks_zones, shape: PhantomData })
+        let (time, hiding) = (0.0, Hiding::default());
+        Ok(Forest { roots, branches, octets, time, hiding, asks_zones, shape: PhantomData })
+    }
+
+    /// An independent copy.
+    ///
+    /// # Errors
+    /// The system has not that much memory.
+    pub(super) fn copy(&self) -> Result<Forest<S>, MemoryError> {
+        let mut copy = Forest::new(self.roots.clone(), &self.branches, &self.octets, self.asks_zones)?;
+        copy.time = self.time;
+        copy.hiding = self.hiding.clone();
+        Ok(copy)
     }
 
     /// True if any pattern asks for zones or interfaces: their lane is compared only then.

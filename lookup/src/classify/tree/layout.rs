@@ -4,6 +4,7 @@
 //! the words; leaves compare lanes, of [`WIDTH`] cuboids at a time.
 
 use std::fmt::Debug;
+use std::hash::Hash;
 
 use bytemuck::{Pod, Zeroable};
 use wire::Family;
@@ -25,11 +26,13 @@ pub(super) const ZONES: usize = 2;
 pub(super) const MACS: usize = 3;
 
 /// The lanes of one family's headers.
-pub(in crate::classify) trait Shape: Copy + Debug + Send + Sync + 'static {
+pub(in crate::classify) trait Shape:
+    Copy + Debug + Eq + Hash + Send + Sync + 'static
+{
     /// A header's words; their number is a power of two.
     type Key: Copy + Debug + Default + PartialEq + AsRef<[u64]> + AsMut<[u64]>;
     /// An array with one value for each lane.
-    type Lanes: Copy + Debug + Default + AsRef<[u32]> + AsMut<[u32]>;
+    type Lanes: Copy + Debug + Default + Ord + Hash + AsRef<[u32]> + AsMut<[u32]>;
     /// Address family.
     const FAMILY: Family;
     /// Address fields of the family.
@@ -117,11 +120,11 @@ pub(in crate::classify) fn lane(key: &[u64], lane: usize) -> u32 {
 }
 
 /// IPv4.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct V4;
 
 /// IPv6.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct V6;
 
 /// Ports and what follows from their word on.
@@ -284,10 +287,10 @@ impl Node {
     }
 }
 
-/// Flags beside the patterns' positions in a block: in the entry of the first cuboid that matches, its pattern is to be
+/// Flags beside the numbers of rules in a block: in the entry of the first cuboid that matches, its pattern is to be
 /// asked, too.
 pub(super) const ASK: u32 = 1 << 31;
 /// In the last entry, the next block belongs to the same leaf.
 pub(super) const MORE: u32 = 1 << 30;
-/// The bits of a position.
-pub(super) const POSITION: u32 = MORE - 1;
+/// The bits of a rule's number: its position in the list, where nothing has changed since the trees were grown.
+pub(super) const NUMBER: u32 = MORE - 1;

@@ -4,8 +4,30 @@
 
 use super::forest::{Forest, Root};
 use super::kernel::Kernel;
-use super::layout::{ASK, Branch, MORE, Node, Octet, POSITION, Shape, WIDTH, block_octets};
+use super::layout::{ASK, Branch, MORE, NUMBER, Node, Octet, Shape, WIDTH, block_octets};
 use crate::classify::{Header, NO_MATCH, Position};
+
+/// Positions of the rules whose numbers leaves hold.
+pub(super) trait Order: Copy {
+    /// True if positions lie in a map of their own.
+    const HAS_MAP: bool;
+
+    /// The position of a rule; [`NO_MATCH`] where it is removed.
+    fn position(self, number: u32) -> Position;
+}
+
+/// Numbers are positions: no rule has come or gone since the trees were grown.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unchanged;
+
+impl Order for Unchanged {
+    const HAS_MAP: bool = false;
+
+    #[inline(always)]
+    fn position(self, number: u32) -> Position {
+        number
+    }
+}
 
 /// Headers whose search is under way at a time.
 pub(super) const AT_ONCE: usize = 32;
@@ -35,28 +57,30 @@ impl Places {
 
 impl<S: Shape> Forest<S> {
     /// Finds the first match of each of `headers`, [`AT_ONCE`] at most, all of the family. `matches` tells if a header
-    /// matches the pattern of a position.
+    /// matches the pattern of the rule of a number.
     #[inline(always)]
-    pub(super) fn find_all<K: Kernel>(
+    pub(super) fn find_all<K: Kernel, O: Order>(
         &self,
         kernel: K,
+        order: O,
         headers: &[Header],
-        matches: impl Fn(&Header, Position) -> bool + Copy,
+        matches: impl Fn(&Header, u32) -> bool + Copy,
     ) -> [Position; AT_ONCE] {
         // Known when this is compiled, the number of lanes makes straight code of the comparison.
         if self.asks_zones() {
-            self.find_each::<K, true>(kernel, headers, matches)
+            self.find_each::<K, O, true>(kernel, order, headers, matches)
         } else {
-            self.find_each::<K, false>(kernel, headers, matches)
+            self.find_each::<K, O, false>(kernel, order, headers, matches)
         }
     }
 
     #[inline(always)]
-    fn find_each<K: Kernel, const ZONES: bool>(
+    fn find_each<K: Kernel, O: Order, const ZONES: bool>(
         &self,
         kernel: K,
+        order: O,
         headers: &[Header],
-        matches: impl Fn(&Header, Position) -> bool + Copy,
+        matches: impl Fn(&Header, u32) -> bool + Copy,
     ) -> [Position; AT_ONCE] {
         let headers = &headers[..headers.len().min(AT_ONCE)];
         let mut keys = [S::Key::default(); AT_ONCE];
@@ -64,8 +88,8 @@ impl<S: Shape> Forest<S> {
             *key = S::key::<ZONES>(header);
         }
         let mut found = [NO_MATCH; AT_ONCE];
-        let matches = |place: usize, position| matches(&headers[place], position);
-        let search = Search::<S, K, ZONES> { forest: self, kernel, keys: &keys };
+        let matches = |place: usize, number| matches(&headers[place], number);
+        let search = Search::<S, K, O, ZONES> { forest: self, kernel, order, keys: &keys };
         let Some((root, others)) = self.roots.split_first() else { return found };
         let leaves = search.descend(root, 0..headers.len());
         search.compare(&leaves, 0..headers.len(), &mut found, matches);
@@ -83,16 +107,18 @@ impl<S: Shape> Forest<S> {
 
     /// Returns the first match of the header of these words, or [`NO_MATCH`]. Reports nodes and leaves visited to `visit`.
     #[inline(always)]
-    pub(super) fn find<K: Kernel>(
+    pub(super) fn find<K: Kernel, O: Order>(
         &self,
         kernel: K,
+        order: O,
         key: &S::Key,
-        matches: impl Fn(Position) -> bool,
+        matches: impl Fn(u32) -> bool,
         mut visit: impl FnMut(Visit),
     ) -> Position {
         let (branches, octets) = (self.branches.entries(), self.octets.entries());
+        let leaves = Leaves { kernel, order, octets };
         let mut found = NO_MATCH;
-        for Root { branch, first } in &self.roots {
+        for Root { branch, first, .. } in &self.roots {
             if found <= *first {
                 break;
             }
@@ -104,11 +130,10 @@ impl<S: Shape> Forest<S> {
                 visit(Visit::Node { node, octet: branch.octet(), branch: chosen });
                 branch = branches[chosen];
             }
-            let see = |block, compared| visit(Visit::Block { block, compared });
             let position = if self.asks_zones() {
-                find_in_leaf::<K, S, true>(kernel, octets, branch, key, &matches, see)
+                leaves.find::<S, true>(branch, key, &matches, &mut visit)
             } else {
-                find_in_leaf::<K, S, false>(kernel, octets, branch, key, &matches, see)
+                leaves.find::<S, false>(branch, key, &matches, &mut visit)
             };
             found = found.min(position);
         }
@@ -117,13 +142,14 @@ impl<S: Shape> Forest<S> {
 }
 
 /// A search for many headers.
-struct Search<'a, S: Shape, K, const ZONES: bool> {
+struct Search<'a, S: Shape, K, O, const ZONES: bool> {
     forest: &'a Forest<S>,
     kernel: K,
+    order: O,
     keys: &'a [S::Key; AT_ONCE],
 }
 
-impl<S: Shape, K: Kernel, const ZONES: bool> Search<'_, S, K, ZONES> {
+impl<S: Shape, K: Kernel, O: Order, const ZONES: bool> Search<'_, S, K, O, ZONES> {
     /// The leaves of one tree that the headers at these places come to.
     #[inline(always)]
     fn descend(&self, root: &Root, places: impl Iterator<Item = usize> + Clone) -> [Branch; AT_ONCE] {
@@ -172,13 +198,14 @@ impl<S: Shape, K: Kernel, const ZONES: bool> Search<'_, S, K, ZONES> {
         leaves: &[Branch; AT_ONCE],
         places: impl Iterator<Item = usize>,
         found: &mut [Position; AT_ONCE],
-        matches: impl Fn(usize, Position) -> bool,
+        matches: impl Fn(usize, u32) -> bool,
     ) {
-        let octets = self.forest.octets.entries();
+        let in_leaves =
+            Leaves { kernel: self.kernel, order: self.order, octets: self.forest.octets.entries() };
         for place in places {
             let (leaf, key) = (leaves[place], &self.keys[place]);
-            let matches = |position| matches(place, position);
-            let position = find_in_leaf::<K, S, ZONES>(self.kernel, octets, leaf, key, matches, |_, _| ());
+            let matches = |number| matches(place, number);
+            let position = in_leaves.find::<S, ZONES>(leaf, key, matches, &mut |_| ());
             found[place] = found[place].min(position);
         }
     }
@@ -193,6 +220,8 @@ pub(super) enum Visit {
     Node { node: Node, octet: usize, branch: usize },
     /// The block that begins with this octet, and the number of its cuboids compared, up to the match.
     Block { block: usize, compared: usize },
+    /// The cuboid of the rule of this number contains the header: its position is asked for.
+    Hit { number: u32 },
 }
 
 /// Prefetches the target of a branch: as if it were a block, because no processor could predict the kind.
@@ -206,36 +235,46 @@ fn prefetch<S: Shape, const ZONES: bool>(octets: &[Octet], branch: Branch) {
     }
 }
 
-/// Returns the first match in a leaf, or [`NO_MATCH`].
-#[inline(always)]
-fn find_in_leaf<K: Kernel, S: Shape, const ZONES: bool>(
+/// Leaves, to be searched.
+struct Leaves<'a, K, O> {
     kernel: K,
-    octets: &[Octet],
-    leaf: Branch,
-    key: &S::Key,
-    matches: impl Fn(Position) -> bool,
-    mut see: impl FnMut(usize, usize),
-) -> Position {
-    let length = block_octets::<S>(ZONES);
-    let mut begin = leaf.octet();
-    loop {
-        let Some(block) = octets.get(begin..begin + length) else { return NO_MATCH };
-        let positions = &block[length - 1].0;
-        let mut hits = kernel.hits::<S, ZONES>(block, key);
-        while hits != 0 {
-            let place = hits.trailing_zeros() as usize % WIDTH;
-            let position = positions[place] & POSITION;
-            if positions[place] & ASK == 0 || matches(position) {
-                see(begin, place + 1);
-                return position;
+    order: O,
+    octets: &'a [Octet],
+}
+
+impl<K: Kernel, O: Order> Leaves<'_, K, O> {
+    /// Returns the first match in a leaf, or [`NO_MATCH`].
+    #[inline(always)]
+    fn find<S: Shape, const ZONES: bool>(
+        &self,
+        leaf: Branch,
+        key: &S::Key,
+        matches: impl Fn(u32) -> bool,
+        visit: &mut impl FnMut(Visit),
+    ) -> Position {
+        let length = block_octets::<S>(ZONES);
+        let mut begin = leaf.octet();
+        loop {
+            let Some(block) = self.octets.get(begin..begin + length) else { return NO_MATCH };
+            let tags = &block[length - 1].0;
+            let mut hits = self.kernel.hits::<S, ZONES>(block, key);
+            while hits != 0 {
+                let place = hits.trailing_zeros() as usize % WIDTH;
+                let number = tags[place] & NUMBER;
+                visit(Visit::Hit { number });
+                let position = self.order.position(number);
+                if position != NO_MATCH && (tags[place] & ASK == 0 || matches(number)) {
+                    visit(Visit::Block { block: begin, compared: place + 1 });
+                    return position;
+                }
+                hits &= hits - 1;
             }
-            hits &= hits - 1;
+            visit(Visit::Block { block: begin, compared: WIDTH });
+            if tags[WIDTH - 1] & MORE == 0 {
+                return NO_MATCH;
+            }
+            begin += length;
         }
-        see(begin, WIDTH);
-        if positions[WIDTH - 1] & MORE == 0 {
-            return NO_MATCH;
-        }
-        begin += length;
     }
 }
 

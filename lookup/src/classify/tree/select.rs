@@ -270,6 +270,11 @@ impl<S: Shape> Selection<S> {
         }
     }
 
+    /// The selection that a node has been made of.
+    pub(super) fn of_node(node: &Node) -> Selection<S> {
+        Selection { words: node.words, masks: node.masks, shape: std::marker::PhantomData }
+    }
+
     /// Number of bits.
     pub(super) fn bits(&self) -> u32 {
         self.masks[0].count_ones() + self.masks[1].count_ones()

@@ -1,9 +1,11 @@
 use tally::{Count, Region};
+use wire::Family;
 use wire::random::Random;
 
+use super::kernel::Plain;
 use super::*;
 use crate::classify::generate::{Like, Locality, rules, trace};
-use crate::classify::{AddressSpan, Admit, Linear, PortSpan};
+use crate::classify::{AddressSpan, Admit, Linear, NO_MATCH, PortSpan};
 
 fn made(like: Like, count: usize) -> (Vec<Pattern>, Vec<Header>) {
     let patterns: Vec<Pattern> = rules(like, count, 7).iter().map(|rule| rule.pattern()).collect();
@@ -21,7 +23,7 @@ fn agrees(patterns: &[Pattern], headers: &[Header], bounds: Bounds) -> Result<Tr
     let mut found = vec![0; headers.len()];
     tree.classify_bulk(headers, &mut found);
     assert_eq!(found, wanted, "in bulk");
-    tree.find_all(Plain, headers, &mut found);
+    tree.families().find_all(Plain, headers, &mut found);
     assert_eq!(found, wanted, "in bulk, without vectors");
     for (header, wanted) in headers.iter().zip(wanted) {
         assert_eq!(tree.classify(header).unwrap_or(NO_MATCH), wanted);
@@ -124,11 +126,11 @@ fn rules_that_are_copied_over_and_over_take_bounded_work() {
     let tree = agrees(&patterns, &headers, Bounds::default()).unwrap();
     assert!(tree.memory_bytes() < 16 << 20, "{}", tree.memory_bytes());
 
-    let entries = entries::<V4>(&patterns, Bounds::default()).unwrap();
+    let entries = entries::<V4>(patterns.iter(), Bounds::default()).unwrap();
     let mut scratch = Scratch::default();
     let work = work(entries.len());
     for open in [2, 6, 12] {
-        let growth = Growth { open, trees: TREES, work, lean: usize::MAX };
+        let growth = Growth { open, trees: TREES, work, lean: usize::MAX, covered: Covered::Hidden };
         let _ = build::grow(&entries, growth, Bounds::default(), &mut scratch);
         // The last lists are divided after it has become too much.
         assert!(scratch.work < 8 * work, "{open}: {} of {work}", scratch.work);

@@ -6,7 +6,7 @@ use super::entry::Entry;
 use super::forest::Forest;
 use super::kernel::Plain;
 use super::layout::{Kind, Shape};
-use super::search::Visit;
+use super::search::{Order, Visit};
 
 /// Headers that are searched for an estimate.
 const SAMPLES: usize = 1024;
@@ -22,7 +22,7 @@ const FAR: f32 = 0.7;
 
 /// Returns the average time of a search, in nanoseconds, for headers that each match some cuboid: good to select the
 /// fastest of several forests.
-pub(super) fn weigh<S: Shape>(forest: &Forest<S>, entries: &[Entry<S>]) -> f32 {
+pub(super) fn weigh<S: Shape>(forest: &Forest<S>, order: impl Order, entries: &[Entry<S>]) -> f32 {
     let step = entries.len().div_ceil(SAMPLES).max(1);
     let mut random = Random::new(1);
     let (mut nodes, mut blocks, mut trees, mut searches) = (0u32, 0u32, 0u32, 0u32);
@@ -31,12 +31,14 @@ pub(super) fn weigh<S: Shape>(forest: &Forest<S>, entries: &[Entry<S>]) -> f32 {
         searches += 1;
         forest.find(
             Plain,
+            order,
             &key,
             |_| true,
             |visit| match visit {
                 Visit::Tree => trees += 1,
                 Visit::Node { .. } => nodes += 1,
                 Visit::Block { .. } => blocks += 1,
+                Visit::Hit { .. } => {}
             },
         );
     }

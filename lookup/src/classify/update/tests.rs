@@ -2,8 +2,17 @@ use std::sync::mpsc;
 use std::thread;
 
 use super::super::tests::many::{headers, patterns};
-use super::super::{ALGORITHMS, Bounds, Header, NO_MATCH, Tuple};
+use super::super::{ALGORITHMS, Algorithm, Bounds, Header, NO_MATCH, Tuple};
 use super::*;
+
+/// The algorithms whose searches can be changed.
+fn changing() -> impl Iterator<Item = &'static Algorithm> {
+    ["tuple", "tree"].into_iter().filter_map(Algorithm::named)
+}
+
+fn made(algorithm: &Algorithm, rules: &[Pattern], bounds: Bounds) -> Box<dyn Updatable> {
+    (algorithm.build)(rules, bounds).unwrap().to_updatable(rules).expect(algorithm.name)
+}
 
 fn scan(search: &dyn Updatable, header: &Header) -> Option<Position> {
     (0..).take(search.count()).find(|at| search.pattern(*at).is_some_and(|pattern| pattern.matches(header)))
@@ -13,10 +22,14 @@ fn scan(search: &dyn Updatable, header: &Header) -> Option<Position> {
 /// rules come meanwhile, in the middle of the list.
 #[test]
 fn look_ups_go_on_while_rules_come() {
+    changing().for_each(look_ups_go_on);
+}
+
+fn look_ups_go_on(algorithm: &Algorithm) {
     let rules = patterns(11_000, 30);
     let headers = headers(&rules, 64, 31);
     let (first, more) = rules.split_at(1_000);
-    let mut versions = Versions::new(Box::new(Tuple::new(first, Bounds::default()).unwrap()));
+    let mut versions = Versions::new(made(algorithm, first, Bounds::default()));
     let (send, receive) = mpsc::channel::<Arc<dyn Updatable>>();
     let mut held = versions.current();
     let looking = thread::spawn(move || {
@@ -65,8 +78,12 @@ fn look_ups_go_on_while_rules_come() {
 
 #[test]
 fn two_copies_take_turns_unless_one_is_held() {
+    changing().for_each(two_copies_take_turns);
+}
+
+fn two_copies_take_turns(algorithm: &Algorithm) {
     let rules = patterns(40, 32);
-    let mut versions = Versions::new(Box::new(Tuple::new(&rules[..10], Bounds::default()).unwrap()));
+    let mut versions = Versions::new(made(algorithm, &rules[..10], Bounds::default()));
     let address = |search: &Arc<dyn Updatable>| Arc::as_ptr(search).cast::<()>();
     let first = address(&versions.current());
     let second = address(&versions.next(vec![Edit::Insert(3, Box::new(rules[10].clone()))]).unwrap());
@@ -83,8 +100,12 @@ fn two_copies_take_turns_unless_one_is_held() {
 
 #[test]
 fn a_version_that_finds_no_memory_is_none() {
+    changing().for_each(no_version_without_memory);
+}
+
+fn no_version_without_memory(algorithm: &Algorithm) {
     let rules = patterns(3_000, 33);
-    let mut versions = Versions::new(Box::new(Tuple::new(&rules[..10], Bounds { memory: 200_000 }).unwrap()));
+    let mut versions = Versions::new(made(algorithm, &rules[..10], Bounds { memory: 200_000 }));
     let many = rules.iter().map(|rule| Edit::Insert(5, Box::new(rule.clone()))).collect();
     assert!(versions.next(many).is_err());
     assert_eq!(versions.current().count(), 10);
@@ -99,34 +120,40 @@ fn a_version_that_finds_no_memory_is_none() {
 fn a_search_is_revised_where_little_changes() {
     let rules = patterns(3_000, 34);
     let headers = headers(&rules, 200, 35);
-    let tuple = Tuple::new(&rules[..2_000], Bounds::default()).unwrap();
-    let mut list = rules[..2_000].to_vec();
-    list.splice(500..520, rules[2_000..2_050].iter().cloned());
-    list.swap(0, 1_999);
-    list.push(rules[2_100].clone());
-    let next = revised(&tuple, &list, Bounds::default()).unwrap();
-    for header in &headers {
-        let wanted = list.iter().position(|pattern| pattern.matches(header)).map(|at| at as Position);
-        assert_eq!(next.classify(header), wanted);
+    for algorithm in changing() {
+        let before = &rules[..2_000];
+        let search = (algorithm.build)(before, Bounds::default()).unwrap();
+        let mut list = before.to_vec();
+        list.splice(500..520, rules[2_000..2_050].iter().cloned());
+        list.swap(0, 1_999);
+        list.push(rules[2_100].clone());
+        let next = revised(&*search, before, &list, Bounds::default()).unwrap();
+        let again = revised(&*next, &list, before, Bounds::default()).unwrap();
+        for header in &headers {
+            let wanted = list.iter().position(|pattern| pattern.matches(header)).map(|at| at as Position);
+            assert_eq!(next.classify(header), wanted, "{}", algorithm.name);
+            // It is its own.
+            assert_eq!(again.classify(header), search.classify(header), "{}", algorithm.name);
+        }
+        assert!(revised(&*search, before, &rules, Bounds::default()).is_none(), "too many");
+        assert!(revised(&*search, before, &list, Bounds { memory: 100 }).is_none(), "there is no memory");
     }
-    // It is its own.
-    assert_eq!(tuple.count(), 2_000);
-    assert!(revised(&tuple, &rules, Bounds::default()).is_none(), "too many");
-    let linear = (ALGORITHMS[0].build)(&list, Bounds::default()).unwrap();
-    assert!(revised(&*linear, &list, Bounds::default()).is_none(), "it cannot be changed");
-    let narrow = Bounds { memory: 60_000 };
-    let few = Tuple::new(&rules[..10], narrow).unwrap();
-    assert!(revised(&few, &rules[..20], narrow).is_some());
-    assert!(revised(&few, &rules[..200], narrow).is_none(), "there is no memory");
-    assert!(revised(&few, &rules[..200], Bounds::default()).is_some(), "now there is");
-    assert!(revised(&few, &rules[..10], Bounds { memory: 100 }).is_none(), "now there is less");
+    let list = &rules[..2_000];
+    let linear = (ALGORITHMS[0].build)(list, Bounds::default()).unwrap();
+    assert!(revised(&*linear, list, list, Bounds::default()).is_none(), "it cannot be changed");
+    let (narrow, few) = (Bounds { memory: 60_000 }, &rules[..10]);
+    let tuple = Tuple::new(few, narrow).unwrap();
+    assert!(revised(&tuple, few, &rules[..20], narrow).is_some());
+    assert!(revised(&tuple, few, &rules[..200], narrow).is_none(), "there is no memory");
+    assert!(revised(&tuple, few, &rules[..200], Bounds::default()).is_some(), "now there is");
+    assert!(revised(&tuple, few, few, Bounds { memory: 100 }).is_none(), "now there is less");
 }
 
 #[test]
 fn an_algorithm_says_whether_it_can_be_changed() {
     let can = |name: &str| {
         let algorithm = ALGORITHMS.iter().find(|algorithm| algorithm.name == name).unwrap();
-        (algorithm.build)(&[], Bounds::default()).unwrap().to_updatable().is_some()
+        (algorithm.build)(&[], Bounds::default()).unwrap().to_updatable(&[]).is_some()
     };
-    assert!(can("tuple") && !can("linear") && !can("range_match"));
+    assert!(can("tuple") && can("tree") && !can("linear") && !can("range_match"));
 }

@@ -1,0 +1,119 @@
+//! The rules of trees that are changed: patterns by number, and the order of the list.
+
+use std::sync::Arc;
+
+use super::order::Numbers;
+use crate::classify::budget::Budget;
+use crate::classify::tree::layout::NUMBER;
+use crate::classify::{Pattern, Position, TooLarge};
+
+/// Patterns, by number.
+#[derive(Clone)]
+pub(super) struct Rules {
+    pub(super) numbers: Numbers,
+    /// The pattern of each number; `None` of one that no rule has.
+    patterns: Vec<Option<Arc<Pattern>>>,
+    /// Numbers to be given again.
+    free: Vec<u32>,
+    /// Numbers of removed rules that leaves may have still.
+    removed: Vec<u32>,
+    /// Bytes of the patterns.
+    pattern_bytes: usize,
+}
+
+impl Rules {
+    /// Rules whose numbers are their positions.
+    pub(super) fn new(patterns: impl Iterator<Item = Arc<Pattern>>) -> Rules {
+        let patterns: Vec<Option<Arc<Pattern>>> = patterns.map(Some).collect();
+        let count = patterns.len();
+        Rules {
+            numbers: Numbers::new(count),
+            pattern_bytes: patterns.iter().flatten().map(|pattern| bytes(pattern)).sum(),
+            patterns,
+            // Removing is to need no memory.
+            free: Vec::with_capacity(count),
+            removed: Vec::with_capacity(count),
+        }
+    }
+
+    /// The same rules with numbers that are their positions.
+    pub(super) fn renumbered(&self) -> Rules {
+        Rules::new(self.numbers.iter().filter_map(|number| self.patterns[number as usize].clone()))
+    }
+
+    pub(super) fn pattern(&self, number: u32) -> Option<&Pattern> {
+        self.patterns.get(number as usize)?.as_deref()
+    }
+
+    /// Patterns in the order of the list.
+    pub(super) fn in_order(&self) -> impl Iterator<Item = &Pattern> + Clone {
+        self.numbers.iter().filter_map(|number| self.pattern(number))
+    }
+
+    /// Inserts before what is at `position`, or at the end. Returns the rule's number.
+    ///
+    /// # Errors
+    /// The budget has no memory for it.
+    pub(super) fn insert(
+        &mut self,
+        position: Position,
+        pattern: &Pattern,
+        budget: &mut Budget,
+    ) -> Result<u32, TooLarge> {
+        self.numbers.reserve(budget)?;
+        // Removing is to need no memory.
+        let numbers = self.patterns.len() + 1;
+        let (free, removed) = (self.free.len(), self.removed.len());
+        budget.make_room(&mut self.free, numbers - free)?;
+        budget.make_room(&mut self.removed, numbers - removed)?;
+        if self.free.is_empty() {
+            if numbers > NUMBER as usize {
+                return Err(TooLarge { needed: usize::MAX, bound: budget.bounds().memory });
+            }
+            budget.grow(&mut self.patterns)?;
+        }
+        budget.take(bytes(pattern))?;
+        self.pattern_bytes += bytes(pattern);
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.patterns.push(None);
+            self.numbers.new_number()
+        });
+        self.patterns[number as usize] = Some(Arc::new(pattern.clone()));
+        self.numbers.insert(position, number);
+        Ok(number)
+    }
+
+    /// Removes what is at a position. Returns the number, which leaves may have until they are [swept](Rules::swept).
+    pub(super) fn remove(&mut self, position: Position, budget: &mut Budget) -> Option<u32> {
+        let number = self.numbers.remove(position)?;
+        if let Some(pattern) = self.patterns[number as usize].take() {
+            self.pattern_bytes -= bytes(&pattern);
+            budget.give_back(bytes(&pattern));
+        }
+        self.removed.push(number);
+        Some(number)
+    }
+
+    /// Number of removed rules that leaves may have.
+    pub(super) fn removed(&self) -> usize {
+        self.removed.len()
+    }
+
+    /// No leaf has removed rules any more: their numbers are free.
+    pub(super) fn swept(&mut self) {
+        self.free.append(&mut self.removed);
+    }
+
+    /// Bytes of all its lists, with the room in them.
+    pub(super) fn bytes(&self) -> usize {
+        self.numbers.bytes()
+            + self.patterns.capacity() * size_of::<Option<Arc<Pattern>>>()
+            + (self.free.capacity() + self.removed.capacity()) * size_of::<u32>()
+            + self.pattern_bytes
+    }
+}
+
+/// Bytes that a pattern takes, and the counts of who holds it.
+fn bytes(pattern: &Pattern) -> usize {
+    pattern.bytes() + 2 * size_of::<usize>()
+}
