@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use dataplane::Tables;
 use dataplane::sa::SaError;
 use dataplane::tables::{CompileError, MulticastRoutes};
+use lookup::classify::Made;
 use policy::Policy;
 use policy::keys::{self, KeyFileError};
 use policy::model::Listener;
@@ -436,8 +437,13 @@ pub(crate) fn log_classifier(tables: &Tables) {
     for (algorithm, why) in &tables.filter.search.gave_way {
         warn!("classifier {} not used: it {why}; falling back", algorithm.name);
     }
-    let (algorithm, rules) = (tables.filter.search.algorithm.name, tables.filter.rules.len());
-    info!(algorithm, rules, bytes = tables.filter.search.classifier.memory_bytes(), "classifier built");
+    let search = &tables.filter.search;
+    let (algorithm, rules) = (search.algorithm.name, tables.filter.rules.len());
+    let bytes = search.classifier.memory_bytes();
+    match search.made {
+        Made::Built => info!(algorithm, rules, bytes, "classifier built"),
+        Made::Revised => info!(algorithm, rules, bytes, "classifier revised"),
+    }
 }
 
 #[cfg(test)]
