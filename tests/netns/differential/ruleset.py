@@ -83,6 +83,7 @@ class Maker:
         self.stateful = self.random.random() < 0.8
         # Draws of its own, so that other rules of a seed stay as they are.
         self.moving = random.Random(seed ^ 0x5E75)
+        self.both = random.Random(seed ^ 0x1C3F)
 
     def often(self, share):
         return self.random.random() < share
@@ -130,7 +131,59 @@ class Maker:
                 self.rule(self.others[index + 1 :], ("input",)) for _ in range(self.random.randint(1, 4))
             ]
             table.chains.append(chain)
+        # Translations that ask for what rules of the same table add.
+        if self.moves and self.moving.random() < 0.6:
+            self.nat_of_moving(table)
         return table
+
+    def nat_of_moving(self, table):
+        """Chains of translations that ask for a set whose elements come and go."""
+        draw = self.moving
+        for name, hook, priority, rule in [
+            ("moved-pre", "prerouting", -102, self.forward_of_moving),
+            ("moved-post", "postrouting", 98, self.source_of_moving),
+        ]:
+            if draw.random() < 0.75:
+                # Before those of tables for translations alone, and never at one priority with them.
+                chain = Chain(name, f"type nat hook {hook} priority {priority}; policy accept;")
+                chain.rules = [rule() for _ in range(draw.randint(1, 3))]
+                table.chains.append(chain)
+
+    def moving_match(self, sides):
+        draw = self.moving
+        version = draw.choice(self.versions)
+        return version, f"{IP[version]} {draw.choice(sides)} {draw.choice(['', '', '!= '])}@moving{version}"
+
+    def forward_of_moving(self):
+        draw = self.moving
+        version, asks = self.moving_match(["saddr", "saddr", "daddr"])
+        ip, to = IP[version], draw.choice(HOSTS["dmz"][version])
+        dnat = f"dnat {ip} to" if self.family == "inet" else "dnat to"
+        bracketed = f"[{to}]" if version == 6 else to
+        if "saddr" in asks and draw.random() < 0.7:
+            where = f'iifname "wan" {ip} daddr {own("wan", version)} {asks}'
+            return draw.choice(
+                [
+                    f"{where} tcp dport 8080 {dnat} {bracketed}:80",
+                    f"{where} tcp dport {{ 80, 443, 2222 }} {dnat} {to}",
+                    f"{where} udp dport 53 {dnat} {to}",
+                ]
+            )
+        return f'iifname "lan" {asks} tcp dport {draw.choice(["{ 80, 443 }", "8080"])} redirect to :22'
+
+    def source_of_moving(self):
+        draw = self.moving
+        version, asks = self.moving_match(["saddr", "saddr", "daddr"])
+        ip = IP[version]
+        snat = f"snat {ip} to" if self.family == "inet" else "snat to"
+        return draw.choice(
+            [
+                f'oifname "wan" {asks} masquerade',
+                f'iifname "lan" oifname "wan" {asks} {snat} {POOL[version]}',
+                f'oifname "wan" {asks} accept',
+                f'iifname "wan" oifname "dmz" {asks} masquerade',
+            ]
+        )
 
     def base(self, hook, place):
         priority = {"prerouting": -150, "postrouting": 50}.get(hook, 0) + place
@@ -150,12 +203,22 @@ class Maker:
             )
         for _ in range(self.random.randint(1, 7)):
             chain.rules.append(self.rule(self.others, (hook,)))
+        # ICMP of one version, or of both, leads on to the chains of the other's tables.
+        if self.family == "inet" and hook in ("input", "forward") and self.both.random() < 0.3:
+            for _ in range(self.both.randint(1, 2)):
+                chain.rules.insert(self.both.randint(0, len(chain.rules)), self.of_both_icmp())
         # Where packets of connections, and those that are invalid, come to rules, they add to sets there, and not here.
         if hook in ("input", "forward") and self.moves and any("invalid" in rule for rule in chain.rules[:2]):
             first = sum("ct state" in rule for rule in chain.rules[:2])
             for _ in range(self.moving.randint(2, 4)):
                 chain.rules.insert(self.moving.randint(first, len(chain.rules)), self.of_moving())
         return chain
+
+    def of_both_icmp(self):
+        """A rule for the ICMP of either version, or of both, in a chain that both come to."""
+        kind = self.both.choice(["icmp", "ipv6-icmp", "{ icmp, ipv6-icmp }"])
+        leads = [f"jump {name}" for name in self.others]
+        return f"meta l4proto {kind} {self.both.choice(['accept', 'accept', 'drop', *leads])}"
 
     def of_moving(self):
         """A rule that adds to a set whose elements come and go, or asks for it."""
