@@ -62,7 +62,9 @@ fn framed(mut data: &[u8]) -> Vec<u8> {
 }
 
 fn written(entries: &[Entry]) -> Vec<u8> {
-    let Some((Entry::Stamp(stamp), entries)) = entries.split_first() else { panic!("a state begins with its stamp") };
+    let Some((Entry::Stamp(stamp), entries)) = entries.split_first() else {
+        panic!("a state begins with its stamp")
+    };
     let mut writer = Writer::new(Vec::new(), stamp.clone()).expect("memory takes all");
     for entry in entries {
         match entry {
@@ -83,7 +85,11 @@ fn take_in(entries: &[Entry]) {
     let (mut taken, mut age) = (0_u64, Nanos(0));
     for entry in entries {
         match entry {
-            Entry::Stamp(stamp) => age = stamp.age(&Stamp { boot: String::new(), time_of_day: Nanos(1 << 62), ..stamp.clone() }).unwrap_or_default(),
+            Entry::Stamp(stamp) => {
+                age = stamp
+                    .age(&Stamp { boot: String::new(), time_of_day: Nanos(1 << 62), ..stamp.clone() })
+                    .unwrap_or_default()
+            }
             Entry::Names(names) => places = names.places_in(tables),
             Entry::Item(item) => {
                 taken += u64::from(shard.import(tables, &places.moved(item).aged(age), Clock::BEGIN).is_ok());
