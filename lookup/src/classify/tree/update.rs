@@ -53,6 +53,8 @@ struct Trees {
 /// they are grown anew: in place, which nobody asked for, and where a list is revised, which else is built anew.
 const WORN: (f32, f32) = (1.5, 10.5);
 const REVISED: (f32, f32) = (1.2, 1.0);
+/// Factor by which trees may become larger than when they were grown.
+const MUCH: usize = 6;
 /// Changes between two estimates, at least: half as many as there are rules, or this.
 const CHANGES: usize = 1024;
 /// Patterns that an estimate looks at.
@@ -120,10 +122,12 @@ impl UpdatableTree {
         }
     }
 
-    /// Returns the memory that would be too much for trees of these rules: twice what they take, if it is more than they are worth.
+    /// Returns the memory that would be too much for trees of these rules: several times what they take, if it is more than
+    /// they are worth, and the bounds admit it.
     fn more_than_enough(&self) -> usize {
         let bytes = self.trees.as_ref().map_or(0, Trees::bytes);
-        (2 * bytes).max(worth(self.rules.numbers.count()))
+        let much = (MUCH * bytes).min(self.budget.bounds().memory / 2).max(2 * bytes);
+        much.max(worth(self.rules.numbers.count()))
     }
 
     /// True if a search takes longer than when the trees were grown, by this factor and so many nanoseconds of the estimate.
