@@ -37,7 +37,7 @@ pub struct QueueRow {
 /// Figures of a queue or class, with its mean rate in bits per second.
 #[derive(Clone, Debug)]
 pub struct Figures {
-    /// What was measured.
+    /// Figures.
     pub measured: Measured,
     /// Mean rate.
     pub rate: f64,
