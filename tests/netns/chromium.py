@@ -52,6 +52,23 @@ class Person:
 
         return wait.until(lambda: next(iter(self.driver.find_elements(By.CSS_SELECTOR, selector)), None), selector, 15)
 
+    def clicks(self, selector, word="", inside=None):
+        """Clicks on the first element with that word in it, or on what is inside it. A view is drawn anew each second, also between a look and a click."""
+        from selenium.common.exceptions import StaleElementReferenceException
+        from selenium.webdriver.common.by import By
+
+        def is_clicked():
+            try:
+                found = next((element for element in self.driver.find_elements(By.CSS_SELECTOR, selector) if word in element.text), None)
+                if found is None:
+                    return False
+                (found.find_element(By.CSS_SELECTOR, inside) if inside else found).click()
+                return True
+            except StaleElementReferenceException:
+                return False
+
+        wait.until(is_clicked, f"{selector} {word}", 15)
+
     def text(self):
         return self.find("body").text
 

@@ -105,11 +105,11 @@ def router(edge, packages, tmp_path_factory):
             "arguments[0].dispatchEvent(new Event('input'))",
             area,
         )
-        person.find("#check").click()
+        person.clicks("#check")
         person.sees("1 change")
-        person.find("#apply").click()
+        person.clicks("#apply")
         person.sees("A policy is on trial")
-        person.find("#confirm").click()
+        person.clicks("#confirm")
         person.sees("Confirmed: it is in force for good.", "2, in force")
     yield edge
 

@@ -516,7 +516,7 @@ def test_a_person_sees_how_it_is(net, page, browser):
     person.goes("flows")
     net.client.reaches(REMOTE)
     person.find("#search input[name=host]").send_keys(CLIENT)
-    person.find("#search button").click()
+    person.clicks("#search button")
     person.sees(CLIENT, REMOTE)
     person.goes("rules")
     person.sees("Never matched")
@@ -543,9 +543,9 @@ def test_a_person_finds_and_ends_a_flow(net, page, browser):
     port = connection.getsockname()[1]
     person.goes("flows")
     person.find("#search input[name=port]").send_keys(str(port))
-    person.find("#search button").click()
+    person.clicks("#search button")
     person.sees(f"{CLIENT}:{port}")
-    person.find("#kill").click()
+    person.clicks("#kill")
     wait.until(lambda: browser.switch_to.alert or True, "the question")
     assert str(port) in browser.switch_to.alert.text
     browser.switch_to.alert.accept()
@@ -563,17 +563,17 @@ def test_a_person_maps_a_port_and_takes_it_back(net, page, browser):
         person.sees("0 port mappings")
         for field, text in [("inside", SERVER), ("inside_port", "9140"), ("port", "18140"), ("description", "a game")]:
             person.find(f"#map input[name={field}]").send_keys(text)
-        person.find("#map button").click()
+        person.clicks("#map button")
         person.sees("1 port mapping", f"{OUTSIDE}:18140", f"{SERVER}:9140", "operator", "never", "a game")
         with net.server.listen(9140), net.remote.connect(OUTSIDE, 18140):
             pass
-        person.find("tbody button").click()
+        person.clicks("tbody button")
         person.sees("0 port mappings", "1 made")
         with pytest.raises(OSError):
             net.remote.connect(OUTSIDE, 18140, timeout=0.5)
         person.find("#map input[name=port]").clear()
         person.find("#map input[name=port]").send_keys("443")
-        person.find("#map button").click()
+        person.clicks("#map button")
         person.sees("the port is in use, set aside, or may not be asked for")
     finally:
         net.office.apply()
@@ -586,18 +586,17 @@ def test_a_person_bans_an_address_and_lifts_the_ban(net, page, browser):
         person.login(page["operate"])
         person.goes("sets")
         person.sees("banned", "rules and requests", "0 of 65,536")
-        next(button for button in browser.find_elements("css selector", "main button") if button.text == "Show").click()
+        person.clicks("main button", "Show")
         person.find("#add input[name=list]").send_keys(f"{STRANGER}, 2001:db8:7::/48")
         person.find("#add input[name=timeout]").send_keys("1h")
-        person.find("#add button").click()
+        person.clicks("#add button")
         person.sees("2 added", STRANGER, "2001:db8:7::/48", "in 60 min", "2 of 65,536")
         assert not net.stranger.ping(OUTSIDE)
-        row = next(row for row in browser.find_elements("css selector", "tbody tr") if STRANGER in row.text)
-        row.find_element("css selector", "button").click()
+        person.clicks("tbody tr", STRANGER, inside="button")
         person.sees("1 removed", "1 of 65,536")
         assert net.stranger.ping(OUTSIDE)
         person.find("#add input[name=list]").send_keys("nonsense")
-        person.find("#add button").click()
+        person.clicks("#add button")
         person.sees("neither an address nor a network")
     finally:
         net.office.apply()
@@ -612,7 +611,7 @@ def test_a_person_sees_the_last_packets_dropped(net, page, browser):
         person.login(page["operate"])
         person.goes("drops")
         person.sees("rule-drop")
-        next(button for button in browser.find_elements("css selector", "main button") if button.text == "rule-drop").click()
+        person.clicks("main button", "rule-drop")
         person.sees("Last packets of rule-drop", f"{REMOTE}:6667", "no-chat")
     finally:
         net.office.apply()
@@ -626,7 +625,7 @@ def test_a_person_has_a_packet_explained(net, page, browser):
     person.find("#fields input[name=destination]").send_keys(REMOTE)
     packet = person.find("#explain input").get_attribute("value")
     assert packet.endswith(f"tcp {CLIENT}:40000 > {REMOTE}:443 syn"), packet
-    person.find("#explain button").click()
+    person.clicks("#explain button")
     assert person.find("#verdict").text == "forwarded"
     person.sees("filter", "out by wan")
 
@@ -643,9 +642,9 @@ def test_a_person_applies_confirms_and_rolls_back(net, page, browser):
         rule = f'\n[[rule]]\nname = "{name}"\nfrom = "lan"\nto = "wan"\nprotocol = "tcp"\ndport = 4243\naction = "drop"\n'
         browser.execute_script("arguments[0].value += arguments[1]; arguments[0].dispatchEvent(new Event('input'))", area, rule)
         assert not person.find("#apply").is_enabled()
-        person.find("#check").click()
+        person.clicks("#check")
         person.sees("1 change", f"add rule {name}")
-        person.find("#apply").click()
+        person.clicks("#apply")
         person.sees("A policy is on trial")
 
     def has(name):
@@ -653,11 +652,11 @@ def test_a_person_applies_confirms_and_rolls_back(net, page, browser):
 
     propose("on-trial")
     assert has("on-trial")
-    person.find("#rollback").click()
+    person.clicks("#rollback")
     wait.until(lambda: not has("on-trial"), "the policy before")
     person.sees("Rolled back: the policy before is in force again.")
     propose("for-good")
-    person.find("#confirm").click()
+    person.clicks("#confirm")
     wait.until(lambda: json.loads(net.office.ask("status", "--json").stdout)["trial_seconds"] is None, "confirmed")
     assert has("for-good")
     person.sees("Confirmed: it is in force for good.", ", in force")
@@ -676,7 +675,7 @@ def test_what_comes_from_the_network_is_text(net, page, browser):
     browser.execute_script("location.hash = '<img src=x onerror=document.title=1>'")
     person.goes("explain")
     person.find("#explain input").send_keys(f"lan {HOSTILE}")
-    person.find("#explain button").click()
+    person.clicks("#explain button")
     person.sees("<img src=x")
     assert "owned" not in browser.title
     assert not browser.find_elements("css selector", "img, main script")
@@ -693,7 +692,7 @@ def test_a_wrong_token_is_told_and_a_session_ends(net, page, browser):
     (cookie,) = browser.get_cookies()
     assert cookie["httpOnly"] and cookie["sameSite"] == "Strict"
     assert browser.execute_script("return document.cookie") == ""
-    person.find("#logout").click()
+    person.clicks("#logout")
     person.find("#login")
     assert ask(net, "/me", None, "-H", f"Cookie: wirerate={cookie['value']}", check=False)[0] == 401
 
