@@ -175,10 +175,13 @@ def test_traceroute_from_inside(net, options, to, road):
 
 def test_traceroute_from_outside_to_a_forwarded_port(net):
     """The gateway is a hop, and then the server stands there with the gateway's address."""
+    # An answer waits for no neighbour that is not known yet.
+    net.client.reaches(REMOTE)
     assert hops(net.remote, ["-T", "-p", "443"], OUTSIDE) == ["198.51.100.1", OUTSIDE, OUTSIDE]
 
 
 def test_traceroute_from_outside_by_ipv6(net):
+    net.client.reaches(REMOTE6)
     found = hops(net.remote, ["-T", "-p", "443"], SERVER6)
     assert found == ["2001:db8:aaaa::1", "2001:db8:ffff::2", SERVER6]
 
