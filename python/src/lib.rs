@@ -1,6 +1,6 @@
 //! Native half of the Python package `wirerate`: the module `wirerate._wirerate`.
 //!
-//! What people call, with its documentation and types, is in `wirerate/*.py`; here is what has to be fast or is the same as in the
+//! Functions that people call, with their documentation and types, are in `wirerate/*.py`; here is what has to be fast or is the same as in the
 //! command. Results of many rows are Arrow arrays, others JSON, so that nothing is converted twice.
 //!
 //! The interpreter lock is released while anything is read, played or searched.

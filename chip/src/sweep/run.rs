@@ -83,7 +83,7 @@ impl Sweep {
     /// Runs a combination.
     ///
     /// # Errors
-    /// It cannot be run, in a sentence.
+    /// Reason for which it cannot be run, in a sentence.
     pub fn figures(&self, choices: &[Choice<'_>], problems: &Problems) -> Result<Figures, String> {
         let (mut texts, mut plan) = (self.texts.clone(), self.plan.clone());
         for Choice { key, value } in choices {

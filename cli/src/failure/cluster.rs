@@ -17,7 +17,7 @@ pub(crate) enum ClusterError {
         /// Its last words.
         told: String,
     },
-    /// What came from the package is not understood.
+    /// Line of the package that is not understood.
     #[error("the Python package said what is not understood: {line}")]
     Garbled {
         /// The line.

@@ -24,7 +24,7 @@ fn by_tuple(mut policy: Policy) -> Policy {
     policy
 }
 
-/// What the next tables find is what tables find that are compiled anew.
+/// Compiles the next tables, and makes sure that they find what tables find that are compiled anew.
 fn finds_as_anew(policy: &Policy, old: &Tables) -> Tables {
     let tables = Tables::compile_after(policy, old).unwrap();
     assert!(tables.follows(old));

@@ -119,7 +119,7 @@ fn refusal(told: &str) -> ClusterError {
     ClusterError::Failed { told: last.strip_prefix("error: ").unwrap_or(last).to_owned() }
 }
 
-/// What is to be run, as `python3 -m wirerate.ray sweep` reads it.
+/// Request for the runs, as `python3 -m wirerate.ray sweep` reads it.
 fn asked(subject: &Subject, sweep: &Sweep) -> Value {
     let text = |Text { file, text }: &Text| json!([file, text]);
     let traffic = subject.traffic.iter().map(|item| match item {

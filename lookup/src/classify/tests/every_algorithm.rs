@@ -308,7 +308,7 @@ proptest! {
 #[derive(Clone, Debug)]
 enum Change {
     Insert(Box<Pattern>),
-    /// What is somewhere comes here, too.
+    /// A pattern that is somewhere comes here, too.
     Repeat(Index),
     /// A pattern for everything comes, which hides what follows.
     Cover,

@@ -367,7 +367,7 @@ fn helpers_of_iptables() {
     }
 }
 
-/// What a map holds at present would stand in the policy for good. Versions of nft print its changes as texts.
+/// Elements that a map holds at present would stand in the policy for good. Versions of nft print its changes as texts.
 #[test]
 fn maps_that_rules_change_are_missing() {
     let import = import("nft", include_str!("../../../tests/import/map.nft.json"));
