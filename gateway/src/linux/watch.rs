@@ -6,7 +6,7 @@
 //!
 //! Objects that Linux removes without an event (IPv4 routes with their interface, and the like) are listed again. After
 //! a receive overrun, all objects are, and differences are reported like events. A dump interrupted by changes is
-//! repeated once events pause.
+//! repeated once events of its part pause.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -24,6 +24,9 @@ use super::list;
 use super::message::{Body, parse};
 use super::socket::{Error, Operation, Received, Socket, wait};
 use super::state::{Changed, Doubt, Event, NeighbourChange, State};
+use schedule::{Part, Parts, Schedule};
+
+mod schedule;
 
 /// Options for following Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,13 +101,7 @@ pub fn watch(options: Options, to: Sender<News>) -> Result<Watch, Error> {
         untold: Untold::Nothing,
         told_at: None,
         told_links: Arc::default(),
-        doubts: Doubts { all: true, ..Doubts::default() },
-        doubted: Instant::now(),
-        last_event: Instant::now(),
-        listed_at: None,
-        pause: Duration::ZERO,
-        overlap: None,
-        overlaps: 0,
+        schedule: Schedule::new(Instant::now()),
     };
     let thread =
         std::thread::Builder::new().name("linux".to_owned()).spawn(move || watcher.run()).map_err(failed)?;
@@ -127,15 +124,6 @@ const GROUPS: [u32; 11] = [1, 3, 5, 6, 7, 9, 10, 11, 24, 25, 32];
 /// Datagrams read in one go, at most.
 const AT_ONCE: usize = 256;
 
-/// Shortest and longest pause before another dump.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(10));
-
-/// Time without an event after which a dump is unlikely to be interrupted.
-const QUIET: Duration = Duration::from_millis(200);
-
-/// Pause after a failed request to Linux.
-const AFTER_TROUBLE: Duration = Duration::from_secs(1);
-
 struct Watcher {
     options: Options,
     events: Socket,
@@ -148,19 +136,7 @@ struct Watcher {
     told_at: Option<Instant>,
     /// Interfaces of the state reported last.
     told_links: Arc<BTreeMap<LinkIndex, Link>>,
-    doubts: Doubts,
-    /// Time at which doubt arose.
-    doubted: Instant,
-    /// Time of the last event.
-    last_event: Instant,
-    /// Time of the last dump, or attempt.
-    listed_at: Option<Instant>,
-    /// Least pause from that time to the next dump.
-    pause: Duration,
-    /// Objects of events that may be older than the last dump; set while such events are read.
-    overlap: Option<Doubts>,
-    /// Number of dumps in a row that events overlapped.
-    overlaps: u32,
+    schedule: Schedule,
 }
 
 /// State of pending reports.
@@ -168,22 +144,6 @@ struct Watcher {
 enum Untold {
     Nothing,
     State,
-}
-
-/// Parts of the state that have to be listed again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Doubts {
-    /// All parts.
-    all: bool,
-    /// Next-hop objects and routes.
-    routes: bool,
-    neighbours: bool,
-}
-
-impl Doubts {
-    fn any(self) -> bool {
-        self.all || self.routes || self.neighbours
-    }
 }
 
 /// Error: the watch has ended.
@@ -217,33 +177,22 @@ impl Watcher {
     fn patience(&self) -> Option<Duration> {
         let now = Instant::now();
         let untold = self.told_at.filter(|_| self.untold == Untold::State).map(|at| at + self.options.gap);
-        let doubt = Some(self.clears_up()).filter(|_| self.doubts.any());
-        untold.into_iter().chain(doubt).min().map(|until| until.saturating_duration_since(now))
-    }
-
-    /// Returns the time of the next dump: at once, but for a fifth of the time at most; with a growing pause while
-    /// dumps overlap with events, until events pause.
-    fn clears_up(&self) -> Instant {
-        let Some(listed_at) = self.listed_at else { return self.doubted };
-        let soonest = (self.doubted + PAUSES.0).max(listed_at + self.pause);
-        let busy = (self.pause.max(PAUSES.0) * (1 << self.overlaps)).min(PAUSES.1);
-        soonest.max(listed_at + busy).min(soonest.max(self.last_event + QUIET))
+        untold.into_iter().chain(self.schedule.next()).min().map(|until| until.saturating_duration_since(now))
     }
 
     fn read(&mut self) -> Result<(), Ended> {
-        for number in 0..AT_ONCE {
+        let mut seen = Parts::default();
+        for _ in 0..AT_ONCE {
             let mut missed = false;
             match self.events.receive() {
                 Ok(Received::Nothing) => {
-                    if number > 0 {
-                        self.last_event = Instant::now();
-                    }
-                    self.all_read();
+                    let now = Instant::now();
+                    self.schedule.saw(seen, now);
+                    self.schedule.all_read(now);
                     return Ok(());
                 }
                 Ok(Received::Lost) => missed = true,
                 Ok(Received::Datagram(bytes)) => {
-                    let mut doubts = Doubts::default();
                     let mut changes = Vec::new();
                     for message in parse(bytes) {
                         let event = match message.body {
@@ -254,71 +203,52 @@ impl Watcher {
                             }
                             Body::Done(_) | Body::Answer(..) | Body::Other => continue,
                         };
-                        if let Some(overlap) = &mut self.overlap {
-                            overlap.routes |= event.is_of_routes();
-                            overlap.neighbours |= matches!(event, Event::Neighbour(_));
+                        seen.insert(Part::All);
+                        if event.is_of_routes() {
+                            seen.insert(Part::Routes);
+                        } else if matches!(event, Event::Neighbour(_)) {
+                            seen.insert(Part::Neighbours);
                         }
                         let effect = self.state.apply(event);
-                        doubts.routes |= effect.doubt == Doubt::Routes;
+                        if effect.doubt == Doubt::Routes {
+                            self.schedule.doubt(Part::Routes, Instant::now());
+                        }
                         match effect.changed {
                             Changed::Nothing => {}
                             Changed::Tables => self.untold = Untold::State,
                             Changed::Neighbour(change) => changes.push(change),
                         }
                     }
-                    self.doubt(doubts);
                     self.tell_neighbours(&changes)?;
                 }
                 Err(source) => {
-                    self.doubt(Doubts { all: true, ..Doubts::default() });
+                    self.schedule.doubt(Part::All, Instant::now());
                     return self.trouble(Error::new(Operation::Receive, source));
                 }
             }
             if missed {
-                self.last_event = Instant::now();
-                let known = self.doubts.all;
-                self.doubt(Doubts { all: true, ..Doubts::default() });
+                seen.insert(Part::All);
+                let (now, known) = (Instant::now(), self.schedule.is_doubted(Part::All));
+                self.schedule.saw(seen, now);
+                self.schedule.doubt(Part::All, now);
                 return if known { Ok(()) } else { self.to.send(News::Lost).map_err(|_| Ended) };
             }
         }
-        self.last_event = Instant::now();
+        self.schedule.saw(seen, Instant::now());
         Ok(())
-    }
-
-    /// Notes that later events are newer than the last dump. Where earlier ones overlapped with the dump, the dump may
-    /// have missed objects: Linux resumes a dump by counting entries.
-    fn all_read(&mut self) {
-        let Some(overlap) = self.overlap.take() else { return };
-        if overlap.any() {
-            self.overlaps = (self.overlaps + 1).min(16);
-            self.doubt(overlap);
-        } else {
-            self.overlaps = 0;
-        }
-    }
-
-    fn doubt(&mut self, doubts: Doubts) {
-        if doubts.any() && !self.doubts.any() {
-            self.doubted = Instant::now();
-        }
-        self.doubts.all |= doubts.all;
-        self.doubts.routes |= doubts.routes;
-        self.doubts.neighbours |= doubts.neighbours;
     }
 
     /// Lists the doubtful parts of the state again, once due.
     fn clear_up(&mut self) -> Result<(), Ended> {
-        if !self.doubts.any() || Instant::now() < self.clears_up() {
+        let begun = Instant::now();
+        let parts = self.schedule.ready(begun);
+        if parts.is_empty() {
             return Ok(());
         }
-        let begun = Instant::now();
-        let state = match self.list() {
+        let state = match self.list(parts) {
             Ok(state) => state,
             Err(error) => {
-                // A list that was broken off still occupies its socket: everything anew.
-                self.doubts.all = true;
-                self.listed_at = Some(Instant::now());
-                self.pause = AFTER_TROUBLE;
+                self.schedule.failed(Instant::now());
                 return self.trouble(error);
             }
         };
@@ -341,25 +271,22 @@ impl Watcher {
             self.untold = Untold::State;
         }
         self.state = state;
-        self.doubts = Doubts::default();
-        self.listed_at = Some(Instant::now());
-        self.pause = begun.elapsed() * 4;
-        self.overlap = Some(Doubts::default());
+        self.schedule.listed(parts, begun, Instant::now());
         self.tell_neighbours(&changes)
     }
 
-    /// Returns the state with its doubtful parts listed anew.
-    fn list(&mut self) -> Result<State, Error> {
-        if self.doubts.all {
+    /// Returns the state with these parts listed anew.
+    fn list(&mut self, parts: Parts) -> Result<State, Error> {
+        if parts.has(Part::All) {
             return self.list_all();
         }
         let mut state = self.state.clone();
-        if self.doubts.routes {
+        if parts.has(Part::Routes) {
             state.objects = Arc::new(list::objects(&mut self.asking)?);
             list::all_routes(&mut self.asking, &mut state)?;
             state.multicast = Arc::new(list::multicast(&mut self.asking)?);
         }
-        if self.doubts.neighbours {
+        if parts.has(Part::Neighbours) {
             state.neighbours = list::neighbours(&mut self.asking)?;
         }
         Ok(state)
