@@ -1,9 +1,10 @@
 //! Measures trees whose rules come and go, on ClassBench's sets: millions of look-ups a second as they are built and as they are
-//! changed, the changes that a second has room for, look-ups beside 100,000 changes a second, and after as many as there are rules.
+//! changed, the changes that a second has room for, look-ups beside 100,000 changes a second, and after all of these, beside those of trees
+//! that are built of the list as it is then.
 //!
 //! A change is a rule that is removed at random, or inserted at random. `Versions` makes each of them twice, once in either
 //! copy, and all of it counts. Headers are looked up 64 at a time, and the best of several rounds counts: what disturbs a
-//! round is not the trees'.
+//! round is not the trees'. Versions for which there is no memory are counted as refused.
 //!
 //! Sets are those of `../shared/data/rules`, or of the folder that `WIRERATE_DATA` names; where there are none, some are made.
 
@@ -32,7 +33,7 @@ const ROUND: Duration = Duration::from_millis(200);
 
 fn main() {
     println!(
-        "{:<12} {:>7} {:>8} {:>7} {:>9} {:>10} {:>9} {:>10} {:>9} {:>8} {:>10}",
+        "{:<12} {:>7} {:>8} {:>7} {:>9} {:>10} {:>9} {:>10} {:>9} {:>8} {:>7} {:>10} {:>8}",
         "set",
         "rules",
         "build ms",
@@ -43,7 +44,9 @@ fn main() {
         "two cores",
         "after all",
         "settled",
-        "reload ms"
+        "anew",
+        "reload ms",
+        "refused"
     );
     let mut sets = sets();
     if let Some(only) = std::env::args().nth(1).filter(|only| !only.starts_with('-')) {
@@ -73,13 +76,13 @@ fn measure(name: &str, patterns: &[Pattern]) {
     let built = best(|| look_up(&tree, &headers));
     let updatable = tree.to_updatable(patterns).expect("it can be changed");
     let changing = best(|| look_up(&*updatable, &headers));
-    let mut versions = Versions::new(updatable);
+    let mut versions = Changing { versions: Versions::new(updatable), refused: 0 };
     let mut list = Shuffle::new(patterns);
     let changes = best(|| {
         let edits: Vec<Vec<Edit>> = (0..CHANGES / EDITS / 2).map(|_| list.edits(EDITS)).collect();
         let (clock, count) = (Clock::start(), edits.len() * EDITS);
         for edits in edits {
-            versions.next(edits).expect("memory");
+            versions.next(edits);
         }
         count as f64 / clock.seconds()
     });
@@ -88,6 +91,9 @@ fn measure(name: &str, patterns: &[Pattern]) {
     let after = best(|| look_up(&*versions.current(), &headers));
     let settled = versions.current().copy().into_classifier();
     let settled = best(|| look_up(&*settled, &headers));
+    let now = versions.current();
+    let list: Vec<Pattern> = (0..now.count() as Position).filter_map(|at| now.pattern(at).cloned()).collect();
+    let anew = Tree::new(&list, Bounds::default()).map_or(0.0, |tree| best(|| look_up(&tree, &headers)));
     // A reload that changes one rule.
     let mut other = patterns.to_vec();
     other.swap(patterns.len() / 2, patterns.len() / 3);
@@ -99,10 +105,11 @@ fn measure(name: &str, patterns: &[Pattern]) {
         }
     }
     println!(
-        "{name:<12} {:>7} {:>8.0} {built:>7.1} {changing:>9.1} {changes:>10.0} {one_core:>9.1} {two_cores:>10.1} {after:>9.1} {settled:>8.1} {:>10.1}",
+        "{name:<12} {:>7} {:>8.0} {built:>7.1} {changing:>9.1} {changes:>10.0} {one_core:>9.1} {two_cores:>10.1} {after:>9.1} {settled:>8.1} {anew:>7.1} {:>10.1} {:>8}",
         patterns.len(),
         build.as_secs_f64() * 1e3,
-        reload * 1e3
+        reload * 1e3,
+        versions.refused
     );
 }
 
@@ -151,7 +158,7 @@ fn look_up(search: &(impl Classifier + ?Sized), headers: &[Header]) -> f64 {
 }
 
 /// [`look_up`] on the core that makes the changes; 0 where there is no time for any.
-fn look_up_between(versions: &mut Versions, list: &mut Shuffle<'_>, headers: &[Header]) -> f64 {
+fn look_up_between(versions: &mut Changing, list: &mut Shuffle<'_>, headers: &[Header]) -> f64 {
     let mut positions = [0; BATCH];
     let mut edits = list.edits_of_a_round();
     let (clock, mut count, mut made) = (Clock::start(), 0, 0);
@@ -163,7 +170,7 @@ fn look_up_between(versions: &mut Versions, list: &mut Shuffle<'_>, headers: &[H
         count += group.len();
         let elapsed = clock.elapsed();
         while made + EDITS <= due(elapsed) && clock.elapsed() < ROUND {
-            versions.next(edits.next().unwrap_or_default()).expect("memory");
+            versions.next(edits.next().unwrap_or_default());
             made += EDITS;
         }
         if elapsed > ROUND {
@@ -175,7 +182,7 @@ fn look_up_between(versions: &mut Versions, list: &mut Shuffle<'_>, headers: &[H
 }
 
 /// [`look_up`] while another core makes the changes; 0 where that comes too late.
-fn look_up_beside(versions: &mut Versions, list: &mut Shuffle<'_>, headers: &[Header]) -> f64 {
+fn look_up_beside(versions: &mut Changing, list: &mut Shuffle<'_>, headers: &[Header]) -> f64 {
     let newest: Mutex<Arc<dyn Updatable>> = Mutex::new(versions.current());
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -205,8 +212,7 @@ fn look_up_beside(versions: &mut Versions, list: &mut Shuffle<'_>, headers: &[He
             while Arc::strong_count(&versions.current()) < 4 && begin.elapsed() < 2 * ROUND {
                 thread::yield_now();
             }
-            *newest.lock().expect("nobody panics") =
-                versions.next(edits.next().unwrap_or_default()).expect("memory");
+            *newest.lock().expect("nobody panics") = versions.next(edits.next().unwrap_or_default());
             made += EDITS;
         }
         let is_late = made + 8 * EDITS < due(begin.elapsed());
@@ -214,6 +220,26 @@ fn look_up_beside(versions: &mut Versions, list: &mut Shuffle<'_>, headers: &[He
         let rate = looking.join().expect("nobody panics");
         if is_late { 0.0 } else { rate }
     })
+}
+
+/// Versions of a search, and the number of those for which there was no memory.
+struct Changing {
+    versions: Versions,
+    refused: u32,
+}
+
+impl Changing {
+    fn current(&self) -> Arc<dyn Updatable> {
+        self.versions.current()
+    }
+
+    /// The next version; the current one, where there is no memory for it.
+    fn next(&mut self, edits: Vec<Edit>) -> Arc<dyn Updatable> {
+        self.versions.next(edits).unwrap_or_else(|_| {
+            self.refused += 1;
+            self.versions.current()
+        })
+    }
 }
 
 /// Changes that should have been made since.

@@ -36,6 +36,8 @@ pub(super) struct UpdatableTree {
     rules: Rules,
     /// Changes since the time of a search was estimated.
     changes: usize,
+    /// Changes since the trees were grown.
+    age: usize,
     /// Bytes that trees may take until they are grown anew.
     enough: usize,
     budget: Budget,
@@ -59,7 +61,7 @@ const MUCH: usize = 6;
 const CHANGES: usize = 1024;
 /// Patterns that an estimate looks at.
 const SAMPLES: usize = 1024;
-/// Removed rules that leaves may have, at least: a sixteenth of all rules, or this.
+/// Removed rules that leaves may have, and changes before trees are grown anew for room, at least: a sixteenth of all rules, or this.
 const REMOVED: usize = 64;
 
 impl UpdatableTree {
@@ -73,7 +75,7 @@ impl UpdatableTree {
         let pair = Pair { v4: tree.pair.v4.copy().ok()?, v6: tree.pair.v6.copy().ok()? };
         let trees = Some(Trees::new(pair, &rules));
         let (budget, processor) = (Budget::new(tree.bounds), tree.processor);
-        let mut made = UpdatableTree { trees, rules, changes: 0, enough: 0, budget, processor };
+        let mut made = UpdatableTree { trees, rules, changes: 0, age: 0, enough: 0, budget, processor };
         let bytes = made.bytes();
         made.budget = made.budget.with(bytes);
         made.enough = made.more_than_enough();
@@ -111,11 +113,12 @@ impl UpdatableTree {
     /// A rule has come or gone: now and then the time of a search is estimated.
     fn changed(&mut self) {
         self.changes += 1;
+        self.age += 1;
         let has_grown = self.trees.as_ref().is_some_and(|trees| trees.bytes() > self.enough);
         if has_grown || self.changes >= CHANGES.max(self.rules.numbers.count() / 2) {
             self.changes = 0;
             if has_grown || self.takes_longer(WORN) {
-                // What there is goes on where there is no memory beside it.
+                // What there is goes on where there is no memory for others.
                 let _ = self.grow_anew();
                 self.enough = self.more_than_enough();
             }
@@ -145,28 +148,46 @@ impl UpdatableTree {
             || is_longer(weigh::weigh(&v6.forest, order, &of_v6), v6.forest.time)
     }
 
-    /// Grows the trees anew, of the present patterns.
+    /// Grows the trees anew, of the present patterns. As where a list of rules is searched by another one, the bounds are of either: those
+    /// that there are go when the others are grown.
     ///
     /// # Errors
-    /// There is no memory for others beside those that there are; nothing has changed.
+    /// There is no memory for others; nothing has changed.
     fn grow_anew(&mut self) -> Result<(), TooLarge> {
-        let bounds = Bounds { memory: self.budget.left() };
+        let bounds = Bounds { memory: self.budget.with(self.rules.bytes()).left() };
         let cuboids = Cuboids::of(self.rules.in_order(), bounds)?;
         // To each octet belongs a count of branches.
         let pair = cuboids.grow(Bounds { memory: bounds.memory / 9 * 8 })?;
         self.rules = self.rules.renumbered();
         self.trees = Some(Trees::new(pair, &self.rules));
         self.budget = self.budget.with(self.bytes());
+        (self.age, self.enough) = (0, self.more_than_enough());
         Ok(())
     }
 
-    /// Finds room for trees where there is none beside those that there are. Without any, patterns are compared one by one.
-    fn grow_or_scan(&mut self) {
-        self.trees = None;
-        self.budget = self.budget.with(self.bytes());
-        if self.grow_anew().is_err() {
-            self.rules.swept();
+    /// Grows the trees anew where they have no room for a rule. A build is worth a number of changes: trees that have just been grown stay.
+    ///
+    /// # Errors
+    /// The trees stay, or there is no memory for others.
+    fn make_room(&mut self, too_large: TooLarge) -> Result<(), TooLarge> {
+        if self.age <= self.change_of_many() {
+            return Err(too_large);
         }
+        self.grow_anew().map_err(|_| too_large)
+    }
+
+    /// Grows the trees anew where leaves lack rules; where there is no memory for that, patterns are compared one by one.
+    fn grow_or_scan(&mut self) {
+        if self.grow_anew().is_err() {
+            self.trees = None;
+            self.rules.swept();
+            self.budget = self.budget.with(self.bytes());
+        }
+    }
+
+    /// Number of changes that are worth a pass over all rules.
+    fn change_of_many(&self) -> usize {
+        REMOVED.max(self.rules.numbers.count() / 16)
     }
 
     /// Trees without the means to change them; `None` where the system has no memory for them.
@@ -319,12 +340,19 @@ impl Updatable for UpdatableTree {
     }
 
     fn insert(&mut self, position: Position, pattern: &Pattern) -> Result<(), TooLarge> {
-        let number = self.rules.insert(position, pattern, &mut self.budget)?;
+        let number = match self.rules.insert(position, pattern, &mut self.budget) {
+            Ok(number) => number,
+            Err(too_large) => {
+                self.make_room(too_large)?;
+                self.rules.insert(position, pattern, &mut self.budget)?
+            }
+        };
         let position = Order::position(self.rules.numbers.positions(), number);
         if let Some(trees) = &mut self.trees {
             trees.v4.make_place(position);
             trees.v6.make_place(position);
-            if let Err(too_large) = trees.insert(number, &self.rules, &mut self.budget) {
+            let done = trees.insert(number, &self.rules, &mut self.budget);
+            if let Err(too_large) = done.or_else(|too_large| self.make_room(too_large)) {
                 self.remove(position);
                 return Err(too_large);
             }
@@ -335,6 +363,7 @@ impl Updatable for UpdatableTree {
 
     fn remove(&mut self, position: Position) {
         let Some(number) = self.rules.remove(position, &mut self.budget) else { return };
+        let many = self.change_of_many();
         match &mut self.trees {
             Some(trees) => {
                 trees.v4.close_place(position);
@@ -343,7 +372,7 @@ impl Updatable for UpdatableTree {
                 trees.hiding.forget(number);
                 if hides && trees.show_hidden(&self.rules, &mut self.budget).is_err() {
                     self.grow_or_scan();
-                } else if self.rules.removed() > REMOVED.max(self.rules.numbers.count() / 16) {
+                } else if self.rules.removed() > many {
                     trees.sweep(&mut self.rules);
                 }
             }
@@ -361,6 +390,7 @@ impl Updatable for UpdatableTree {
             trees: self.trees.as_ref().and_then(Trees::copy),
             rules: self.rules.clone(),
             changes: self.changes,
+            age: self.age,
             enough: self.enough,
             budget: self.budget,
             processor: self.processor,

@@ -159,8 +159,10 @@ fn rules_that_were_hidden_come_back_without_memory() {
     holds(&tree, &list, &headers);
 }
 
+/// Bounds are kept, and a rule is refused only where trees that are grown of all rules have no memory for it either.
 #[test]
 fn bounds_are_kept() {
+    let mut grown = 0;
     for like in [Like::Acl, Like::Fw] {
         let (pool, headers) = made(like, 3000, 15);
         let mut list = pool[..200].to_vec();
@@ -170,10 +172,19 @@ fn bounds_are_kept() {
         assert!(tree.keep_within(Bounds { memory: 1000 }).is_err());
         let mut refused = 0;
         for (step, pattern) in pool.iter().enumerate() {
+            let age = tree.age;
             match tree.insert(100, pattern) {
-                Ok(()) => list.insert(100, pattern.clone()),
+                Ok(()) => {
+                    grown += usize::from(tree.age < age);
+                    list.insert(100, pattern.clone());
+                }
                 Err(too_large) => {
                     assert!(too_large.needed > too_large.bound && too_large.bound == narrow.memory);
+                    if tree.age > tree.change_of_many() {
+                        let left = Bounds { memory: (narrow.memory - tree.rules.bytes()) / 9 * 8 };
+                        let all = [std::slice::from_ref(pattern), &list].concat();
+                        assert!(Tree::new(&all, left).is_err());
+                    }
                     refused += 1;
                 }
             }
@@ -194,6 +205,7 @@ fn bounds_are_kept() {
         holds(&tree, &list, &headers);
         assert!(tree.insert(0, &pool[0]).is_ok());
     }
+    assert!(grown > 0);
 }
 
 /// Zones and MAC addresses are compared by leaves only where the trees have been grown for them.
