@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use dataplane::describe::Description;
 use dataplane::egress::TreeSide;
 use dataplane::explain::{Account, Membership, Visit};
 use dataplane::flag;
@@ -22,7 +23,6 @@ use wire::header::{Endpoint, Protocol};
 use wire::{Dscp, Family, Meta, Nanos, PortId};
 
 use crate::screen::{count, number};
-use gateway::describe::Description;
 
 mod multicast;
 mod tunnel;

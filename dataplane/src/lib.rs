@@ -12,6 +12,7 @@ pub mod client;
 pub mod compile;
 mod cookie;
 pub mod counter;
+pub mod describe;
 pub mod egress;
 pub mod explain;
 pub mod extent;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use dataplane::describe::Description;
 use dataplane::recorder::{Interface, Recorded};
 use dataplane::{Reason, Tables};
 use policy::model::{OTHER_ZONE, SELF_ZONE};
@@ -12,7 +13,6 @@ use wire::Nanos;
 use wire::capture::{CaptureError, PcapngWriter, Record};
 
 use crate::capture::record::{Comment, Interfaces};
-use crate::describe::Description;
 use crate::flows::NotKnown;
 use crate::log::line::time_text;
 

@@ -10,7 +10,6 @@ pub mod balance;
 pub mod capture;
 pub mod client;
 pub mod clock;
-pub mod describe;
 pub mod drops;
 pub mod effective;
 pub mod event;

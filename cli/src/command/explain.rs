@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use cases::Received;
 use clap::Args;
+use dataplane::describe::Description;
 use dataplane::explain::{Account, CopyEnd, Sent, Visit};
 use dataplane::replay::Way;
 use dataplane::state::FlowRecord;
@@ -25,7 +26,6 @@ use crate::progress::{Progress, Unit};
 use crate::rendering::{Renderer, Told, cost_text, key, state};
 use crate::screen::{self, BAD, CARE, DIM, GOOD, HEADING};
 use crate::{output, packet_syntax, with_exit_codes};
-use gateway::describe::Description;
 use live::{Live, PacketPath};
 use queue::{Backlogs, Fate, LiveWait, Wait};
 
@@ -472,7 +472,7 @@ impl Report<'_> {
     }
 
     fn fields(&self, frame: &[u8]) -> Value {
-        self.renderer.describe(frame).to_json()
+        json!(self.renderer.describe(frame))
     }
 
     fn left_by(&self, sent: &Sent) -> &str {

@@ -1,7 +1,7 @@
 use cases::Received;
+use dataplane::describe::Description;
 
 use super::read;
-use gateway::describe::Description;
 
 const POLICY: &str = r#"
 [interface.lan]

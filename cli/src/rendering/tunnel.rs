@@ -75,7 +75,7 @@ impl Renderer<'_> {
             "auth": sa.suite.auth(),
         });
         let fields = object.as_object_mut()?;
-        let after = visit.bytes.as_deref().map(|bytes| self.describe(bytes).to_json());
+        let after = visit.bytes.as_deref().map(|bytes| json!(self.describe(bytes)));
         match met {
             SaMet::In { place, top, window, .. } => {
                 let (number, found) = placed(*place);

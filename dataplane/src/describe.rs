@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use policy::model::FamilyMatch;
-use serde_json::{Map, Value};
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use wire::esp::{self, NAT_PORT};
 use wire::ethernet::{self, EtherType};
 use wire::header::{Endpoint, Ports, Protocol};
@@ -84,15 +84,6 @@ impl Description {
     /// The value of a field.
     pub fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(field, _)| *field == name).map(|(_, value)| value.as_str())
-    }
-
-    /// The fields, and the summary as `words`.
-    pub fn to_json(&self) -> Value {
-        let mut object = Map::new();
-        object.insert("words".to_owned(), self.headline.as_str().into());
-        let fields = self.fields.iter();
-        object.extend(fields.map(|(name, value)| ((*name).to_owned(), value.as_str().into())));
-        Value::Object(object)
     }
 
     fn say(&mut self, field: &'static str, value: impl ToString) {
@@ -240,6 +231,18 @@ impl Description {
             rest.ttl,
             rest.length
         );
+    }
+}
+
+/// The summary as `words`, and the fields.
+impl Serialize for Description {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_map(Some(1 + self.fields.len()))?;
+        object.serialize_entry("words", &self.headline)?;
+        for (name, value) in &self.fields {
+            object.serialize_entry(name, value)?;
+        }
+        object.end()
     }
 }
 
