@@ -1,18 +1,44 @@
 //! Operations on sets, with a limit on their cost.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use biodivine_lib_bdd::{Bdd, BddVariableSet, op_function};
 use lookup::classify::bdd::field::Version;
 
 /// Limit on the work of an analysis: nodes that operations look at or make. Ten million take about a quarter of a second.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Effort(pub u64);
+#[derive(Clone, Copy, Debug)]
+pub struct Effort<'a> {
+    nodes: u64,
+    stop: Option<&'a AtomicBool>,
+}
 
-impl Effort {
+impl<'a> Effort<'a> {
     /// For an answer that somebody waits for: a second or two.
-    pub const QUICK: Effort = Effort(40_000_000);
+    pub const QUICK: Effort<'static> = Effort::of(40_000_000);
 
     /// For an answer that is worth minutes.
-    pub const THOROUGH: Effort = Effort(8_000_000_000);
+    pub const THOROUGH: Effort<'static> = Effort::of(8_000_000_000);
+
+    /// Effort of this number of nodes.
+    pub const fn of(nodes: u64) -> Effort<'static> {
+        Effort { nodes, stop: None }
+    }
+
+    /// The same effort, spent as soon as `stop` is set.
+    #[must_use]
+    pub fn until(self, stop: &'a AtomicBool) -> Effort<'a> {
+        Effort { stop: Some(stop), ..self }
+    }
+
+    /// Number of nodes.
+    pub(super) fn nodes(self) -> u64 {
+        self.nodes
+    }
+
+    /// One of so many equal parts.
+    pub(super) fn share(self, parts: usize) -> Effort<'a> {
+        Effort { nodes: self.nodes / parts.max(1) as u64, ..self }
+    }
 }
 
 /// Error: the effort is spent.
@@ -29,13 +55,14 @@ pub(super) const PAIRS_PER_NODE: u64 = 8;
 const OPERATION: u64 = 20;
 
 /// Sets of headers, and the effort that is left.
-pub(super) struct Algebra {
+pub(super) struct Algebra<'a> {
     left: u64,
+    stop: Option<&'a AtomicBool>,
 }
 
-impl Algebra {
-    pub(super) fn new(effort: Effort) -> Algebra {
-        Algebra { left: effort.0 }
+impl<'a> Algebra<'a> {
+    pub(super) fn new(effort: Effort<'a>) -> Algebra<'a> {
+        Algebra { left: effort.nodes, stop: effort.stop }
     }
 
     /// Sets all but a part of the effort aside, until [`Algebra::take_back`]: how much that is.
@@ -47,7 +74,11 @@ impl Algebra {
 
     /// True if there is no effort left.
     pub(super) fn is_spent(&self) -> bool {
-        self.left == 0
+        self.left == 0 || self.is_stopped()
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
 
     pub(super) fn take_back(&mut self, aside: u64) {
@@ -60,7 +91,8 @@ impl Algebra {
 
     /// Takes what work costs.
     pub(super) fn spend(&mut self, cost: u64) -> Result<(), Spent> {
-        self.left = self.left.checked_sub(cost).ok_or_else(|| {
+        let left = self.left.checked_sub(cost).filter(|_| !self.is_stopped());
+        self.left = left.ok_or_else(|| {
             self.left = 0;
             Spent
         })?;

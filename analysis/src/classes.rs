@@ -43,9 +43,9 @@ const ITSELF: &str = "the gateway itself";
 ///
 /// # Errors
 /// The policy cannot be compiled.
-pub fn empty_classes(policy: &Policy, effort: Effort) -> Result<EmptyClasses, CompileError> {
+pub fn empty_classes(policy: &Policy, effort: Effort<'_>) -> Result<EmptyClasses, CompileError> {
     let sets: BTreeSet<Vec<usize>> = Priority::all().map(|priority| members(policy, priority)).collect();
-    let share = Effort(effort.0 / sets.len().max(1) as u64);
+    let share = effort.share(sets.len());
     // Of each class: what hides it in the sets looked at so far, as long as something does.
     let mut hidden: BTreeMap<usize, BTreeSet<usize>> =
         (0..policy.classes.len()).map(|class| (class, BTreeSet::new())).collect();
@@ -111,7 +111,11 @@ pub struct ClassComparison {
 ///
 /// # Errors
 /// One of the policies cannot be compiled.
-pub fn compare_classes(old: &Policy, new: &Policy, effort: Effort) -> Result<ClassComparison, CompileError> {
+pub fn compare_classes(
+    old: &Policy,
+    new: &Policy,
+    effort: Effort<'_>,
+) -> Result<ClassComparison, CompileError> {
     let mut sets: BTreeMap<[Vec<usize>; 2], Vec<Priority>> = BTreeMap::new();
     for priority in Priority::all() {
         sets.entry([members(old, priority), members(new, priority)]).or_default().push(priority);
@@ -121,7 +125,7 @@ pub fn compare_classes(old: &Policy, new: &Policy, effort: Effort) -> Result<Cla
         let next = numbers.len() as u64;
         numbers.entry(class.name.as_str()).or_insert(next);
     }
-    let share = Effort(effort.0 / sets.len().max(1) as u64);
+    let share = effort.share(sets.len());
     let mut result = ClassComparison {
         names: Vec::new(),
         macs: None,

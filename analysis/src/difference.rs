@@ -69,7 +69,7 @@ const DEEPER: u64 = 16;
 ///
 /// # Errors
 /// One of the policies cannot be compiled.
-pub fn compare(old: &Policy, new: &Policy, effort: Effort) -> Result<Comparison, CompileError> {
+pub fn compare(old: &Policy, new: &Policy, effort: Effort<'_>) -> Result<Comparison, CompileError> {
     let names = old.interfaces.iter().map(|interface| interface.name.clone());
     let names: Vec<String> = names.filter(|name| new.interface(name).is_some()).collect();
     let space = Space::of(names, &[old, new])?;
@@ -79,14 +79,14 @@ pub fn compare(old: &Policy, new: &Policy, effort: Effort) -> Result<Comparison,
         new: &new_rules,
         space: &space,
         algebra: Algebra::new(effort),
-        share: effort.0 / SHARE,
+        share: effort.nodes() / SHARE,
         found: Vec::new(),
         outcome: Outcome::Complete,
     };
     // Policies without any interface can be compared; those that have none in common cannot.
     if !space.names.is_empty() || (old.interfaces.is_empty() && new.interfaces.is_empty()) {
         let changed = changed(&old_rules.judges, &new_rules.judges);
-        let kept = search.algebra.set_aside(effort.0 - effort.0 / SHARE);
+        let kept = search.algebra.set_aside(effort.nodes() - effort.nodes() / SHARE);
         search.ask(questions(&changed));
         search.algebra.take_back(kept);
     }
@@ -167,7 +167,7 @@ struct Search<'a> {
     old: &'a Ruling,
     new: &'a Ruling,
     space: &'a Space,
-    algebra: Algebra,
+    algebra: Algebra<'a>,
     share: u64,
     found: Vec<Found>,
     outcome: Outcome,

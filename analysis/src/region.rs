@@ -166,7 +166,7 @@ pub(super) fn products(
     set: &Bdd,
     version: Version,
     most: usize,
-    algebra: &mut Algebra,
+    algebra: &mut Algebra<'_>,
 ) -> Result<Vec<Product>, Spent> {
     let mut walk = Walk { set, version, most, found: Vec::new(), algebra };
     let mut product = Product::all();
@@ -175,15 +175,15 @@ pub(super) fn products(
 }
 
 /// Field after field: which values lead to the same rest.
-struct Walk<'a> {
+struct Walk<'a, 'b> {
     set: &'a Bdd,
     version: Version,
     most: usize,
     found: Vec<Product>,
-    algebra: &'a mut Algebra,
+    algebra: &'a mut Algebra<'b>,
 }
 
-impl Walk<'_> {
+impl Walk<'_, '_> {
     fn from(&mut self, node: BddPointer, place: usize, product: &mut Product) -> Result<(), Spent> {
         if node.is_zero() || self.found.len() >= self.most {
             return Ok(());

@@ -99,7 +99,7 @@ const SHARE: u64 = 400;
 ///
 /// # Errors
 /// The policy cannot be compiled.
-pub fn findings(policy: &Policy, look: Look, effort: Effort) -> Result<Findings, CompileError> {
+pub fn findings(policy: &Policy, look: Look, effort: Effort<'_>) -> Result<Findings, CompileError> {
     let names: Vec<String> = policy.interfaces.iter().map(|interface| interface.name.clone()).collect();
     let space = Space::of(names, &[policy])?;
     let ruling = Ruling::of(policy, &space)?;
@@ -111,7 +111,7 @@ pub fn findings(policy: &Policy, look: Look, effort: Effort) -> Result<Findings,
         space: &space,
         gone: vec![Gone::No; ruling.judges.len()],
         algebra: Algebra::new(effort),
-        share: effort.0 / SHARE,
+        share: effort.nodes() / SHARE,
         found: Findings {
             list: Vec::new(),
             open: Vec::new(),
@@ -242,7 +242,7 @@ struct Search<'a> {
     defaults: [Vec<(Fate, Bdd)>; 2],
     possible: [Bdd; 2],
     gone: Vec<Gone>,
-    algebra: Algebra,
+    algebra: Algebra<'a>,
     share: u64,
     found: Findings,
     /// For what only has to be various.

@@ -175,7 +175,7 @@ impl Ruling {
         places: Range<usize>,
         product: &'a Product,
         version: Version,
-        algebra: &mut Algebra,
+        algebra: &mut Algebra<'_>,
     ) -> Result<impl Iterator<Item = (usize, &'a Judge, &'a Product)> + use<'a>, Spent> {
         algebra.spend(places.len() as u64 / PAIRS_PER_NODE)?;
         let asked = Outline::of(product, version);
@@ -194,7 +194,7 @@ impl Ruling {
         fate: Fate,
         product: &Product,
         version: Version,
-        algebra: &mut Algebra,
+        algebra: &mut Algebra<'_>,
     ) -> Result<bool, Spent> {
         for (_, judge, theirs) in self.overlapping(self.places(), product, version, algebra)? {
             if judge.fate != fate {
@@ -324,7 +324,7 @@ pub(super) fn decided<'a>(
     version: Version,
     within: &'a Product,
     packets: &Bdd,
-    algebra: &mut Algebra,
+    algebra: &mut Algebra<'_>,
 ) -> Result<Decided<'a>, Spent> {
     let mut left = packets.clone();
     let mut parts = Vec::new();

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::sync::atomic::AtomicBool;
 
 use dataplane::tables::{LOCAL, NO_MAC, PatternRule, SELF, SetUses, SourceMacs, Tables};
 use lookup::classify::Header;
@@ -414,7 +415,7 @@ proptest! {
     #[test]
     fn a_little_effort_finds_some_of_it(policy in policy(), effort in 0..3000u64) {
         let all = findings(&policy, Look::EffectAndOverlaps, Effort::QUICK).unwrap();
-        let some = findings(&policy, Look::EffectAndOverlaps, Effort(effort)).unwrap();
+        let some = findings(&policy, Look::EffectAndOverlaps, Effort::of(effort)).unwrap();
         let hidden = |findings: &Findings| -> BTreeSet<u32> {
             let is_hidden = |one: &&Finding| matches!(one, Finding::Hidden { .. });
             findings.list.iter().filter(is_hidden).map(Finding::rule).collect()
@@ -428,7 +429,7 @@ proptest! {
     #[test]
     fn a_little_effort_finds_some_differences((old, new) in pair(), effort in 0..30_000u64) {
         let all = compare(&old, &new, Effort::QUICK).unwrap();
-        let some = compare(&old, &new, Effort(effort)).unwrap();
+        let some = compare(&old, &new, Effort::of(effort)).unwrap();
         let places = places(&all.interfaces, By { macs: all.macs.as_ref(), sets: &all.sets }, &new);
         for difference in &some.differences {
             for header in difference.region.examples(&places) {
@@ -460,7 +461,16 @@ fn what_was_found_is_told_when_the_effort_ends() {
         let interfaces = vec![interface("eth0", "lan"), interface("eth1", "wan")];
         Policy { mode: Mode::Stateless, interfaces, rules: ports.map(rule).collect(), ..Policy::default() }
     };
-    let comparison = compare(&of_ports(1..400), &of_ports(1000..1400), Effort(200_000)).unwrap();
+    let comparison = compare(&of_ports(1..400), &of_ports(1000..1400), Effort::of(200_000)).unwrap();
     assert_eq!(comparison.outcome, Outcome::Stopped);
     assert!(comparison.differences.len() > 10, "{} found", comparison.differences.len());
+    // Once the stop is set, no effort is left.
+    let (old, new) = (of_ports(1..400), of_ports(1000..1400));
+    let stopped = compare(&old, &new, Effort::THOROUGH.until(&AtomicBool::new(true))).unwrap();
+    assert_eq!((stopped.outcome, stopped.differences.len()), (Outcome::Stopped, 0));
+    let stopped =
+        findings(&old, Look::EffectAndOverlaps, Effort::QUICK.until(&AtomicBool::new(true))).unwrap();
+    assert_eq!((stopped.list.len(), stopped.open.len()), (0, 399));
+    let done = compare(&old, &new, Effort::QUICK.until(&AtomicBool::new(false))).unwrap();
+    assert_eq!(done.outcome, Outcome::Complete);
 }

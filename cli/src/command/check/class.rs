@@ -14,7 +14,7 @@ pub(super) struct Found {
 }
 
 /// Looks at the classes of a sound policy.
-pub(super) fn of(policy: &Policy, lines: &Lines, effort: Effort) -> Result<Found, CompileError> {
+pub(super) fn of(policy: &Policy, lines: &Lines, effort: Effort<'_>) -> Result<Found, CompileError> {
     if policy.classes.is_empty() {
         return Ok(Found { diagnostics: Vec::new(), open: 0 });
     }

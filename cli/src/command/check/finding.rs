@@ -30,7 +30,7 @@ pub(super) fn of(
     lines: &Lines,
     known: &[Diagnostic],
     look: Look,
-    effort: Effort,
+    effort: Effort<'_>,
 ) -> Result<Found, CompileError> {
     let Findings { list, open, more_overlaps, macs, sets } = findings(policy, look, effort)?;
     let names: Vec<String> = policy.interfaces.iter().map(|interface| interface.name.clone()).collect();

@@ -24,7 +24,7 @@ impl<'a> Classes<'a> {
     pub(super) fn of(
         old: &'a Policy,
         new: &'a Policy,
-        effort: Effort,
+        effort: Effort<'_>,
     ) -> Result<Option<Classes<'a>>, CompileError> {
         if old.classes.is_empty() && new.classes.is_empty() {
             return Ok(None);
