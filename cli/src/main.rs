@@ -19,16 +19,13 @@ mod failure;
 mod file;
 mod html;
 mod output;
-mod packet_syntax;
 mod plot;
 mod policy_file;
 mod progress;
-mod region;
 mod rendering;
 mod screen;
 mod summary;
 mod svg;
-mod trial;
 
 use command::live;
 use command::{

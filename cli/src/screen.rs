@@ -8,6 +8,7 @@ use anstyle::{AnsiColor, Style};
 use clap::ValueEnum;
 use config::{Diagnostic, Kind};
 pub(crate) use replay::number::{count, number};
+use report::text::{Piece, Text, Tone};
 
 /// A heading.
 pub(crate) const HEADING: Style = Style::new().bold();
@@ -19,6 +20,25 @@ pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
 pub(crate) const CARE: Style = AnsiColor::Yellow.on_default();
 /// Detail of less importance.
 pub(crate) const DIM: Style = Style::new().dimmed();
+
+/// A text in colours.
+pub(crate) struct Toned<'a>(pub(crate) &'a Text);
+
+impl fmt::Display for Toned<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.pieces().iter().try_for_each(|Piece { tone, text }| {
+            let style = match tone {
+                Tone::Plain => return f.write_str(text),
+                Tone::Heading => HEADING,
+                Tone::Good => GOOD,
+                Tone::Care => CARE,
+                Tone::Bad => BAD,
+                Tone::Detail => DIM,
+            };
+            write!(f, "{style}{text}{style:#}")
+        })
+    }
+}
 
 /// When to colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

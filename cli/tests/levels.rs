@@ -28,6 +28,7 @@ const FLOORS: &[(&str, u64)] = &[
     ("cases", 5),
     ("replay", 5),
     ("gateway", 5),
+    ("report", 6),
     ("chip", 6),
     ("cli", 7),
     ("python", 7),

@@ -6,19 +6,13 @@ use std::path::{Path, PathBuf};
 
 use analysis::{Effort, Look};
 use clap::Args;
-use dataplane::Tables;
-use lookup::classify::Choice;
-use policy::Diagnostic;
-use serde_json::json;
+use report::check::Check;
 
 use crate::failure::{Exit, Failure, OutputError, PolicyError, UsageError};
-use crate::policy_file::EPOCH;
 use crate::screen::{self, GOOD};
 use crate::with_exit_codes;
 
-mod class;
 mod draw;
-mod finding;
 
 /// Report everything that is wrong with a policy
 ///
@@ -67,68 +61,25 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let file = self.policy.display().to_string();
-        let mut checked = policy::load(&self.policy).map_err(PolicyError::Unreadable)?;
-        let errors = checked.errors().count();
-        let compiled = checked.policy.as_ref().map(|policy| Tables::compile(policy, EPOCH));
-        let (tables, mut uncompiled) = match compiled {
-            Some(Ok(tables)) => (Some(tables), None),
-            Some(Err(error)) => (None, Some(error)),
-            None => (None, None),
-        };
-        let search = tables.as_ref().map(|tables| tables.filter.search.clone());
-        let (mut open, mut more_overlaps) = (0, false);
-        if let Some((policy, tables)) = checked.policy.as_ref().zip(tables) {
-            let look = if self.overlaps { Look::EffectAndOverlaps } else { Look::Effect };
-            let effort = if self.thorough { Effort::THOROUGH } else { Effort::QUICK };
-            match finding::of(policy, tables, &checked.lines, &checked.diagnostics, look, effort) {
-                Ok(mut found) => {
-                    checked.diagnostics.append(&mut found.diagnostics);
-                    Diagnostic::sort(&mut checked.diagnostics);
-                    (open, more_overlaps) = (found.open, found.more_overlaps);
-                }
-                Err(error) => uncompiled = Some(error),
-            }
-            match class::of(policy, &checked.lines, effort) {
-                Ok(mut found) => {
-                    checked.diagnostics.append(&mut found.diagnostics);
-                    Diagnostic::sort(&mut checked.diagnostics);
-                    open += found.open;
-                }
-                Err(error) => uncompiled = Some(error),
-            }
-        }
-        let warnings = checked.warnings().count();
-        let notes = checked.diagnostics.len() - errors - warnings;
-        let total = errors + usize::from(uncompiled.is_some());
-        if let (Some(path), Some(policy), 0) = (&self.draw, &checked.policy, total) {
+        let checked = policy::load(&self.policy).map_err(PolicyError::Unreadable)?;
+        let look = if self.overlaps { Look::EffectAndOverlaps } else { Look::Effect };
+        let effort = if self.thorough { Effort::THOROUGH } else { Effort::QUICK };
+        let check = Check::of(file, checked, look, effort);
+        let errors = check.errors();
+        if let (Some(path), Some(policy), 0) = (&self.draw, &check.policy, errors) {
             write(path, &self.policy, &draw::draw(policy, &name_of(&self.policy)))?;
         }
         if self.json {
-            let mut list: Vec<_> =
-                checked.diagnostics.iter().map(|found: &Diagnostic| json!(found)).collect();
-            if let Some(error) = &uncompiled {
-                let message = error.to_string();
-                list.push(json!({
-                    "code": "compile", "severity": "error", "message": message, "hint": null,
-                    "file": file, "line": null, "column": null, "related": [],
-                }));
-            }
-            let object = json!({
-                "file": file, "errors": total, "warnings": warnings, "notes": notes, "diagnostics": list, "open": open,
-                "classifier": search.as_ref().map(|search| search.algorithm.name),
-                "gave_way": search.as_deref().map_or_else(Vec::new, gave_way),
-            });
-            writeln!(screen::out(), "{object:#}")?;
-            return Ok(if total == 0 { Exit::Done } else { Exit::Wrong });
+            writeln!(screen::out(), "{:#}", check.to_json())?;
+            return Ok(if errors == 0 { Exit::Done } else { Exit::Wrong });
         }
-        screen::diagnostics(&checked.diagnostics);
+        screen::diagnostics(&check.diagnostics);
+        let (warnings, notes, gave_way) = (check.warnings(), check.notes(), check.gave_way());
+        let Check { file, policy, uncompiled, open, more_overlaps, search, .. } = check;
         if let Some(error) = uncompiled {
             return Err(PolicyError::Compile { file, error }.into());
         }
-        if errors > 0 {
-            return Err(PolicyError::Wrong { file, errors }.into());
-        }
-        let Some(policy) = checked.policy else { return Err(PolicyError::Wrong { file, errors: 1 }.into()) };
+        let Some(policy) = policy else { return Err(PolicyError::Wrong { file, errors }.into()) };
         let many = |count: usize, one, more| screen::count(count as u64, one, more);
         if open > 0 {
             let rules = many(open, "rule or class", "rules and classes");
@@ -139,7 +90,7 @@ impl Arguments {
         }
         if let Some(search) = search {
             let (name, bytes) = (search.algorithm.name, search.classifier.memory_bytes() as u64);
-            for why in gave_way(&search) {
+            for why in gave_way {
                 screen::note(&format_args!("the rules are not searched by {why}"));
             }
             if !policy.rules.is_empty() {
@@ -185,9 +136,4 @@ fn write(path: &Path, policy: &Path, drawing: &str) -> Result<(), Failure> {
         return Err(UsageError::Overwrites { path: path.to_owned() }.into());
     }
     fs::write(path, drawing).map_err(|error| OutputError::Write { path: path.to_owned(), error }.into())
-}
-
-/// Returns the algorithms tried for the rules that would exceed the memory limit.
-fn gave_way(search: &Choice) -> Vec<String> {
-    search.gave_way.iter().map(|(algorithm, why)| format!("{}: it {why}", algorithm.name)).collect()
 }

@@ -15,6 +15,7 @@ use gateway::api::Trouble;
 use policy::Lines;
 use policy::model::Colour;
 use replay::{Captures, Named, Readdress};
+use report::packet_syntax;
 use serde_json::{Map, Value, json};
 use tally::{Count, Region};
 use wire::{Nanos, PortId};
@@ -25,7 +26,7 @@ use crate::policy_file::{self, Loaded, StaticKeys};
 use crate::progress::{Progress, Unit};
 use crate::rendering::{Renderer, Told, cost_text, key, state};
 use crate::screen::{self, BAD, CARE, DIM, GOOD, HEADING};
-use crate::{output, packet_syntax, with_exit_codes};
+use crate::{output, with_exit_codes};
 use live::{Live, PacketPath};
 use queue::{Backlogs, Fate, LiveWait, Wait};
 

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
+use report::packet_syntax::{EXAMPLE, WordError};
+
 use crate::draft::AnswerError;
-use crate::packet_syntax::WordError;
 
 /// Errors of a command line.
 #[derive(Debug, thiserror::Error)]
@@ -87,7 +88,9 @@ impl UsageError {
             UsageError::Clash { .. } => "leave one of them out; --help says what each is for".to_owned(),
             UsageError::NoInterface { known, .. } => format!("the policy has {}", known.join(", ")),
             UsageError::Overwrites { .. } => "name another file or directory to write to".to_owned(),
-            UsageError::Words(error) => error.hint(),
+            UsageError::Words(error) => {
+                error.hint().unwrap_or_else(|| format!("{EXAMPLE}; `wirerate explain --help` has the words"))
+            }
             UsageError::Answer(error) => error.hint(),
             UsageError::NoPacket { packets, .. } => format!("its packets are numbered from 1 to {packets}"),
             UsageError::OneFile { .. } => "import each by itself, and put the policies together".to_owned(),

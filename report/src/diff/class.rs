@@ -1,15 +1,15 @@
 //! Packets that are of another traffic class in another policy.
 
-use std::io::{self, Write};
-
 use analysis::{ClassComparison, ClassDifference, Effort, Outcome, compare_classes};
 use dataplane::tables::CompileError;
 use policy::Policy;
+use replay::number::count;
 use serde_json::{Value, json};
 use wire::vlan::{DropEligible, Priority};
 
+use super::Rest;
 use crate::region::Numbered;
-use crate::screen::{self, CARE, HEADING};
+use crate::text::{Text, Tone};
 
 /// Classes of two policies, compared.
 pub(super) struct Classes<'a> {
@@ -44,31 +44,37 @@ impl<'a> Classes<'a> {
         self.comparison.outcome
     }
 
-    pub(super) fn print(&self, out: &mut impl Write, most: usize) -> io::Result<()> {
+    /// The first regions, in words.
+    pub(super) fn regions(&self, most: usize) -> Vec<String> {
+        let first = self.comparison.differences.iter().take(most);
+        first.map(|one| self.numbered.words(&one.region)).collect()
+    }
+
+    /// Adds the regions, in words.
+    pub(super) fn tell(&self, text: &mut Text, rest: &Rest<'_>) {
         let found = self.comparison.differences.len();
         if found == 0 {
-            return Ok(());
+            return;
         }
-        let many = screen::count(
+        let many = count(
             found as u64,
             "region of packets changes its traffic class",
             "regions of packets change their traffic class",
         );
-        writeln!(out, "\n{CARE}{many}{CARE:#}")?;
-        for (number, one) in self.comparison.differences.iter().take(most).enumerate() {
+        text.plain("\n");
+        text.line(Tone::Care, many);
+        for (number, one) in self.comparison.differences.iter().take(rest.most).enumerate() {
             let words = self.numbered.words(&one.region);
             let tags = priorities(&one.priorities);
             let tags = if tags.is_empty() { String::new() } else { format!("; pcp {}", tags.join(", ")) };
-            writeln!(out, "\n{HEADING}{}. {words}{tags}{HEADING:#}", number + 1)?;
+            text.plain("\n");
+            text.line(Tone::Heading, format_args!("{}. {words}{tags}", number + 1));
             for (verb, name) in [("was    ", self.name_before(one)), ("becomes", self.name_after(one))] {
                 let name = name.map_or_else(|| "of no class".to_owned(), |name| format!("\"{name}\""));
-                writeln!(out, "   {verb}  {name}")?;
+                text.plain(format_args!("   {verb}  {name}\n"));
             }
         }
-        if let Some(more @ 1..) = found.checked_sub(most) {
-            writeln!(out, "\nand {} more; --regions {found} shows all", screen::number(more as u64))?;
-        }
-        Ok(())
+        rest.tell(text, found);
     }
 
     pub(super) fn json(&self, most: usize) -> Value {

@@ -5,9 +5,9 @@ use dataplane::Tables;
 use dataplane::tables::CompileError;
 use policy::model::Rule;
 use policy::{Code, Diagnostic, Item, Lines, Policy};
+use replay::number::count;
 
 use crate::region::Numbered;
-use crate::screen;
 use crate::trial::{self, Trial};
 
 /// Other rules that are named in a message; of more, how many.
@@ -147,7 +147,7 @@ impl Teller<'_> {
         };
         let mut names: Vec<String> = rules.iter().take(MOST_NAMED).filter_map(name).collect();
         if let Some(more @ 1..) = rules.len().checked_sub(MOST_NAMED) {
-            names.push(screen::count(more as u64, "other", "others"));
+            names.push(count(more as u64, "other", "others"));
         }
         match names.split_last() {
             Some((last, [])) => last.clone(),

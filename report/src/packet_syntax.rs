@@ -1,4 +1,4 @@
-//! Packets in packet syntax on the command line: `lan tcp 192.168.1.10:50000 > 198.51.100.7:443 syn ttl 3`.
+//! Packets in packet syntax, as people write them: `lan tcp 192.168.1.10:50000 > 198.51.100.7:443 syn ttl 3`.
 //!
 //! The syntax is that of case files ([`cases::received()`]). Errors point at the word.
 
@@ -6,7 +6,7 @@ use cases::{Fault, Received};
 use dataplane::Tables;
 
 /// Help text on the syntax.
-pub(crate) const GRAMMAR: &str = "\
+pub const GRAMMAR: &str = "\
 A packet in words, as in case files; docs/cases.md has all words:
   IFACE PROTOCOL SOURCE > DESTINATION [WORD...]
     IFACE      an interface of the policy, by which it comes in
@@ -22,26 +22,29 @@ A packet in words, as in case files; docs/cases.md has all words:
                fragment OFFSET[+] (+: more follow); vlan ID[.ID];
                pcp N (of its VLAN tags); dei; from MAC; to MAC; quoting PACKET (ICMP)";
 
+/// A packet in words.
+pub const EXAMPLE: &str = "lan tcp 192.168.1.10:50000 > 198.51.100.7:443 syn";
+
 /// Error in a packet in words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{fault}\n  {text}\n  {}", fault.marks(text))]
-pub(crate) struct WordError {
+pub struct WordError {
     text: String,
     fault: Fault,
 }
 
 impl WordError {
-    /// Returns advice on the error.
-    pub(crate) fn hint(&self) -> String {
-        self.fault.hint().unwrap_or_else(|| {
-            "lan tcp 192.168.1.10:50000 > 198.51.100.7:443 syn; `wirerate explain --help` has the words"
-                .to_owned()
-        })
+    /// Returns advice on the error, where there is some but for an [`EXAMPLE`].
+    pub fn hint(&self) -> Option<String> {
+        self.fault.hint()
     }
 }
 
 /// Reads a packet in words, and builds its frame.
-pub(crate) fn read(text: &str, tables: &Tables) -> Result<Received, WordError> {
+///
+/// # Errors
+/// A word is not understood, or the policy has no such interface.
+pub fn read(text: &str, tables: &Tables) -> Result<Received, WordError> {
     cases::received(text, tables).map_err(|fault| WordError { text: text.to_owned(), fault })
 }
 
