@@ -22,7 +22,6 @@ mod output;
 mod plot;
 mod policy_file;
 mod progress;
-mod rendering;
 mod screen;
 mod summary;
 mod svg;

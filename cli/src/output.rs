@@ -18,7 +18,7 @@ use dataplane::stage::{Cx, Stage};
 use dataplane::tables::LOCAL;
 use dataplane::{Reason, Tables, Verdict, tunnel};
 use policy::model::Logging;
-pub(crate) use replay::fate::left_by;
+use replay::fate::left_by;
 use tally::Tally;
 use wire::atm::cell_of;
 use wire::capture::{CaptureError, PcapngWriter, Record};

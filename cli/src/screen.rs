@@ -7,7 +7,7 @@ use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 use clap::ValueEnum;
 use config::{Diagnostic, Kind};
-pub(crate) use replay::number::{count, number};
+pub(crate) use replay::number::{bytes, count, number};
 use report::text::{Piece, Text, Tone};
 
 /// A heading.
@@ -171,18 +171,6 @@ impl fmt::Display for Table {
     }
 }
 
-/// Bytes, in the unit that suits.
-pub(crate) fn bytes(value: u64) -> String {
-    let units = ["kB", "MB", "GB", "TB"];
-    let mut scaled = value as f64 / 1000.0;
-    let mut unit = 0;
-    while scaled >= 999.95 && unit + 1 < units.len() {
-        scaled /= 1000.0;
-        unit += 1;
-    }
-    if value < 1000 { format!("{value} B") } else { format!("{scaled:.1} {}", units[unit]) }
-}
-
 /// A rate in bits per second, in the unit that suits.
 pub(crate) fn rate(bits: f64) -> String {
     let units = ["bit/s", "kbit/s", "Mbit/s", "Gbit/s"];
@@ -199,7 +187,7 @@ pub(crate) fn rate(bits: f64) -> String {
 mod tests {
     use config::Diagnostic;
 
-    use super::{Table, bytes, drawn, number, rate};
+    use super::{Table, drawn, rate};
 
     /// Whatever is wrong with a policy, its keys are in nothing that is said of it.
     #[test]
@@ -276,15 +264,6 @@ mod tests {
                 panic!("{key} in {said}\nof {text}");
             }
         }
-    }
-
-    #[test]
-    fn numbers_are_easy_to_read() {
-        assert_eq!(["0", "999", "1,000", "1,234,567"], [0, 999, 1000, 1_234_567].map(number).each_ref());
-        assert_eq!(
-            ["999 B", "1.0 kB", "1.0 MB", "1.5 GB"],
-            [999, 1000, 999_950, 1_500_000_000].map(bytes).each_ref()
-        );
     }
 
     #[test]

@@ -35,14 +35,16 @@ pub(crate) enum UsageError {
     #[error(transparent)]
     Words(#[from] WordError),
     /// A capture has fewer packets.
-    #[error("{path} has no packet {number}")]
+    #[error("{of} has no packet {number}")]
     NoPacket {
         /// The capture.
-        path: PathBuf,
+        of: String,
         /// The packet that was asked for.
         number: u64,
-        /// Number of them.
-        packets: u64,
+        /// Lowest number.
+        first: u64,
+        /// Highest number.
+        last: u64,
     },
     /// An answer for a first policy will not do, or is missing.
     #[error(transparent)]
@@ -92,7 +94,9 @@ impl UsageError {
                 error.hint().unwrap_or_else(|| format!("{EXAMPLE}; `wirerate explain --help` has the words"))
             }
             UsageError::Answer(error) => error.hint(),
-            UsageError::NoPacket { packets, .. } => format!("its packets are numbered from 1 to {packets}"),
+            UsageError::NoPacket { first, last, .. } => {
+                format!("its packets are numbered from {first} to {last}")
+            }
             UsageError::OneFile { .. } => "import each by itself, and put the policies together".to_owned(),
             UsageError::Unknown { .. } => "`wirerate reasons` lists them all".to_owned(),
             UsageError::NoHeat { .. } => "give a --junction above --ambient".to_owned(),

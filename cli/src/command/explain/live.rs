@@ -25,6 +25,7 @@ use gateway::store::{self, Entry};
 use gateway::{Client, ClientError};
 use policy::Policy;
 use policy::model::NatAction;
+use report::explain::{Chosen, key};
 use serde_json::{Value, json};
 use wire::Nanos;
 use wire::esp::{Direction, Suite, Udp};
@@ -34,7 +35,6 @@ use wire::{ipv4, ipv6};
 
 use crate::failure::{Failure, PolicyError};
 use crate::policy_file::EPOCH;
-use crate::rendering::{Chosen, key};
 
 /// Policy and state of a running gateway.
 pub(super) struct Live {

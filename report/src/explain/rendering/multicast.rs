@@ -65,7 +65,7 @@ impl Renderer<'_> {
     }
 
     /// Outcome of a further copy.
-    pub(crate) fn copy(&self, copy: &CopyEnd) -> String {
+    pub(in crate::explain) fn copy(&self, copy: &CopyEnd) -> String {
         let rule = self.rule(copy.rule).map_or_else(String::new, |rule| format!(", by {rule}"));
         format!("The copy for {}: {}{rule}", self.interface(copy.egress), copy.verdict)
     }

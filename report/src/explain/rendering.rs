@@ -18,36 +18,38 @@ use dataplane::{Reason, Verdict};
 use lookup::classify::Header;
 use policy::model::{Action, Colour, Mode, ServerState, SourceCheck, Sticky};
 use policy::{Lines, Policy, dscp_name};
+use replay::number::{count, number};
 use tally::{Count, NoTally, Region};
 use wire::header::{Endpoint, Protocol};
 use wire::{Dscp, Family, Meta, Nanos, PortId};
-
-use crate::screen::{count, number};
 
 mod multicast;
 mod tunnel;
 mod wan;
 
 /// Tables and texts needed to put names to numbers.
-pub(crate) struct Renderer<'a> {
-    pub(crate) tables: &'a Tables,
-    pub(crate) policy: &'a Policy,
-    pub(crate) lines: &'a Lines,
+pub struct Renderer<'a> {
+    /// Tables that the packet met.
+    pub tables: &'a Tables,
+    /// Policy that they were compiled from.
+    pub policy: &'a Policy,
+    /// Lines of its parts, where it has a file.
+    pub lines: &'a Lines,
     /// The frame as it was received.
-    pub(crate) received: &'a [u8],
+    pub received: &'a [u8],
     /// Parts of the translation that are unknown here.
-    pub(crate) chosen: Option<Chosen>,
+    pub chosen: Option<Chosen>,
 }
 
 /// Parts of a translation that a running gateway chooses only when the packet comes: the values in their place here are
 /// never shown.
-pub(crate) struct Chosen {
+pub struct Chosen {
     /// The outside address.
-    pub(crate) address: IpAddr,
+    pub address: IpAddr,
     /// The outside port, or what stands for it.
-    pub(crate) port: u16,
+    pub port: u16,
     /// True if the address is known, and only the port is not.
-    pub(crate) is_address_known: bool,
+    pub is_address_known: bool,
 }
 
 impl Chosen {
@@ -60,7 +62,7 @@ impl Chosen {
     }
 
     /// A frame in words, without what is not known.
-    pub(crate) fn veil(&self, told: &mut Description) {
+    pub(super) fn veil(&self, told: &mut Description) {
         let Chosen { address, port, is_address_known } = *self;
         let is_at =
             |told: &Description, field| told.field(field).is_some_and(|text| text == address.to_string());
@@ -93,13 +95,13 @@ impl Chosen {
 }
 
 /// Explanation of one stage.
-pub(crate) struct Told<'a> {
+pub(super) struct Told<'a> {
     /// Name of the stage.
-    pub(crate) stage: &'static str,
+    pub(super) stage: &'static str,
     /// Sentences on the stage's actions, or on the reason that it was skipped.
-    pub(crate) says: Vec<String>,
+    pub(super) says: Vec<String>,
     /// Record of the stage's actions; `None` if it was skipped.
-    pub(crate) visit: Option<&'a Visit>,
+    pub(super) visit: Option<&'a Visit>,
 }
 
 /// The fields that a stage has changed, for one of which no more is known here.
@@ -113,7 +115,7 @@ fn changed(visit: &Visit) -> String {
 
 impl Renderer<'_> {
     /// All stages, also those that had nothing to do.
-    pub(crate) fn tell<'a>(&self, account: &'a Account) -> Vec<Told<'a>> {
+    pub(super) fn tell<'a>(&self, account: &'a Account) -> Vec<Told<'a>> {
         let mut told: Vec<Told<'a>> = Vec::with_capacity(pipeline::STAGES);
         let mut bytes = self.received;
         for stage in pipeline::names() {
@@ -491,7 +493,7 @@ impl Renderer<'_> {
     }
 
     /// A frame in words, without what is not known.
-    pub(crate) fn describe(&self, frame: &[u8]) -> Description {
+    pub(super) fn describe(&self, frame: &[u8]) -> Description {
         let mut told = Description::of(frame);
         if let Some(chosen) = &self.chosen {
             chosen.veil(&mut told);
@@ -536,7 +538,7 @@ impl Renderer<'_> {
     }
 
     /// The rule at a place, with its line.
-    pub(crate) fn rule(&self, place: u32) -> Option<String> {
+    pub(super) fn rule(&self, place: u32) -> Option<String> {
         let name = &self.tables.filter.rules.get(place as usize)?.name;
         Some(format!("rule `{name}`{}", line(self.lines.rule(name))))
     }
@@ -603,18 +605,18 @@ fn tokens(MeterState { unit, committed, second }: &MeterState) -> String {
 
 /// Queue of an interface: leaf of a tree, or the one queue of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LeafAt {
+pub struct LeafAt {
     /// Interface.
-    pub(crate) port: PortId,
+    pub port: PortId,
     /// Direction.
-    pub(crate) side: TreeSide,
+    pub side: TreeSide,
     /// Place in the tree; `None` where there is none.
-    pub(crate) leaf: Option<u32>,
+    pub leaf: Option<u32>,
 }
 
 /// Queues that a packet waits in: of the tree of what comes by its interface, if there is one, and of the port that it leaves by.
 /// `bytes` are the frame's, as it is queued.
-pub(crate) fn leaves(tables: &Tables, meta: &Meta, bytes: &[u8]) -> Vec<LeafAt> {
+pub(super) fn leaves(tables: &Tables, meta: &Meta, bytes: &[u8]) -> Vec<LeafAt> {
     let Meta { egress, class, network, family, .. } = *meta;
     let ingress = tables.queues.ingress(meta);
     let field = match (family, bytes.get(usize::from(network)..).unwrap_or_default()) {
@@ -632,7 +634,7 @@ pub(crate) fn leaves(tables: &Tables, meta: &Meta, bytes: &[u8]) -> Vec<LeafAt> 
 }
 
 /// Returns the verdict and its reason.
-pub(crate) fn verdict_text(verdict: Verdict) -> String {
+pub(super) fn verdict_text(verdict: Verdict) -> String {
     match verdict.reason() {
         Some(reason) => format!("{}: {}: {}", verdict.name(), reason.name(), reason.entry().cause),
         None => verdict.name().to_owned(),
@@ -640,7 +642,7 @@ pub(crate) fn verdict_text(verdict: Verdict) -> String {
 }
 
 /// Returns the cost, in one line.
-pub(crate) fn cost_text(cost: &Count) -> String {
+pub(super) fn cost_text(cost: &Count) -> String {
     let mut text = count(cost.executed_total(), "instruction", "instructions");
     if cost.hashes() > 0 {
         text.push_str(&format!(", {}", count(cost.hashes(), "hash", "hashes")));
@@ -676,7 +678,7 @@ fn port_of(visit: &Visit, port: u16) -> Option<u16> {
 }
 
 /// A flow's packets of one direction, as they arrive.
-pub(crate) fn key(key: &Key) -> String {
+pub fn key(key: &Key) -> String {
     let protocol = Protocol(key.protocol());
     let end = |address, port| Endpoint { address, port: has_ports(key).then_some(port) };
     let (from, to) = (end(key.source(), key.sport()), end(key.destination(), key.dport()));
@@ -688,7 +690,7 @@ pub(crate) fn key(key: &Key) -> String {
 }
 
 /// Returns the state of a flow, in words.
-pub(crate) fn state(flow: &Flow) -> &'static str {
+pub(super) fn state(flow: &Flow) -> &'static str {
     use dataplane::flow::State;
     match flow.state() {
         State::Opening => "opening",

@@ -3,12 +3,12 @@
 use dataplane::explain::{SaBrief, SaMet, Visit};
 use dataplane::tables::Tunnel;
 use esp::Place;
+use replay::number::count;
 use serde_json::{Value, json};
 use wire::Meta;
 use wire::esp::{Mode, Udp};
 
 use super::Renderer;
-use crate::screen::count;
 
 impl Renderer<'_> {
     /// Appends what `decap` found: the association, what its window says, and the inner packet.
@@ -60,7 +60,7 @@ impl Renderer<'_> {
     }
 
     /// The association and both headers of a visit, for scripts.
-    pub(crate) fn sa_json(&self, visit: &Visit) -> Option<Value> {
+    pub(in crate::explain) fn sa_json(&self, visit: &Visit) -> Option<Value> {
         let met = visit.sa.as_ref()?;
         let Some(sa) = met.sa() else {
             let SaMet::Unknown { spi } = met else { return None };
