@@ -358,6 +358,11 @@ impl Stop {
     pub fn is_asked(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
+
+    /// The flag that says so, for work that looks at one.
+    pub fn flag(&self) -> &AtomicBool {
+        &self.0
+    }
 }
 
 /// Traffic that ends when that is asked for.

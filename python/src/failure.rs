@@ -9,11 +9,19 @@ use pyo3::types::{PyAnyMethods, PyTuple};
 use pyo3::{IntoPyObjectExt, PyErr, PyResult, Python};
 
 /// A diagnostic as a tuple, in the order of `wirerate.Diagnostic`.
-pub(crate) type Told = (String, String, String, Option<String>, Option<String>, Option<u32>, Option<u32>);
+pub(crate) type Told =
+    (String, String, String, Option<String>, Option<String>, Option<u32>, Option<u32>, Vec<Related>);
+
+/// A related place as a tuple, in the order of `wirerate.Related`.
+type Related = (String, String, u32, u32);
 
 /// Returns a diagnostic as a tuple.
 pub(crate) fn told<C: Kind>(found: &config::Diagnostic<C>) -> Told {
-    let config::Diagnostic { code, severity, message, hint, place, .. } = found;
+    let config::Diagnostic { code, severity, message, hint, place, related } = found;
+    let related = related.iter().map(|one| {
+        let place = &one.place;
+        (one.label.clone(), place.file().to_owned(), place.line(), place.column())
+    });
     (
         code.to_string(),
         severity.to_string(),
@@ -22,6 +30,7 @@ pub(crate) fn told<C: Kind>(found: &config::Diagnostic<C>) -> Told {
         place.as_ref().map(|place| place.file().to_owned()),
         place.as_ref().map(config::Place::line),
         place.as_ref().map(config::Place::column),
+        related.collect(),
     )
 }
 
@@ -63,6 +72,11 @@ pub(crate) fn read_error(py: Python<'_>, path: &Path, error_of_system: &io::Erro
 /// A `ReadError` of a policy.
 pub(crate) fn load_error(py: Python<'_>, LoadError { path, error, .. }: &LoadError) -> PyErr {
     read_error(py, path, error)
+}
+
+/// A `PacketError` with advice.
+pub(crate) fn packet_error(py: Python<'_>, message: String, hint: String) -> PyErr {
+    raised(|| error(py, "PacketError", (message, hint)))
 }
 
 /// A `CaptureError` of a file that is damaged, or no capture.

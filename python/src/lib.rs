@@ -17,6 +17,7 @@ mod flows;
 mod packets;
 mod playback;
 mod policy;
+mod report;
 mod reproduce;
 mod sweep;
 mod watch;
@@ -32,6 +33,12 @@ fn _wirerate(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<policy::Policy>()?;
     module.add_class::<sweep::Sweep>()?;
     module.add_function(wrap_pyfunction!(chip::chips, module)?)?;
+    module.add("PACKET_SYNTAX", ::report::packet_syntax::GRAMMAR)?;
+    module.add_function(wrap_pyfunction!(report::check, module)?)?;
+    module.add_function(wrap_pyfunction!(report::check_file, module)?)?;
+    module.add_function(wrap_pyfunction!(report::check_text, module)?)?;
+    module.add_function(wrap_pyfunction!(report::diff, module)?)?;
+    module.add_function(wrap_pyfunction!(report::explain, module)?)?;
     module.add_function(wrap_pyfunction!(reproduce::reproduce, module)?)?;
     module.add_function(wrap_pyfunction!(sweep::values, module)?)?;
     module.add_function(wrap_pyfunction!(playback::empty, module)?)

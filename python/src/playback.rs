@@ -329,16 +329,23 @@ fn refused(py: Python<'_>, refusal: Refusal, file: &str) -> PyErr {
         Refusal::Compile(error) => {
             failure::policy_error(py, format!("{file} cannot be compiled: {error}"), &[])
         }
-        Refusal::Open(OpenError::Capture(error)) => capture_error(py, &error),
-        Refusal::Open(OpenError::NoInterface { name, known }) => {
-            let hint = format!("{file} has no interface \"{name}\"; it has {}", known.join(", "));
-            failure::policy_error(py, hint, &[])
-        }
+        Refusal::Open(error) => not_opened(py, error, file),
         Refusal::Setup(error) => {
             failure::policy_error(py, format!("{file} asks for more than this machine has: {error}"), &[])
         }
         Refusal::Memory(error) => {
             failure::policy_error(py, format!("{file} asks for more than this machine has: {error}"), &[])
+        }
+    }
+}
+
+/// The exception for captures that cannot be opened for the policy `file`.
+pub(crate) fn not_opened(py: Python<'_>, error: OpenError, file: &str) -> PyErr {
+    match error {
+        OpenError::Capture(error) => capture_error(py, &error),
+        OpenError::NoInterface { name, known } => {
+            let hint = format!("{file} has no interface \"{name}\"; it has {}", known.join(", "));
+            failure::policy_error(py, hint, &[])
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ::policy::{Checked, Diagnostic};
+use ::policy::{Checked, Diagnostic, Lines};
 use pyo3::{PyErr, PyResult, Python, pyclass, pymethods};
 
 use crate::failure::{self, Told, told};
@@ -12,7 +12,8 @@ use crate::failure::{self, Told, told};
 pub(crate) struct Policy {
     pub(crate) file: String,
     pub(crate) policy: ::policy::Policy,
-    warnings: Vec<Diagnostic>,
+    pub(crate) lines: Lines,
+    pub(crate) warnings: Vec<Diagnostic>,
 }
 
 #[pymethods]
@@ -69,9 +70,9 @@ impl Policy {
 
 impl Policy {
     fn of(py: Python<'_>, checked: Checked, file: String) -> PyResult<Policy> {
-        let Checked { policy, diagnostics, .. } = checked;
+        let Checked { policy, lines, diagnostics } = checked;
         match policy {
-            Some(policy) => Ok(Policy { file, policy, warnings: diagnostics }),
+            Some(policy) => Ok(Policy { file, policy, lines, warnings: diagnostics }),
             None => Err(wrong(py, &file, &diagnostics)),
         }
     }

@@ -8,7 +8,7 @@
 Importing is quick: NumPy and PyArrow are loaded when they are first needed.
 """
 
-from ._wirerate import __version__
+from ._wirerate import PACKET_SYNTAX, __version__
 from .chip import Chip, Report, Search, chips, reproduce
 from .errors import (
     CaptureError,
@@ -18,33 +18,44 @@ from .errors import (
     Error,
     GridError,
     JobError,
+    PacketError,
     PolicyError,
     ReadError,
+    Related,
     TableError,
     VersionError,
 )
 from .policy import Policy
+from .reports import Check, Diff, Explanation, check, check_text
 from .results import Result, replay
 from .rules import classify
 
 __all__ = [
+    "PACKET_SYNTAX",
     "CaptureError",
     "CaptureWarning",
+    "Check",
     "Chip",
     "ChipError",
     "Diagnostic",
+    "Diff",
     "Error",
+    "Explanation",
     "GridError",
     "JobError",
+    "PacketError",
     "Policy",
     "PolicyError",
     "ReadError",
+    "Related",
     "Report",
     "Result",
     "Search",
     "TableError",
     "VersionError",
     "__version__",
+    "check",
+    "check_text",
     "chips",
     "classify",
     "replay",

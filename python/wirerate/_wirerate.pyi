@@ -2,12 +2,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import final
 
 __all__ = [
-    "Batch", "Chip", "Classifier", "Job", "Playback", "Policy", "Sweep", "__version__", "chips", "empty", "reproduce", "values"
+    "PACKET_SYNTAX", "Batch", "Chip", "Classifier", "Job", "Playback", "Policy", "Sweep", "__version__", "check", "check_file",
+    "check_text", "chips", "diff", "empty", "explain", "reproduce", "values"
 ]
 
 __version__: str
+PACKET_SYNTAX: str
 
-_Diagnostic = tuple[str, str, str, str | None, str | None, int | None, int | None]
+_Related = tuple[str, str, int, int]
+_Diagnostic = tuple[str, str, str, str | None, str | None, int | None, int | None, list[_Related]]
+_Pieces = list[tuple[str, str]]
 
 @final
 class Policy:
@@ -23,6 +27,14 @@ class Policy:
     def warnings(self) -> list[_Diagnostic]: ...
     def to_toml(self) -> str: ...
     def equals(self, other: Policy) -> bool: ...
+
+def check(policy: Policy, overlaps: bool, thorough: bool) -> str: ...
+def check_file(path: str, overlaps: bool, thorough: bool) -> str: ...
+def check_text(text: str, file: str, overlaps: bool, thorough: bool) -> str: ...
+def diff(old: Policy, new: Policy, regions: int, thorough: bool) -> tuple[str, list[str], list[str], _Pieces]: ...
+def explain(
+    policy: Policy, words: str | None, captured: tuple[Sequence[tuple[str | None, str]], int, str], any_mac: bool
+) -> tuple[str, _Pieces]: ...
 
 @final
 class Batch:

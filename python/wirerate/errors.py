@@ -2,7 +2,26 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+
+class Related(NamedTuple):
+    """Another place that a diagnostic concerns.
+
+    Attributes
+    ----------
+    label : str
+        What it is to the diagnostic, in a few words.
+    file : str
+        Name of the file.
+    line, column : int
+        Place of the first character, from 1.
+    """
+
+    label: str
+    file: str
+    line: int
+    column: int
 
 
 class Diagnostic(NamedTuple):
@@ -22,6 +41,8 @@ class Diagnostic(NamedTuple):
         Name of the file; none of a policy that came from no text.
     line, column : int or None
         Place of the first character, from 1.
+    related : tuple of Related
+        Other places that it concerns.
     """
 
     code: str
@@ -31,9 +52,17 @@ class Diagnostic(NamedTuple):
     file: str | None
     line: int | None
     column: int | None
+    related: tuple[Related, ...] = ()
+
+    @classmethod
+    def of(cls, row: tuple[Any, ...]) -> Diagnostic:
+        """A diagnostic of a tuple of these attributes, whose related places may be tuples, too."""
+        code, severity, message, hint, file, line, column, related = row
+        return cls(code, severity, message, hint, file, line, column, tuple(Related(*one) for one in related))
 
     def __str__(self) -> str:
-        place = "" if self.file is None else f"{self.file}:{self.line}:{self.column}: "
+        numbers = "" if self.line is None else f":{self.line}:{self.column}"
+        place = "" if self.file is None else f"{self.file}{numbers}: "
         hint = "" if self.hint is None else f"\n  help: {self.hint}"
         return f"{place}{self.severity}: {self.message}{hint}"
 
@@ -53,7 +82,7 @@ class PolicyError(Error):
 
     def __init__(self, message: str, diagnostics: tuple[Diagnostic, ...] = ()) -> None:
         super().__init__(message, diagnostics)
-        self.diagnostics = tuple(Diagnostic(*diagnostic) for diagnostic in diagnostics)
+        self.diagnostics = tuple(Diagnostic.of(diagnostic) for diagnostic in diagnostics)
 
     def __str__(self) -> str:
         return "\n".join([str(self.args[0]), *map(str, self.diagnostics)])
@@ -61,6 +90,23 @@ class PolicyError(Error):
 
 class ChipError(PolicyError):
     """A chip, a mapping or their traffic is wrong, does not fit, or does not run; `diagnostics` has what has a place."""
+
+
+class PacketError(Error, ValueError):
+    """A packet that is to be explained is not there, or its words are not understood.
+
+    Attributes
+    ----------
+    hint : str
+        What to do.
+    """
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message, hint)
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.args[0]}\n  help: {self.hint}" if self.hint else str(self.args[0])
 
 
 class GridError(Error, ValueError):

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
+import operator
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Union
 
 from . import _wirerate
-from .errors import CaptureWarning
+from .captures import Captures, named
+from .errors import CaptureWarning, PacketError
 from .policy import Policy
+from .reports import Explanation
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Path = Union[str, "os.PathLike[str]"]
-Captures = Union[Path, Iterable[Path], Mapping[str, Union[Path, Iterable[Path]]]]
 Progress = Union[bool, Callable[[int, int], object]]
 
 ROWS = 65_536
@@ -72,28 +72,7 @@ def replay(
         raise TypeError(f"policy is a {type(policy).__name__}, not a wirerate.Policy: Policy.read reads one")
     if batch_rows < 1:
         raise ValueError(f"batch_rows is {batch_rows}: a batch has a row or more")
-    return Result(policy, list(_named(captures)), any_mac, progress, batch_rows)
-
-
-def _named(captures: Captures) -> Iterator[tuple[str | None, str]]:
-    """Pairs of interface and path."""
-    if isinstance(captures, Mapping):
-        for interface, paths in captures.items():
-            if not isinstance(interface, str):
-                raise TypeError(f"an interface is a {type(interface).__name__}, not a str")
-            for path in _paths(paths):
-                yield interface, path
-    else:
-        for path in _paths(captures):
-            yield None, path
-
-
-def _paths(paths: Path | Iterable[Path]) -> Iterator[str]:
-    for path in [paths] if isinstance(paths, (str, bytes, os.PathLike)) else paths:
-        path = os.fspath(path)
-        if not isinstance(path, str):
-            raise TypeError(f"a capture is a {type(path).__name__}, not a path")
-        yield path
+    return Result(policy, list(named(captures)), any_mac, progress, batch_rows)
 
 
 class Result:
@@ -174,6 +153,32 @@ class Result:
         assert self._summary is not None
         summary: dict[str, Any] = json.loads(self._summary)
         return summary
+
+    def explain(self, number: int) -> Explanation:
+        """Say what happens to a packet of the replay, stage by stage, and why.
+
+        The packets before it are played again, and those after it until it has left.
+
+        Parameters
+        ----------
+        number : int
+            Its ``number`` in `packets` or `drops`.
+
+        Raises
+        ------
+        PacketError
+            There is no such packet.
+
+        Examples
+        --------
+        >>> print(result.explain(result.drops.read_pandas()["number"][0]))  # doctest: +SKIP
+        """
+        number = operator.index(number)
+        if not 0 <= number < 1 << 64:
+            raise PacketError(f"the replay has no packet {number}", "its packets are numbered from 0")
+        captured = self._captures, number, "arrival"
+        figures, pieces = _wirerate.explain(self._policy._native, None, captured, self._any_mac)
+        return Explanation(json.loads(figures), pieces)
 
     def __repr__(self) -> str:
         captures = ", ".join(path if name is None else f"{name}={path}" for name, path in self._captures)
