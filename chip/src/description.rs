@@ -503,6 +503,17 @@ pub struct Power {
     pub typical: f64,
     /// Watts, at most.
     pub most: f64,
+    /// Shares from which [`cost::watts`](crate::cost::watts) estimates that of a configuration; absent where nothing is known of them.
+    pub shares: Option<PowerShares>,
+}
+
+/// Shares of a chip's power consumption.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PowerShares {
+    /// Share of the maximum that the packet engines draw together when all of them are busy: above 0, at most 1.
+    pub engines: f64,
+    /// Share of a busy engine's power that an idle one draws while its clock runs: above 0, at most 1.
+    pub idle: f64,
 }
 
 /// Package of a chip.

@@ -8,6 +8,7 @@ pub mod agenda;
 pub mod builtin;
 pub mod cipher;
 pub mod clock;
+pub mod cost;
 pub mod description;
 pub mod diagnostic;
 pub mod estimate;

@@ -29,7 +29,7 @@ mod read;
 mod task;
 mod timer;
 
-pub use fit::{Extent, Program, check_fit};
+pub use fit::{Extent, Program, bytes_placed, check_fit};
 
 /// A mapping, and the diagnostics of its text.
 #[derive(Clone, Debug)]
@@ -148,6 +148,16 @@ pub enum PoolPlace {
     },
     /// In a unit of the kind [`crate::description::UnitWork::Stage`], by its place in the chip's list.
     Unit(usize),
+}
+
+impl PoolPlace {
+    /// True if there are threads on the engine of that number, of the kind at that place in the chip's list.
+    pub fn has(&self, kind: usize, number: u32) -> bool {
+        match self {
+            PoolPlace::Engines { kind: of, numbers, .. } => *of == kind && numbers.contains(&number),
+            PoolPlace::Unit(_) => false,
+        }
+    }
 }
 
 /// A task of threads on a frame.

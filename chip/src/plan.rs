@@ -438,16 +438,19 @@ fn weigh(described: &Described, plan: &Plan, file: &str) -> Result<Vec<Diagnosti
 /// Returns misfits: tables and programs have their sizes only with the policy.
 pub fn fits(described: &Described, replay: &Replay) -> Vec<Diagnostic> {
     let Described { chip, mapping, lines, .. } = described;
-    let extents: Vec<Extent> = extent::regions(&replay.tables, &replay.shard)
-        .into_iter()
-        .map(|(region, bytes)| Extent { region, bytes })
-        .collect();
+    let extents = extents(replay);
     let programs: Vec<Program<'_>> = extent::programs(&replay.tables)
         .into_iter()
         .chain(PROGRAMS)
         .map(|(name, instructions)| Program { name, instructions })
         .collect();
     check_fit(chip, mapping, lines, &extents, &programs)
+}
+
+/// Returns the sizes of a policy's tables and state.
+pub fn extents(replay: &Replay) -> Vec<Extent> {
+    let regions = extent::regions(&replay.tables, &replay.shard).into_iter();
+    regions.map(|(region, bytes)| Extent { region, bytes }).collect()
 }
 
 /// Number of ports that interfaces of a policy would have of their own; more than the chip has where some share.

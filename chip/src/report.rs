@@ -362,11 +362,8 @@ fn engines(chip: &Chip, mapping: &Mapping, window: &Window) -> Vec<EngineReport>
     };
     for (kind, of) in chip.engines.iter().enumerate() {
         for number in 0..of.count {
-            let has = |place: &PoolPlace| match place {
-                PoolPlace::Engines { kind: on, numbers, .. } => *on == kind && numbers.contains(&number),
-                PoolPlace::Unit(_) => false,
-            };
-            let pools = mapping.pools.iter().filter(|pool| has(&pool.place)).map(|pool| &pool.name);
+            let pools =
+                mapping.pools.iter().filter(|pool| pool.place.has(kind, number)).map(|pool| &pool.name);
             let timers = mapping.timers.iter().filter(|timer| timer.engine == kind && timer.number == number);
             let pools = pools.chain(timers.map(|timer| &timer.name)).cloned().collect();
             push(format!("{}.{number}", of.name), pools, Machine::engine_of(chip, kind, number));

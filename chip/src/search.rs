@@ -22,7 +22,7 @@ mod run;
 #[cfg(test)]
 mod tests;
 
-pub use bench::Bench;
+pub use bench::{Bench, Observed};
 pub use goal::{Bound, Goal, classify};
 pub use run::{Answer, Inquiry, Method, SearchError};
 
@@ -41,6 +41,11 @@ pub struct Request {
     pub frames: u64,
     /// Number of earlier trials at this load, from which the random choices of this one should differ.
     pub repeat: u32,
+}
+
+impl Request {
+    /// All of the traffic as it was described.
+    pub const WHOLE: Request = Request { load: 1.0, frames: u64::MAX, repeat: 0 };
 }
 
 /// Result of a trial.

@@ -12,12 +12,13 @@ use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 use crate::traffic::KEYS;
 
 mod figures;
+pub mod objective;
 mod run;
 #[cfg(test)]
 mod tests;
 
-pub use figures::{Cell, Figures, Mean};
-pub use run::{NOTHING_OFFERED, Sweep, SweepError};
+pub use figures::{Cell, Figures, Mean, Measured, Throughput};
+pub use run::{NOTHING_OFFERED, PRECISION, Sweep, SweepError};
 
 /// Combinations of a grid, at most.
 pub const MOST: usize = 100_000;
@@ -98,6 +99,14 @@ pub enum BadAxis {
     /// More combinations than a grid may have.
     #[error("more than {MOST} combinations")]
     TooMany,
+    /// More values than a list may have.
+    #[error("`{range}` has {values} values, more than {MOST}")]
+    TooManyValues {
+        /// The range, or the parameter.
+        range: String,
+        /// Number of values.
+        values: u64,
+    },
 }
 
 /// Rules or classes put before those of a policy, at most.
@@ -182,8 +191,9 @@ fn range(first: &str, rest: &str, whole: &str, values: &mut Vec<String>) -> Resu
     if first > last || step == 0 {
         return Err(bad());
     }
-    if (last - first) / step >= MOST as u64 {
-        return Err(BadAxis::TooMany);
+    let many = ((last - first) / step).saturating_add(1);
+    if many > MOST as u64 {
+        return Err(BadAxis::TooManyValues { range: whole.to_owned(), values: many });
     }
     let mut next = Some(first);
     while let Some(value) = next.filter(|value| *value <= last) {
@@ -214,19 +224,27 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// Makes a grid of axes, no two of one parameter, with at most `MOST` combinations.
+    /// Makes a grid of axes, no two of one parameter, with at most [`MOST`] combinations.
     pub fn new(axes: Vec<Axis>) -> Result<Grid, BadAxis> {
+        let grid = Grid::vast(axes)?;
+        if grid.combinations() > MOST { Err(BadAxis::TooMany) } else { Ok(grid) }
+    }
+
+    /// Makes a grid of axes, no two of one parameter, with any number of combinations that can be counted: for a search, which does not
+    /// run all of them. A parameter has at most [`MOST`] values.
+    pub fn vast(axes: Vec<Axis>) -> Result<Grid, BadAxis> {
         for (place, axis) in axes.iter().enumerate() {
             if axes[..place].iter().any(|other| other.name == axis.name) {
                 return Err(BadAxis::Twice { name: axis.name.clone() });
             }
+            if axis.values.len() > MOST {
+                let (range, values) = (axis.name.clone(), axis.values.len() as u64);
+                return Err(BadAxis::TooManyValues { range, values });
+            }
         }
         let combinations =
             axes.iter().try_fold(1, |product: usize, axis| product.checked_mul(axis.values.len()));
-        match combinations {
-            Some(combinations) if combinations <= MOST => Ok(Grid { axes }),
-            _ => Err(BadAxis::TooMany),
-        }
+        combinations.map_or(Err(BadAxis::TooMany), |_| Ok(Grid { axes }))
     }
 
     /// Its axes.

@@ -13,20 +13,20 @@ use crate::draft::AnswerError;
 use crate::screen;
 
 mod chip;
-mod cluster;
 mod fault;
 mod gateway;
 mod input;
 mod output;
+mod package;
 mod policy;
 mod usage;
 
 pub(crate) use self::chip::ChipError;
-pub(crate) use self::cluster::ClusterError;
 pub(crate) use self::fault::Fault;
 pub(crate) use self::gateway::GatewayError;
 pub(crate) use self::input::InputError;
 pub(crate) use self::output::OutputError;
+pub(crate) use self::package::PackageError;
 pub(crate) use self::policy::PolicyError;
 pub(crate) use self::usage::UsageError;
 
@@ -61,8 +61,8 @@ pub(crate) enum Failure {
     Output(#[from] OutputError),
     /// A chip, its mapping or its traffic.
     Chip(#[from] ChipError),
-    /// A Ray cluster.
-    Cluster(#[from] ClusterError),
+    /// The Python package.
+    Package(#[from] PackageError),
     /// A live gateway.
     Gateway(#[from] GatewayError),
     /// A measurement could not be made.
@@ -80,7 +80,7 @@ impl Failure {
             Failure::Input(_) | Failure::Output(_) => Exit::Unreadable,
             Failure::Chip(error) => error.exit(),
             Failure::Gateway(error) => error.exit(),
-            Failure::Bench(_) | Failure::Cluster(_) | Failure::Fault(_) => Exit::Wrong,
+            Failure::Bench(_) | Failure::Package(_) | Failure::Fault(_) => Exit::Wrong,
         }
     }
 
@@ -92,7 +92,7 @@ impl Failure {
             Failure::Input(error) => Some(error.hint().to_owned()),
             Failure::Output(error) => error.hint().map(str::to_owned),
             Failure::Chip(error) => error.hint(),
-            Failure::Cluster(error) => error.hint().map(str::to_owned),
+            Failure::Package(error) => error.hint(),
             Failure::Gateway(error) => Some(error.hint()),
             Failure::Bench(_) => None,
             Failure::Fault(fault) => fault.hint().map(str::to_owned),

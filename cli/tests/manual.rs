@@ -529,14 +529,18 @@ fn is_about(found: &[String], row: &[&str]) -> bool {
 /// Cells of the page's table from rows that vary the number of classes second: kpps with each number, and the busiest memory with the most,
 /// for each combination of the rest.
 fn remedies(csv: &str) -> Vec<Vec<String>> {
-    let rows: Vec<Vec<&str>> = csv.lines().skip(1).map(|line| line.rsplit(',').collect()).collect();
-    // From the end: error, memory_busy, memory, engine_busy, engine, p99_ns, p50_ns, reordered, lost, gbps, dealt_mpps.
-    let figure = |row: &[&str], place: usize| row[place].parse::<f64>().unwrap();
+    // From the end, since values of parameters may have commas.
+    let cells = |line| str::rsplit(line, ',').collect::<Vec<&str>>();
+    let names = cells(csv.lines().next().unwrap());
+    let column = |name: &str| names.iter().position(|known| *known == name).unwrap();
+    let rows: Vec<Vec<&str>> = csv.lines().skip(1).map(cells).collect();
+    let figure = |row: &[&str], name: &str| row[column(name)].parse::<f64>().unwrap();
     let each = rows.len() / 3;
     let of = |number: usize| {
         let row = |place: usize| &rows[place * each + number];
-        let kpps = (0..3).map(|place| format!("{:.0}", figure(row(place), 10) * 1e3));
-        kpps.chain([format!("{} {:.0} %", row(2)[2], figure(row(2), 1) * 100.0)]).collect()
+        let kpps = (0..3).map(|place| format!("{:.0}", figure(row(place), "dealt_mpps") * 1e3));
+        let busy = figure(row(2), "memory_busy") * 100.0;
+        kpps.chain([format!("{} {busy:.0} %", row(2)[column("memory")])]).collect()
     };
     (0..each).map(of).collect()
 }

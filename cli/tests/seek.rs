@@ -97,6 +97,9 @@ fn a_sweep_has_a_row_for_each_combination_and_says_what_cannot_be() {
         assert_eq!(row.get("error").is_some(), place >= 6, "{row}");
         assert_eq!(row.get("delivered_mpps").is_some(), place < 6, "{row}");
     }
+    // Four engines of eight threads beside the firewall's three; what the chip draws is not known.
+    assert_eq!((&rows[0]["engines"], &rows[0]["threads"]), (&7.0.into(), &35.0.into()));
+    assert_eq!(rows[0]["watts"], Value::Null);
     let told = |row: usize, name: &str| rows[row][name].as_f64().unwrap();
     assert!(told(0, "p50_ns") < told(2, "p50_ns"), "rules take time");
     assert!(told(5, "delivered_mpps") > told(2, "delivered_mpps"), "threads bring something");
@@ -142,11 +145,8 @@ fn a_sweep_of_several_runs_has_means_with_intervals() {
     let csv = fs::read_to_string(csv).unwrap();
     let head = csv.lines().next().unwrap();
     assert!(head.starts_with("memory.sram.latency,offered_mpps,"), "{head}");
-    assert!(
-        head.contains(",memory_busy,offered_mpps_ci95,") && head.ends_with(",memory_busy_ci95,error"),
-        "{head}"
-    );
-    assert!(csv.lines().all(|line| line.split(',').count() == 26), "{csv}");
+    assert!(head.contains(",watts,offered_mpps_ci95,") && head.ends_with(",watts_ci95,error"), "{head}");
+    assert!(csv.lines().all(|line| line.split(',').count() == 31), "{csv}");
     let table = chip("sweep", &words_of(&[])).exits(0);
     assert!(table.out.contains("means of 3 runs") && table.out.matches(" ± ").count() == 15, "{}", table.out);
     assert!(!table.err.contains("random"), "{}", table.err);
@@ -167,6 +167,21 @@ fn what_is_not_random_has_no_interval() {
     let same = chip("sweep", &same).exits(0);
     assert!(same.err.contains("nothing in this traffic is random"), "{}", same.err);
     assert_eq!(same.json()[0]["delivered_mpps_ci95"], 0.0);
+}
+
+/// With a loss, rows have what a search finds.
+#[test]
+fn a_sweep_has_the_throughput_of_a_search() {
+    let words = [STREAM, "--json", "--loss", "0.5%"];
+    let goal = chip("search", &words).exits(0).json()["goals"][0].clone();
+    let rows = chip("sweep", &[&words[..], &["--vary", "rules=0,40"]].concat()).exits(0).json();
+    for (of, in_goal) in [("throughput_mpps", "throughput_mpps"), ("throughput_gbps", "throughput_gbps")] {
+        assert_eq!(rows[0][of], goal[in_goal]);
+    }
+    assert_eq!(rows[0]["throughput_share"], goal["lower"]["load"]);
+    assert!(rows[1]["throughput_mpps"].as_f64() < rows[0]["throughput_mpps"].as_f64(), "{rows:#}");
+    let table = chip("sweep", &[STREAM, "--loss", "0.5%", "--vary", "rules=0,40"]).exits(0);
+    assert!(table.out.contains("throughput") && table.out.matches(" Gbit/s").count() == 2, "{}", table.out);
 }
 
 #[test]
@@ -234,6 +249,7 @@ fn what_is_wrong_is_told_with_its_exit_code() {
     wire::capture::PcapngWriter::create(&capture).unwrap().finish().unwrap();
     let capture = format!("lan={capture}");
     exits(2, "sweep", &[&capture, "--vary", "memory.sram.latency=90", "--repeat", "2"], "nothing to repeat");
+    exits(2, "sweep", &[STREAM, "--vary", "rules=1", "--loss", "1"], "0.5%");
     exits(2, "trace", &[STREAM, "--out", &out, "--from", "3"], "150us");
     exits(2, "trace", &[STREAM, "--out", &out, "--frames", "0"], "--frames");
     exits(3, "trace", &[STREAM, "--out", "no/such/trace.json"], "no/such/trace.json");

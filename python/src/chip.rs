@@ -258,15 +258,17 @@ impl Job {
         }
     }
 
-    /// Plans a sweep over axes, each a parameter with its values.
+    /// Plans a sweep over axes, each a parameter with its values; with throughput at that loss, where one is given. It may have any number
+    /// of combinations: who runs all of them sees to that.
     fn sweep(
         &self,
         py: Python<'_>,
         axes: Vec<(String, Vec<String>)>,
         runs: u32,
         warm: u64,
+        loss: Option<f64>,
     ) -> PyResult<Sweep> {
-        Sweep::new(py, self.prepared(), axes, runs, warm)
+        Sweep::new(py, self.prepared(), axes, runs, warm, loss)
     }
 }
 

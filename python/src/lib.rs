@@ -41,5 +41,8 @@ fn _wirerate(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(report::explain, module)?)?;
     module.add_function(wrap_pyfunction!(reproduce::reproduce, module)?)?;
     module.add_function(wrap_pyfunction!(sweep::values, module)?)?;
+    module.add_function(wrap_pyfunction!(sweep::objectives, module)?)?;
+    module.add_function(wrap_pyfunction!(sweep::objective, module)?)?;
+    module.add_function(wrap_pyfunction!(sweep::bound, module)?)?;
     module.add_function(wrap_pyfunction!(playback::empty, module)?)
 }

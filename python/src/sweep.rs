@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ::chip::plan::{Prepared, Problems, Stop};
+use ::chip::sweep::objective::{Better, Bound, OBJECTIVES, Objective, Side};
 use ::chip::sweep::{Axis, BadAxis, Cell, Figures, Grid, SweepError};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::{IntoPyObject, Py, PyAny, PyErr, PyResult, Python, pyclass, pyfunction, pymethods};
@@ -20,7 +21,7 @@ pub(crate) struct Sweep {
 }
 
 /// Result of a combination: figures by column, or the reason for there being none.
-type Row = (Option<Vec<Value>>, Option<String>);
+type Row = (Option<Vec<Option<Value>>>, Option<String>);
 
 /// Figure: a number or a name.
 #[derive(IntoPyObject)]
@@ -36,13 +37,14 @@ impl Sweep {
         axes: Vec<(String, Vec<String>)>,
         runs: u32,
         warm: u64,
+        loss: Option<f64>,
     ) -> PyResult<Sweep> {
         let planned = py.detach(|| {
             let axes: Result<Vec<Axis>, _> =
                 axes.into_iter().map(|(name, values)| Axis::new(&name, values)).collect();
-            let grid = axes.and_then(Grid::new).map_err(SweepError::Grid)?;
+            let grid = axes.and_then(Grid::vast).map_err(SweepError::Grid)?;
             let (texts, plan) = (prepared.texts.clone(), prepared.plan.clone());
-            let sweep = ::chip::sweep::Sweep { grid, texts, plan, runs, warm };
+            let sweep = ::chip::sweep::Sweep { grid, texts, plan, runs, warm, loss };
             sweep.check()?;
             Ok(sweep)
         });
@@ -63,7 +65,12 @@ impl Sweep {
     /// Names of the figures' columns.
     #[getter]
     fn columns(&self) -> Vec<String> {
-        Figures::columns(self.sweep.runs)
+        Figures::columns(self.sweep.runs, self.sweep.loss)
+    }
+
+    /// Raises an error if a search for this column has no sense for the chip.
+    fn check_column(&self, py: Python<'_>, column: &str) -> PyResult<()> {
+        self.sweep.check_column(column).map_err(|error| not_planned(py, error))
     }
 
     /// Runs the combinations of these numbers on so many threads, or with 0 on all cores, and returns their rows in the same order, and
@@ -91,7 +98,7 @@ impl Sweep {
             let row = sweep.row(*number, &problems);
             done.fetch_add(1, Ordering::Relaxed);
             match row.outcome {
-                Ok(figures) => (Some(figures.cells().into_iter().map(Value::from).collect()), None),
+                Ok(figures) => (Some(figures.cells().into_iter().map(value).collect()), None),
                 Err(error) => (None, Some(error)),
             }
         };
@@ -108,12 +115,37 @@ pub(crate) fn values(name: &str, text: &str) -> PyResult<Vec<String>> {
     axis.map(|axis| axis.values).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
-impl From<Cell> for Value {
-    fn from(cell: Cell) -> Value {
-        match cell {
-            Cell::Number(number) => Value::Number(number),
-            Cell::Name(name) => Value::Name(name),
-        }
+/// The objectives of a search: name, column, true if more is better, unit, meaning.
+#[pyfunction]
+pub(crate) fn objectives() -> Vec<(&'static str, &'static str, bool, &'static str, &'static str)> {
+    let told = |of: Objective| (of.name, of.column, of.better == Better::More, of.unit, of.about);
+    OBJECTIVES.into_iter().map(told).collect()
+}
+
+/// The objective of that name, by its place in [`objectives`].
+#[pyfunction]
+pub(crate) fn objective(name: &str) -> PyResult<usize> {
+    let found: Objective = name.parse().map_err(value_error)?;
+    Ok(OBJECTIVES.iter().position(|of| of.name == found.name).unwrap_or_default())
+}
+
+/// A bound: the place of its objective, the column that is compared, true if it is a lower one, and its value.
+#[pyfunction]
+pub(crate) fn bound(text: &str) -> PyResult<(usize, &'static str, bool, f64)> {
+    let bound: Bound = text.parse().map_err(value_error)?;
+    let place = OBJECTIVES.iter().position(|of| of.name == bound.objective.name).unwrap_or_default();
+    Ok((place, bound.column, bound.side == Side::AtLeast, bound.value))
+}
+
+fn value_error(error: impl std::fmt::Display) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}
+
+fn value(cell: Cell) -> Option<Value> {
+    match cell {
+        Cell::Number(number) => Some(Value::Number(number)),
+        Cell::Name(name) => Some(Value::Name(name)),
+        Cell::Nothing => None,
     }
 }
 

@@ -75,7 +75,8 @@ def test_a_sweep_has_the_rows_of_the_command_with_numbers_as_numbers(root, polic
     assert sum("error" in row for row in expected) == 4
     for row, of in zip(rows.to_pylist(), expected):
         row = {name: value for name, value in row.items() if value is not None}
-        assert {**row, **{name: str(row[name]) for name in vary}} == of
+        # Power is null of a chip that does not say what it draws.
+        assert {**row, **{name: str(row[name]) for name in vary}} == {name: value for name, value in of.items() if value is not None}
 
 
 def test_repeated_runs_have_intervals(root, policy, chip):

@@ -26,6 +26,11 @@ STREAM = "lan>wan,both,arrivals=poisson,frames=1500"
 VARY = {"memory.sram.latency": [50, 90, 150, 300], "rules": range(1, 33, 4)}
 
 
+def job(chip, policy, traffic, vary):
+    axes = wirerate.chip.grid(vary)
+    return wirerate.jobs.sweep_job(chip, policy, traffic, axes, seed=1, warm=0, repeat=1, loss=None, ports=None)
+
+
 @pytest.fixture(scope="module")
 def policy(root):
     return wirerate.Policy.read(root / "policies/firewall.toml")
@@ -68,8 +73,10 @@ def test_a_node_is_killed_and_no_row_is_missed_or_other(cluster, policy, chip, e
     # What is there is not run again, nor is any task begun: there is no cluster at that address.
     written = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
     assert written and not any(path.name.startswith(".") for path in written)
-    text = wirerate.jobs.sweep_job(chip, policy, STREAM, VARY, seed=1, warm=0, repeat=1, ports=None)
-    assert len(wirerate.ray.Parts(str(tmp_path), wirerate.jobs.Job(text).schema).read(wirerate.jobs.Job(text).hashes)) == 32
+    text = job(chip, policy, STREAM, VARY)
+    planned = wirerate.jobs.Job(text)
+    hashes = [planned.hash(number) for number in range(planned.units)]
+    assert wirerate.ray.Parts(str(tmp_path), planned.schema).read(hashes).keys() == set(hashes) and len(set(hashes)) == 32
     counted = []
     again = wirerate.ray.sweep(chip, policy, STREAM, VARY, out=tmp_path, progress=lambda done, all: counted.append((done, all)))
     assert again.equals(expected) and counted == [(32, 32)]
@@ -94,7 +101,7 @@ def test_tables_of_others_are_refused(policy, chip, tmp_path):
     parquet.write_table(pa.table({"x": [1]}), tmp_path / "other.parquet")
     with pytest.raises(wirerate.TableError, match="other.parquet .* has no column hash"):
         wirerate.ray.sweep(chip, policy, STREAM, VARY, out=tmp_path)
-    text = wirerate.jobs.sweep_job(chip, policy, STREAM, VARY, seed=1, warm=0, repeat=1, ports=None)
+    text = job(chip, policy, STREAM, VARY)
     schema = wirerate.jobs.Job(text).schema
     place = schema.get_field_index("gbps")
     wrong = schema.set(place, pa.field("gbps", pa.string()))
@@ -107,7 +114,7 @@ def test_tables_of_others_are_refused(policy, chip, tmp_path):
 
 
 def test_a_job_that_is_none_is_refused(cluster, policy, chip):
-    text = wirerate.jobs.sweep_job(chip, policy, STREAM, {"rules": [1, 2]}, seed=1, warm=0, repeat=1, ports=None)
+    text = job(chip, policy, STREAM, {"rules": [1, 2]})
     whole = json.loads(text)
     bad = [pickle.dumps(whole), b"\x80\x04garbage", b"", b"[]", b"{}", text[:-9], json.dumps({**whole, "kind": "other"}),
         json.dumps({**whole, "seed": "1"}), json.dumps({**whole, "axes": [["rules", [1]]]}), json.dumps({**whole, "warm": True}),
@@ -122,7 +129,7 @@ def test_a_job_that_is_none_is_refused(cluster, policy, chip):
 
 
 def test_another_version_is_refused_and_both_are_named(cluster, policy, chip):
-    text = wirerate.jobs.sweep_job(chip, policy, STREAM, {"rules": [1, 2]}, seed=1, warm=0, repeat=1, ports=None)
+    text = job(chip, policy, STREAM, {"rules": [1, 2]})
     for made in ({"version": "9.9.9", "build": "0" * 64}, {"version": wirerate.__version__, "build": "f" * 64}):
         other = json.dumps({**json.loads(text), "wirerate": made})
         task = ray.remote(wirerate.ray.work)
@@ -142,9 +149,9 @@ def test_a_capture_that_vanishes_is_an_error_of_its_rows(cluster, office, tmp_pa
     files = [tmp_path / f"{name}.pcapng" for name in ("lan-1", "lan-2", "gone")]
     for file in files:
         shutil.copy(lan, file)
-    job = wirerate.jobs.replay_job(policy, list(map(str, files)), any_mac=False)
+    planned = wirerate.jobs.replay_job(policy, list(map(str, files)), any_mac=False)
     files[2].unlink()
-    made = [made["row"] for made in wirerate.jobs.Job(job).rows(range(3))]
+    made = [made["row"] for made in wirerate.jobs.Job(planned).rows(range(3))]
     assert [row["error"] is None for row in made] == [True, True, False] and "No such file" in made[2]["error"]
     out = tmp_path / "out"
     rows = wirerate.ray.replay(policy, files, out=out).to_pylist()
@@ -156,8 +163,7 @@ def test_a_capture_that_vanishes_is_an_error_of_its_rows(cluster, office, tmp_pa
     shutil.copy(lan, files[2])
     assert [row["error"] for row in wirerate.ray.replay(policy, files, out=out).to_pylist()] == [None] * 3
     # Other contents are another capture.
-    text = wirerate.jobs.sweep_job(wirerate.Chip.read("ixp2800"), policy, {"lan": files[2]}, {"rules": [1]}, seed=1, warm=0, repeat=1,
-        ports=None)
+    text = job(wirerate.Chip.read("ixp2800"), policy, {"lan": files[2]}, {"rules": [1]})
     files[2].write_bytes(files[2].read_bytes()[:-100])
     assert "has changed" in wirerate.jobs.Job(text).rows([0])[0]["row"]["error"]
 

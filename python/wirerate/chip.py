@@ -180,6 +180,7 @@ class Chip:
         seed: int = 1,
         warm: int = 0,
         repeat: int = 1,
+        loss: float | None = None,
         ports: Mapping[str, Any] | None = None,
         progress: Progress = False,
     ) -> pa.Table:
@@ -198,6 +199,9 @@ class Chip:
         repeat : int
             Runs of each combination, with the seeds ``seed``, ``seed + 1`` and so on; figures are then means, and columns ``NAME_ci95``
             have the half-widths of their 95 % confidence intervals.
+        loss : float, optional
+            Share of frames that may be lost at the throughput: each run then has a search for it, and rows have ``throughput_mpps``,
+            ``throughput_gbps`` and ``throughput_share`` (of the load of the traffic).
 
         Returns
         -------
@@ -213,7 +217,7 @@ class Chip:
             A parameter is not there. A value that cannot be is an ``error`` of its rows instead.
         """
         axes = grid(vary)
-        sweep = self._job(policy, items(traffic), seed, ports).sweep(axes, runs(repeat), warm)
+        sweep = self._job(policy, items(traffic), seed, ports).sweep(axes, runs(repeat), warm, lost(loss))
         with told_progress(progress, "sweep", "combination") as tell:
             rows, found = sweep.rows(range(len(sweep)), 0, lambda done: tell(done, len(sweep)))
         _warn(found)
@@ -415,6 +419,26 @@ _RANGE = re.compile(r"\s*(\d+)\s*\.\.\s*(\d+)\s*(?::\s*(\d+)\s*)?")
 
 def grid(vary: Vary) -> list[tuple[str, list[str]]]:
     """Parameters with their values; refuses more combinations than `MOST` before there are as many values in memory."""
+    lists = _lists(vary)
+    combinations = math.prod(map(len, lists.values()))
+    if combinations > MOST:
+        raise GridError(f"{combinations:,} combinations are asked for; a sweep has {MOST:,} at most", combinations)
+    return [(name, [toml(value) for value in values]) for name, values in lists.items()]
+
+
+def space(vary: Vary) -> list[tuple[str, list[str]]]:
+    """Parameters with their values, however many combinations they have; refuses lists of more than `MOST` values before they are in memory."""
+    lists = _lists(vary)
+    for name, values in lists.items():
+        if len(values) > MOST:
+            raise GridError(f"{name} has {len(values):,} values; a parameter has {MOST:,} at most", len(values))
+    combinations = math.prod(map(len, lists.values()))
+    if combinations >= 1 << 63:
+        raise GridError(f"{combinations:,} combinations are asked for, more than can be numbered", combinations)
+    return [(name, [toml(value) for value in values]) for name, values in lists.items()]
+
+
+def _lists(vary: Vary) -> dict[str, Sequence[Any]]:
     if not isinstance(vary, Mapping) or not vary:
         raise TypeError("vary is a mapping from one parameter or more to values")
     lists: dict[str, Sequence[Any]] = {}
@@ -422,10 +446,7 @@ def grid(vary: Vary) -> list[tuple[str, list[str]]]:
         if not isinstance(name, str):
             raise TypeError(f"a parameter is a {type(name).__name__}, not a str")
         lists[name] = _listed(name, values)
-    combinations = math.prod(map(len, lists.values()))
-    if combinations > MOST:
-        raise GridError(f"{combinations:,} combinations are asked for; a sweep has {MOST:,} at most", combinations)
-    return [(name, [toml(value) for value in values]) for name, values in lists.items()]
+    return lists
 
 
 def _listed(name: str, values: Values) -> Sequence[Any]:
@@ -458,6 +479,13 @@ def runs(repeat: int) -> int:
     return repeat
 
 
+def lost(loss: float | None) -> float | None:
+    """Share of frames that may be lost, if it may be that."""
+    if loss is not None and not 0 <= loss < 1:
+        raise ValueError(f"loss is {loss}: a share from 0 to below 1")
+    return None if loss is None else float(loss)
+
+
 def schema(axes: Sequence[tuple[str, Sequence[str]]], columns: Sequence[str]) -> pa.Schema:
     """Columns of a sweep's rows."""
     import pyarrow as pa
@@ -471,7 +499,7 @@ def table(
     axes: Sequence[tuple[str, Sequence[str]]],
     columns: Sequence[str],
     numbers: Sequence[int],
-    rows: Sequence[tuple[Sequence[float | str] | None, str | None]],
+    rows: Sequence[tuple[Sequence[float | str | None] | None, str | None]],
 ) -> pa.Table:
     """Rows of the combinations of these numbers."""
     import pyarrow as pa

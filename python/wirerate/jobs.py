@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _wirerate
-from .chip import Chip, Traffic, Vary, grid, items, runs, schema
+from .chip import Chip, Traffic, items, lost, runs, schema
 from .errors import Error, JobError, VersionError
 from .policy import Policy
 from .results import replay
@@ -33,7 +33,7 @@ _CAPTURE = {"path": str, "size": int, "sha256": str}
 _SHAPES: dict[str, dict[str, Any]] = {
     SWEEP: {"kind": str, "wirerate": {"version": str, "build": str}, "chip": _TEXT, "mapping": _TEXT, "policy": _TEXT,
         "traffic": [[(str, type(None)), str]], "captures": [_CAPTURE], "ports": [[str, str]], "seed": int, "warm": int, "repeat": int,
-        "axes": [[str, [str]]]},
+        "loss": (float, type(None)), "axes": [[str, [str]]]},
     REPLAY: {"kind": str, "wirerate": {"version": str, "build": str}, "policy": _TEXT, "any_mac": bool, "captures": [_CAPTURE]},
 }
 
@@ -92,19 +92,21 @@ def _policy(policy: Policy) -> dict[str, str]:
 
 
 def sweep_job(
-    chip: Chip, policy: Policy, traffic: Traffic, vary: Vary, *, seed: int, warm: int, repeat: int, ports: Mapping[str, Any] | None
+    chip: Chip, policy: Policy, traffic: Traffic, axes: Sequence[tuple[str, Sequence[str]]], *, seed: int, warm: int, repeat: int,
+    loss: float | None, ports: Mapping[str, Any] | None
 ) -> str:
-    """Plan a sweep, of which everything is checked here that can be before it is run."""
-    axes, found = grid(vary), list(items(traffic))
+    """Plan a sweep, of which everything is checked here that can be before it is run. Axes are those of `chip.grid`, or of `chip.space` where not all
+    combinations are going to be run."""
+    found = list(items(traffic))
     native = chip._job(policy, found, seed, ports)
-    native.sweep(axes, runs(repeat), warm)
+    native.sweep(axes, runs(repeat), warm, lost(loss))
     (chip_file, chip_text), (mapping_file, mapping_text) = native.texts()
     return canonical({
         "kind": SWEEP, "wirerate": _versions(), "policy": _policy(policy), "traffic": [list(item) for item in found],
         "chip": {"file": chip_file, "text": chip_text}, "mapping": {"file": mapping_file, "text": mapping_text},
         "captures": [capture(path) for path in native.captures()],
         "ports": [[interface, str(port)] for interface, port in (ports or {}).items()],
-        "seed": seed, "warm": warm, "repeat": repeat, "axes": [[name, values] for name, values in axes],
+        "seed": seed, "warm": warm, "repeat": repeat, "loss": lost(loss), "axes": [[name, list(values)] for name, values in axes],
     })
 
 
@@ -125,15 +127,18 @@ class Job:
     def __init__(self, text: str | bytes) -> None:
         self.data = _checked(text)
 
-    @functools.cached_property
-    def hashes(self) -> list[str]:
-        """Hash of each unit, in their order."""
-        rest = {key: value for key, value in self.data.items() if key not in ("axes", "captures")}
+    def hash(self, number: int) -> str:
+        """Hash of a unit."""
         if self.data["kind"] == REPLAY:
-            base = digest(rest)
-            return [digest([base, capture["path"], capture["sha256"]]) for capture in self.data["captures"]]
-        base = digest([rest, self.data["captures"]])
-        return [digest([base, self.choices(number)]) for number in range(self.units)]
+            capture = self.data["captures"][number]
+            return digest([self._base, capture["path"], capture["sha256"]])
+        return digest([self._base, self.choices(number)])
+
+    @functools.cached_property
+    def _base(self) -> str:
+        """Hash of what all units have in common."""
+        rest = {key: value for key, value in self.data.items() if key not in ("axes", "captures")}
+        return digest(rest if self.data["kind"] == REPLAY else [rest, self.data["captures"]])
 
     @property
     def units(self) -> int:
@@ -165,22 +170,26 @@ class Job:
         of = schema([(name, ["-"]) for name, _ in self.data["axes"]], self._sweep.columns)
         return pa.schema([("hash", pa.string()), *of])
 
-    def rows(self, numbers: Sequence[int], tell: Callable[[int], object] | None = None) -> list[Row]:
-        """Do units, on one thread. What is not there any more is the error of its rows."""
-        return self._replayed(numbers) if self.data["kind"] == REPLAY else self._swept(numbers, tell)
+    def rows(self, numbers: Sequence[int], tell: Callable[[int], object] | None = None, threads: int = 1) -> list[Row]:
+        """Do units: combinations of a sweep on so many threads, or with 0 on all cores. What is not there any more is the error of its rows."""
+        return self._replayed(numbers) if self.data["kind"] == REPLAY else self._swept(numbers, tell, threads)
 
-    def _swept(self, numbers: Sequence[int], tell: Callable[[int], object] | None) -> list[Row]:
+    def told(self, row: dict[str, Any]) -> tuple[list[float | str | None] | None, str | None]:
+        """Figures of a sweep's row, or the reason for there being none."""
+        return None if row["error"] is not None else [row[name] for name in self._sweep.columns], row["error"]
+
+    def _swept(self, numbers: Sequence[int], tell: Callable[[int], object] | None, threads: int) -> list[Row]:
         gone = next(filter(None, map(_gone, self.data["captures"])), None)
         if gone is not None:
             return [self._row(number, None, gone) | {"lost": True} for number in numbers]
-        rows, _ = self._sweep.rows(numbers, 1, tell)
+        rows, _ = self._sweep.rows(numbers, threads, tell)
         return [self._row(number, figures, error) for number, (figures, error) in zip(numbers, rows)]
 
-    def _row(self, number: int, figures: Sequence[float | str] | None, error: str | None) -> Row:
+    def _row(self, number: int, figures: Sequence[float | str | None] | None, error: str | None) -> Row:
         columns = self._sweep.columns
         told = dict(zip(columns, figures)) if figures is not None else dict.fromkeys(columns)
         return {"number": number, "lost": False,
-            "row": {"hash": self.hashes[number], **{name: value for name, value in self.choices(number)}, **told, "error": error}}
+            "row": {"hash": self.hash(number), **{name: value for name, value in self.choices(number)}, **told, "error": error}}
 
     @functools.cached_property
     def _sweep(self) -> _wirerate.Sweep:
@@ -188,7 +197,7 @@ class Job:
         chip = Chip(_wirerate.Chip.of(*((data[part]["file"], data[part]["text"]) for part in ("chip", "mapping"))))
         native = _wirerate.Job(chip._native, self._policy._native, [tuple(item) for item in data["traffic"]],
             [tuple(port) for port in data["ports"]], data["seed"])
-        return native.sweep([tuple(axis) for axis in data["axes"]], data["repeat"], data["warm"])
+        return native.sweep([tuple(axis) for axis in data["axes"]], data["repeat"], data["warm"], data["loss"])
 
     @functools.cached_property
     def _policy(self) -> Policy:
@@ -200,7 +209,7 @@ class Job:
     def _replay(self, number: int) -> Row:
         of = self.data["captures"][number]
         split, why = self.split
-        row: Row = {"hash": self.hashes[number], "path": of["path"], "size": of["size"], **dict.fromkeys(_COUNTS), "split": split,
+        row: Row = {"hash": self.hash(number), "path": of["path"], "size": of["size"], **dict.fromkeys(_COUNTS), "split": split,
             "why": why, "summary": None, "error": _gone(of)}
         lost = row["error"] is not None
         if not lost:

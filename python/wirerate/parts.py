@@ -29,7 +29,7 @@ class Parts:
         try:
             import fsspec
         except ImportError:
-            raise ImportError("results are written by fsspec: pip install 'wirerate[ray]'") from None
+            raise ImportError("results are written by fsspec: pip install fsspec") from None
         self.out = out
         self.columns = columns
         try:
@@ -38,8 +38,8 @@ class Parts:
         except (ValueError, ImportError) as error:
             raise ReadError(f"{out}: {error}") from None
 
-    def read(self, wanted: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """Rows that are there, of those that are wanted, by their hashes.
+    def read(self, wanted: Iterable[str] | None = None) -> dict[str, dict[str, Any]]:
+        """Rows that are there, of those that are wanted or all, by their hashes.
 
         Raises
         ------
@@ -49,7 +49,7 @@ class Parts:
         import pyarrow as pa
         import pyarrow.parquet
 
-        wanted = set(wanted)
+        kept = None if wanted is None else set(wanted)
         rows: dict[str, dict[str, Any]] = {}
         self._files.invalidate_cache()
         for path in sorted(self._files.ls(self._path, detail=False)):
@@ -62,7 +62,7 @@ class Parts:
                 raise TableError(f"{name} in {self.out} is no table in Parquet: {error}") from None
             if not table.schema.equals(self.columns):
                 raise TableError(f"{name} in {self.out} {_difference(table.schema, self.columns)}: give another directory")
-            rows.update((row["hash"], row) for row in table.to_pylist() if row["hash"] in wanted)
+            rows.update((row["hash"], row) for row in table.to_pylist() if kept is None or row["hash"] in kept)
         return rows
 
     def write(self, rows: list[dict[str, Any]]) -> None:

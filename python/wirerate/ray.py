@@ -13,19 +13,18 @@ import argparse
 import contextlib
 import functools
 import importlib
-import json
 import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Union
 
-from . import _wirerate
-from .chip import Chip, Traffic, Vary, table
-from .errors import Error, VersionError
+from .chip import Chip, Traffic, Vary, grid, table
+from .errors import Error
 from .jobs import Job, Row, replay_job, sweep_job
 from .parts import Parts
 from .policy import Policy
+from .request import Request, answer, say
 from .results import Progress, told_progress
 
 if TYPE_CHECKING:
@@ -54,6 +53,7 @@ def sweep(
     seed: int = 1,
     warm: int = 0,
     repeat: int = 1,
+    loss: float | None = None,
     ports: Mapping[str, Any] | None = None,
     progress: Progress = False,
     task_seconds: float = TASK_SECONDS,
@@ -64,7 +64,7 @@ def sweep(
     ----------
     chip : Chip
         The chip.
-    policy, traffic, vary, seed, warm, repeat, ports, progress
+    policy, traffic, vary, seed, warm, repeat, loss, ports, progress
         As for `Chip.sweep`. Captures have to be at the same paths on all nodes.
     out : path-like, optional
         Directory of the results, a path or a URL of fsspec: ``s3://bucket/results``. What it has is not run again.
@@ -87,12 +87,11 @@ def sweep(
     TableError
         The directory has files that are none of this sweep.
     """
-    text = sweep_job(chip, policy, traffic, vary, seed=seed, warm=warm, repeat=repeat, ports=ports)
+    axes = grid(vary)
+    text = sweep_job(chip, policy, traffic, axes, seed=seed, warm=warm, repeat=repeat, loss=loss, ports=ports)
     job = Job(text)
     rows = _done(text, job, out, address, progress, "combination", task_seconds, [1.0] * job.units)
-    columns = job._sweep.columns
-    told = [(None if row["error"] is not None else [row[name] for name in columns], row["error"]) for row in rows]
-    return table([(name, values) for name, values in job.data["axes"]], columns, range(job.units), told)
+    return table(axes, job._sweep.columns, range(job.units), [job.told(row) for row in rows])
 
 
 def replay(
@@ -163,15 +162,18 @@ def _done(
     if not task_seconds > 0:
         raise ValueError(f"task_seconds is {task_seconds}: more than 0")
     parts = None if out is None else Parts(os.fspath(out), job.schema)
-    there = {} if parts is None else parts.read(job.hashes)
-    rows: list[dict[str, Any] | None] = [there.get(of) for of in job.hashes]
+    rows: list[dict[str, Any] | None] = [None] * job.units
+    if parts is not None:
+        hashes = [job.hash(number) for number in range(job.units)]
+        there = parts.read(hashes)
+        rows = [there.get(of) for of in hashes]
     missing = [number for number, row in enumerate(rows) if row is None]
     with told_progress(progress, job.data["kind"], unit) as tell:
         tell(job.units - len(missing), job.units)
         if missing:
-            with _cluster(address) as cluster:
+            with cluster(address) as connected:
                 done = job.units - len(missing)
-                for group in _groups(cluster, text, missing, weights, task_seconds):
+                for group in groups(connected, text, missing, dict(enumerate(weights)), task_seconds):
                     for made in group:
                         rows[made["number"]] = made["row"]
                     kept = [made["row"] for made in group if not made["lost"]]
@@ -183,7 +185,7 @@ def _done(
 
 
 @contextlib.contextmanager
-def _cluster(address: str | None) -> Iterator[Any]:
+def cluster(address: str | None) -> Iterator[Any]:
     """Ray, connected to a cluster; what was begun here is ended here."""
     try:
         # By name, so that types are checked where it is not installed, and without reading all of it where it is.
@@ -203,8 +205,8 @@ def _cluster(address: str | None) -> Iterator[Any]:
         ray.shutdown()
 
 
-def _groups(
-    ray: Any, text: str, missing: list[int], weights: list[float], task_seconds: float
+def groups(
+    ray: Any, text: str, missing: list[int], weights: Mapping[int, float], task_seconds: float = TASK_SECONDS
 ) -> Iterator[list[Row]]:
     """Groups of rows, as they are done. As many tasks are under way as keep all cores busy, however many nodes come and go."""
     task = ray.remote(num_cpus=1, max_retries=_RETRIES, retry_exceptions=False)(work)
@@ -244,7 +246,7 @@ def _taken(ray: Any, reference: Any) -> dict[str, Any]:
     return made
 
 
-def _group(left: list[int], weights: list[float], most: float) -> list[int]:
+def _group(left: list[int], weights: Mapping[int, float], most: float) -> list[int]:
     """Takes units of at most that weight, or one."""
     group, weight = [left.pop()], 0.0
     weight += weights[group[0]]
@@ -280,25 +282,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--address")
     options = parser.parse_args(arguments)
 
-    def say(**line: Any) -> None:
-        print(json.dumps(line), flush=True)
+    def work(asked: Request) -> None:
+        rows = sweep(asked.chip, asked.policy, asked.traffic, asked.vary, address=options.address, progress=lambda done, all: say(done=done),
+            **asked.options)
+        columns = [name for name in rows.column_names if name not in asked.vary and name != "error"]
+        for row in rows.to_pylist():
+            say(cells=None if row["error"] is not None else [row[name] for name in columns], error=row["error"])
 
-    try:
-        asked = json.load(sys.stdin)
-        if asked["version"] != _wirerate.__version__:
-            raise VersionError(f"the command is wirerate {asked['version']}, and the Python package {_wirerate.__version__}")
-        chip = Chip(_wirerate.Chip.of(*(tuple(asked[part]) for part in ("chip", "mapping"))))
-        file, text = asked["policy"]
-        rows = sweep(chip, Policy.parse(text, file), [tuple(item) for item in asked["traffic"]], dict(asked["vary"]), address=options.address,
-            seed=asked["seed"], warm=asked["warm"], repeat=asked["repeat"], ports=dict(asked["ports"]),
-            progress=lambda done, all: say(done=done))
-    except (Error, ImportError, OSError, ValueError, KeyError, TypeError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    columns = [name for name in rows.column_names if name not in dict(asked["vary"]) and name != "error"]
-    for row in rows.to_pylist():
-        say(cells=None if row["error"] is not None else [row[name] for name in columns], error=row["error"])
-    return 0
+    return answer(work)
 
 
 if __name__ == "__main__":

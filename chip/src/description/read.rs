@@ -9,8 +9,8 @@ use wire::{BitRate, Bytes};
 
 use super::{
     Buffer, Bus, Cache, Cam, Carries, Checked, Chip, DataPins, EngineKind, FrameAccess, Lists, LocalMemory,
-    Memory, Package, PortKind, Ports, Power, Reach, RingKind, Role, ServiceOrder, Source, Standing, Tickets,
-    Unit, UnitWork, bound,
+    Memory, Package, PortKind, Ports, Power, PowerShares, Reach, RingKind, Role, ServiceOrder, Source,
+    Standing, Tickets, Unit, UnitWork, bound,
 };
 use crate::clock::{Cycles, Hertz};
 use crate::diagnostic::Code;
@@ -602,10 +602,22 @@ fn port_kind(mut table: Table<'_, '_, '_>, name: Option<String>, element: Option
 
 fn power(mut table: Table<'_, '_, '_>) -> Power {
     let watts = |value: &DeValue<'_>| value::float(value, bound::PHYSICAL);
+    let share = |value: &DeValue<'_>| value::float(value, 1.0);
+    let is_alone = table.has("engines") != table.has("idle");
+    let shares = [table.take("engines", share), table.take("idle", share)];
     let power = Power {
         typical: table.require("typical", "10", watts).unwrap_or_default(),
         most: table.require("most", "12", watts).unwrap_or(f64::MAX),
+        shares: match shares {
+            [Some(engines), Some(idle)] => Some(PowerShares { engines, idle }),
+            _ => None,
+        },
     };
+    if is_alone {
+        let message = "`engines` and `idle` say something together, and one of them is missing".to_owned();
+        let hint = "`engines` is the share of `most` that all packet engines draw when busy, `idle` that of a busy engine's that an idle one draws";
+        table.complain(Complaint::new(Code::Contradiction, message).hint(hint));
+    }
     if power.typical > power.most {
         let message = format!("{} W typically, but {} W at most", power.typical, power.most);
         table.complain(Complaint::new(Code::Contradiction, message).hint("exchange the two"));

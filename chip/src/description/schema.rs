@@ -61,7 +61,7 @@ pub(super) fn keys(path: &[&str]) -> Vec<&'static str> {
         ["bus", _] => BUS,
         ["receive" | "transmit"] => &["elements", "element"],
         ["ports"] | ["port", _] => &["count", "rate", "gap", "fifo"],
-        ["power"] => &["typical", "most"],
+        ["power"] => &["typical", "most", "engines", "idle"],
         ["package"] => &["pins", "side"],
         _ => &[],
     };

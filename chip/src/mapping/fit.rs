@@ -8,8 +8,8 @@ use config::Place as Spot;
 use tally::Region;
 use wire::Bytes;
 
-use super::{Lines, Mapping, Place, Placement, PoolPlace, Ring, Task, Work, stages};
-use crate::description::Chip;
+use super::{Lines, Mapping, Place, Placement, Ring, Task, Work, stages};
+use crate::description::{Chip, EngineKind};
 use crate::diagnostic::{Code, Diagnostic};
 
 /// Size of a region.
@@ -51,6 +51,21 @@ pub fn check_fit(
     found
 }
 
+/// Bytes that tables, rings and linked lists take: those in shared memories once, and those in local memories once for each engine of
+/// its kind that has stages; saturating. The room of frames that are under way is not counted.
+pub fn bytes_placed(chip: &Chip, mapping: &Mapping, extents: &[Extent]) -> Bytes {
+    let lines = Lines::default();
+    let fit = Fit { chip, mapping, lines: &lines, extents };
+    let sum = |loads: &[Load]| loads.iter().fold(0_u64, |sum, load| sum.saturating_add(load.bytes));
+    let shared = (0..chip.memories.len()).map(|place| sum(&fit.shared_loads(place)));
+    let has_local = |kind: &usize| chip.engines[*kind].local.is_some();
+    let local = fit.working_kinds().into_iter().filter(has_local).map(|kind| {
+        let engines = (0..chip.engines[kind].count).filter(|number| fit.works(kind, *number)).count() as u64;
+        sum(&fit.local_loads(&chip.engines[kind])).saturating_mul(engines)
+    });
+    Bytes(shared.chain(local).fold(0, u64::saturating_add))
+}
+
 struct Fit<'a> {
     chip: &'a Chip,
     mapping: &'a Mapping,
@@ -68,23 +83,30 @@ struct Load {
 impl Fit<'_> {
     fn memories(&self, found: &mut Vec<Diagnostic>) {
         for (place, memory) in self.chip.memories.iter().enumerate() {
-            let lies_here = |placed: Place| matches!(placed, Place::Shared(at) | Place::Cached { memory: at, .. } if at == place);
-            let mut loads = self.loads(lies_here);
-            for (at, ring) in self.mapping.rings.iter().enumerate() {
-                let kind = &self.chip.rings[ring.kind];
-                if kind.memory.as_deref() == Some(memory.name.as_str()) {
-                    let bytes = u64::from(ring.entries).saturating_mul(kind.entry.0);
-                    loads.push(Load {
-                        what: format!("the ring \"{}\"", ring.name),
-                        bytes,
-                        span: self.lines.rings.get(at).map_or(0..0, |entry| entry.span.clone()),
-                    });
-                }
-            }
-            self.list_loads(place, &mut loads);
+            let loads = self.shared_loads(place);
             let hint = "place a part elsewhere, or make tables smaller in the policy's [limit]";
             self.weigh(&loads, memory.bytes, &format!("the memory \"{}\"", memory.name), hint, found);
         }
+    }
+
+    /// Returns what lies in the shared memory at that place of the chip's list.
+    fn shared_loads(&self, place: usize) -> Vec<Load> {
+        let memory = &self.chip.memories[place];
+        let lies_here = |placed: Place| matches!(placed, Place::Shared(at) | Place::Cached { memory: at, .. } if at == place);
+        let mut loads = self.loads(lies_here);
+        for (at, ring) in self.mapping.rings.iter().enumerate() {
+            let kind = &self.chip.rings[ring.kind];
+            if kind.memory.as_deref() == Some(memory.name.as_str()) {
+                let bytes = u64::from(ring.entries).saturating_mul(kind.entry.0);
+                loads.push(Load {
+                    what: format!("the ring \"{}\"", ring.name),
+                    bytes,
+                    span: self.lines.rings.get(at).map_or(0..0, |entry| entry.span.clone()),
+                });
+            }
+        }
+        self.list_loads(place, &mut loads);
+        loads
     }
 
     /// Adds the linked lists of units in that memory: their pointers, or the segments of frames.
@@ -112,26 +134,9 @@ impl Fit<'_> {
     }
 
     fn local(&self, found: &mut Vec<Diagnostic>) {
-        let working =
-            self.mapping.pools.iter().filter(|pool| pool.tasks.iter().any(|task| !task.stages().is_empty()));
-        let mut kinds: Vec<usize> = working
-            .filter_map(|pool| match pool.place {
-                PoolPlace::Engines { kind, .. } => Some(kind),
-                PoolPlace::Unit(_) => None,
-            })
-            .collect();
-        kinds.sort_unstable();
-        kinds.dedup();
-        for kind in kinds.into_iter().filter_map(|kind| self.chip.engines.get(kind)) {
+        for kind in self.working_kinds().into_iter().filter_map(|kind| self.chip.engines.get(kind)) {
             let Some(local) = kind.local else { continue };
-            let mut loads = self.loads(|placed| placed == Place::Local);
-            let entries = kind.cam.map_or(0, |cam| u64::from(cam.entries));
-            for (placement, span) in self.placements() {
-                if let Place::Cached { line, .. } = placement.place {
-                    let what = format!("{entries} lines of \"{}\"", placement.region.name());
-                    loads.push(Load { what, bytes: entries * u64::from(line), span });
-                }
-            }
+            let loads = self.local_loads(kind);
             let what = format!("the local memory of an engine of the kind \"{}\"", kind.name);
             self.weigh(
                 &loads,
@@ -141,6 +146,34 @@ impl Fit<'_> {
                 found,
             );
         }
+    }
+
+    /// Returns what lies in the local memory of each engine of that kind.
+    fn local_loads(&self, kind: &EngineKind) -> Vec<Load> {
+        let mut loads = self.loads(|placed| placed == Place::Local);
+        let entries = kind.cam.map_or(0, |cam| u64::from(cam.entries));
+        for (placement, span) in self.placements() {
+            if let Place::Cached { line, .. } = placement.place {
+                let what = format!("{entries} lines of \"{}\"", placement.region.name());
+                loads.push(Load { what, bytes: entries * u64::from(line), span });
+            }
+        }
+        loads
+    }
+
+    /// Returns the kinds of engines that have stages, by their places in the chip's list.
+    fn working_kinds(&self) -> Vec<usize> {
+        let kinds = 0..self.chip.engines.len();
+        kinds
+            .filter(|kind| (0..self.chip.engines[*kind].count).any(|number| self.works(*kind, number)))
+            .collect()
+    }
+
+    /// True if a pool with stages has threads on that engine.
+    fn works(&self, kind: usize, number: u32) -> bool {
+        self.mapping.pools.iter().any(|pool| {
+            pool.tasks.iter().any(|task| !task.stages().is_empty()) && pool.place.has(kind, number)
+        })
     }
 
     /// Returns the regions at the places that `lies_here` accepts, part by part: the first placement that holds an offset
@@ -209,12 +242,7 @@ impl Fit<'_> {
             let Some(store) = engines.store else { continue };
             for number in 0..engines.count {
                 let pools: Vec<usize> = (0..self.mapping.pools.len())
-                    .filter(|pool| match &self.mapping.pools[*pool].place {
-                        PoolPlace::Engines { kind: of, numbers, .. } => {
-                            *of == kind && numbers.contains(&number)
-                        }
-                        PoolPlace::Unit(_) => false,
-                    })
+                    .filter(|pool| self.mapping.pools[*pool].place.has(kind, number))
                     .collect();
                 let mut names: Vec<&str> = pools
                     .iter()

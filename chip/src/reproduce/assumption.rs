@@ -34,7 +34,7 @@ enum Numbers {
 pub const SPREAD: f64 = 0.25;
 
 /// Keys of what is a structure rather than a quantity: widths, numbers of parts, sizes.
-const STRUCTURES: [&str; 14] = [
+const STRUCTURES: [&str; 16] = [
     "count",
     "channels",
     "banks",
@@ -49,6 +49,9 @@ const STRUCTURES: [&str; 14] = [
     "pins",
     "side",
     "store",
+    // Shares of power consumption, which no prediction follows from.
+    "engines",
+    "idle",
 ];
 
 impl Assumption {

@@ -26,12 +26,25 @@ pub struct Bench<'a> {
     pub warm: u64,
 }
 
+/// A trial, and all that is known of the run that it was.
+pub struct Observed {
+    /// The trial.
+    pub trial: Trial,
+    /// Report of the run.
+    pub report: Report,
+}
+
 impl Bench<'_> {
     /// Makes a trial.
     pub fn measure(&self, request: Request) -> Result<Trial, RunError> {
+        self.observe(request).map(|observed| observed.trial)
+    }
+
+    /// Makes a trial, and keeps its report.
+    pub fn observe(&self, request: Request) -> Result<Observed, RunError> {
         let mut counter = Counter::new(self.warm);
-        self.with(request, |setup| setup.run(Ideal::Nothing, &mut counter))?;
-        Ok(counter.trial(request.load))
+        let report = self.with(request, |setup| setup.run(Ideal::Nothing, &mut counter))?;
+        Ok(Observed { trial: counter.trial(request.load), report })
     }
 
     /// Makes a trial and looks for the bottleneck.

@@ -73,26 +73,36 @@ impl Inquiry {
     /// There is nothing to search with, or a trial fails.
     pub fn run(&self, bench: &Bench<'_>, mut tell: impl FnMut()) -> Result<Answer, SearchError> {
         let mut measure = |request: Request| {
-            let trial = bench.measure(request);
+            let trial = bench.measure(request).map_err(SearchError::Run)?;
             tell();
-            trial
+            // Of traffic that was stopped, further trials would say nothing for ever.
+            if trial.frames > 0 { Ok(trial) } else { Err(SearchError::NothingOffered) }
         };
-        let first = measure(Request { load: 1.0, frames: u64::MAX, repeat: 0 }).map_err(SearchError::Run)?;
-        if first.frames == 0 {
-            return Err(SearchError::NothingOffered);
-        }
+        let first = measure(Request::WHOLE)?;
+        let found = self.find(first, &mut measure)?;
         let precision = self.precision.max(FINEST);
-        let found = match self.method {
-            Method::Rfc2544 => binary(first, precision, &mut measure),
-            Method::Mlrsearch => mlrsearch(first, &self.goals(first, precision), &mut measure),
-        };
-        let found = found.map_err(SearchError::Run)?;
         let upper = found.goals.first().and_then(|goal| goal.upper);
         let above = upper.map(|trial| {
             bench.explain(Request { load: (trial.load * ABOVE).min(1.0), frames: first.frames, repeat: 0 })
         });
         let above = above.transpose().map_err(SearchError::Run)?;
         Ok(Answer { method: self.method, precision, found, above })
+    }
+
+    /// Closes in on the goals from `first`, a trial with all of the traffic that had a frame; `measure` makes the others.
+    ///
+    /// # Errors
+    /// A trial fails.
+    pub fn find<E>(
+        &self,
+        first: Trial,
+        measure: impl FnMut(Request) -> Result<Trial, E>,
+    ) -> Result<Found, E> {
+        let precision = self.precision.max(FINEST);
+        match self.method {
+            Method::Rfc2544 => binary(first, precision, measure),
+            Method::Mlrsearch => mlrsearch(first, &self.goals(first, precision), measure),
+        }
     }
 
     fn goals(&self, first: Trial, width: f64) -> Vec<Goal> {

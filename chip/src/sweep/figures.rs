@@ -5,9 +5,12 @@ use std::fmt;
 use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 use serde::{Deserialize, Serialize};
 use statrs::statistics::Statistics;
+use wire::Bytes;
 
+use crate::cost::Cost;
 use crate::estimate::line::quantile;
 use crate::report::Report;
+use crate::search::GoalResult;
 
 /// Mean of a figure over the runs of a combination, with the half-width of its confidence interval.
 ///
@@ -68,6 +71,35 @@ pub struct Figures {
     pub memory: String,
     /// Share of time that its channels were busy.
     pub memory_busy: Mean,
+    /// Parts of the chip that the combination takes.
+    pub cost: Cost,
+    /// Power consumption in watts, by [`watts`](crate::cost::watts); absent where the chip has no shares of power.
+    pub watts: Option<Mean>,
+    /// Highest load that is carried; absent where none was sought.
+    pub throughput: Option<Throughput>,
+}
+
+/// Highest load, up to that of the traffic as described, at which no larger share of frames is lost than was allowed: throughput as of RFC 9971,
+/// and for no loss as of RFC 2544. 0 where no load was within that.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Throughput {
+    /// Frames forwarded, in millions a second.
+    pub mpps: Mean,
+    /// Bits of the frames forwarded, in 10^9 a second.
+    pub gbps: Mean,
+    /// Share of the load as described.
+    pub share: Mean,
+}
+
+/// A run of a combination, and what was found beside it.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// Report of the run.
+    pub report: Report,
+    /// Power consumption in watts; absent where the chip has no shares of power.
+    pub watts: Option<f64>,
+    /// Result of a search for the throughput; absent where none was made.
+    pub goal: Option<GoalResult>,
 }
 
 /// Value in a column of a row.
@@ -78,6 +110,8 @@ pub enum Cell {
     Number(f64),
     /// A name; empty where there is none.
     Name(String),
+    /// No value: of what the chip does not say.
+    Nothing,
 }
 
 impl fmt::Display for Cell {
@@ -85,13 +119,35 @@ impl fmt::Display for Cell {
         match self {
             Cell::Number(number) => number.fmt(f),
             Cell::Name(name) => f.write_str(name),
+            Cell::Nothing => Ok(()),
         }
     }
 }
 
+impl From<&Item> for Cell {
+    fn from(item: &Item) -> Cell {
+        match item {
+            Item::Mean(Some(mean)) => Cell::Number(mean.value),
+            Item::Mean(None) => Cell::Nothing,
+            Item::Count(count) => Cell::Number(*count as f64),
+            Item::Name(name) => Cell::Name(name.clone()),
+        }
+    }
+}
+
+/// Figure of any kind.
+enum Item {
+    /// A mean over the runs, which has an interval; absent of what the chip does not say.
+    Mean(Option<Mean>),
+    /// A number that is the same in all runs.
+    Count(u64),
+    /// A name.
+    Name(String),
+}
+
 impl Figures {
     /// Names of the columns of figures, in their order.
-    const NAMES: [&'static str; 13] = [
+    const NAMES: [&'static str; 17] = [
         "offered_mpps",
         "delivered_mpps",
         "ended_mpps",
@@ -105,31 +161,58 @@ impl Figures {
         "engine_busy",
         "memory",
         "memory_busy",
+        "engines",
+        "threads",
+        "memory_bytes",
+        "watts",
     ];
+
+    /// Names of the columns that are there where throughput was sought.
+    const THROUGHPUT: [&'static str; 3] = ["throughput_mpps", "throughput_gbps", "throughput_share"];
+
+    /// Names of columns that have no interval.
+    const CERTAIN: [&'static str; 5] = ["engine", "memory", "engines", "threads", "memory_bytes"];
 
     /// Ending of the name of a column that has the half-width of an interval.
     const INTERVAL: &'static str = "_ci95";
 
-    /// Makes so many `runs`, one at least, on all cores, each given its number from 0, and takes the figures from their reports.
+    /// Makes so many `runs`, one at least, on all cores, each given its number from 0, and takes the figures from what was measured, of a
+    /// combination with that cost.
     ///
     /// # Errors
     /// The first run that fails, by number.
     pub fn over<E: Send>(
+        cost: Cost,
         runs: u32,
-        run: impl Fn(u32) -> Result<Report, E> + Sync + Send,
+        run: impl Fn(u32) -> Result<Measured, E> + Sync + Send,
     ) -> Result<Figures, E> {
         // Collected before errors are: which one is told must not depend on the cores.
-        let reports: Vec<Result<Report, E>> = (0..runs.max(1)).into_par_iter().map(run).collect();
-        Ok(Figures::of(&reports.into_iter().collect::<Result<Vec<Report>, E>>()?))
+        let measured: Vec<Result<Measured, E>> = (0..runs.max(1)).into_par_iter().map(run).collect();
+        Ok(Figures::of(cost, &measured.into_iter().collect::<Result<Vec<Measured>, E>>()?))
     }
 
-    /// Takes the figures from the reports of a combination's runs. The busiest engine and memory are the busiest on average.
-    fn of(reports: &[Report]) -> Figures {
-        let mean =
-            |figure: &dyn Fn(&Report) -> f64| Mean::of(&reports.iter().map(figure).collect::<Vec<_>>());
+    /// Takes the figures from the runs of a combination. The busiest engine and memory are the busiest on average.
+    fn of(cost: Cost, measured: &[Measured]) -> Figures {
+        let reports: Vec<&Report> = measured.iter().map(|run| &run.report).collect();
+        let mean = |figure: &dyn Fn(&Report) -> f64| {
+            Mean::of(&reports.iter().map(|report| figure(report)).collect::<Vec<_>>())
+        };
+        let watts: Option<Vec<f64>> = measured.iter().map(|run| run.watts).collect();
+        let goals: Option<Vec<GoalResult>> = measured.iter().map(|run| run.goal).collect();
+        let throughput = goals.map(|goals| {
+            // Where even the lowest load is too much, nothing is carried.
+            let mean = |figure: &dyn Fn(&GoalResult) -> Option<f64>| {
+                Mean::of(&goals.iter().map(|goal| figure(goal).unwrap_or(0.0)).collect::<Vec<_>>())
+            };
+            Throughput {
+                mpps: mean(&|goal| goal.throughput_mpps),
+                gbps: mean(&|goal| goal.throughput_gbps),
+                share: mean(&|goal| goal.lower.map(|lower| lower.load)),
+            }
+        });
         // All runs have the same parts, in the same order. Of those as busy as each other, the first.
         let busiest = |parts: &dyn Fn(&Report) -> Vec<(f64, String)>| {
-            let runs: Vec<Vec<(f64, String)>> = reports.iter().map(parts).collect();
+            let runs: Vec<Vec<(f64, String)>> = reports.iter().map(|report| parts(report)).collect();
             let names = runs.first().into_iter().flatten().map(|(_, name)| name);
             let means = names.enumerate().map(|(place, name)| {
                 let shares = runs.iter().filter_map(|run| run.get(place)).map(|(busy, _)| *busy);
@@ -162,37 +245,38 @@ impl Figures {
             engine_busy,
             memory,
             memory_busy,
+            cost,
+            watts: watts.map(|watts| Mean::of(&watts)),
+            throughput,
         }
     }
 
-    /// Returns the names of the columns: the figures, and behind them, where a combination has several `runs`, the half-widths of
-    /// their intervals.
-    pub fn columns(runs: u32) -> Vec<String> {
-        let figures = Figures::NAMES.map(str::to_owned);
-        let has_interval = |name: &&str| !["engine", "memory"].contains(name);
-        let intervals = Figures::NAMES.into_iter().filter(has_interval).filter(|_| runs > 1);
-        figures.into_iter().chain(intervals.map(|name| format!("{name}{}", Figures::INTERVAL))).collect()
+    /// Returns the names of the columns: the figures, with throughput where it was sought, of that loss; and behind them, where a
+    /// combination has several `runs`, the half-widths of their intervals.
+    pub fn columns(runs: u32, loss: Option<f64>) -> Vec<String> {
+        let throughput = Figures::THROUGHPUT.into_iter().filter(|_| loss.is_some());
+        let names: Vec<&str> = Figures::NAMES.into_iter().chain(throughput).collect();
+        let has_interval = |name: &&&str| !Figures::CERTAIN.contains(*name) && runs > 1;
+        let intervals = names.iter().filter(has_interval).map(|name| format!("{name}{}", Figures::INTERVAL));
+        names.iter().map(|name| (*name).to_owned()).chain(intervals).collect()
     }
 
     /// Returns the values of [`Figures::columns`], in their order.
     pub fn cells(&self) -> Vec<Cell> {
-        let means = |means: &[Mean]| means.iter().map(|mean| Cell::Number(mean.value)).collect::<Vec<_>>();
-        let name = |name: &String| vec![Cell::Name(name.clone())];
-        let half_widths = self.means().into_iter().filter_map(|mean| mean.half_width);
-        [
-            means(&self.rates()),
-            name(&self.engine),
-            means(&[self.engine_busy]),
-            name(&self.memory),
-            means(&[self.memory_busy]),
-            half_widths.map(Cell::Number).collect(),
-        ]
-        .concat()
+        let items = self.items();
+        let has_interval = self.offered_mpps.half_width.is_some();
+        let intervals = items.iter().filter(|_| has_interval).filter_map(|item| match item {
+            Item::Mean(mean) => {
+                Some(mean.and_then(|mean| mean.half_width).map_or(Cell::Nothing, Cell::Number))
+            }
+            Item::Count(_) | Item::Name(_) => None,
+        });
+        items.iter().map(Cell::from).chain(intervals).collect()
     }
 
-    /// Takes figures from the values of [`Figures::columns`], of so many `runs`; `None` where they are not those.
-    pub fn from_cells(cells: &[Cell], runs: u32) -> Option<Figures> {
-        let columns = Figures::columns(runs);
+    /// Takes figures from the values of [`Figures::columns`], of so many `runs` and for that loss; `None` where they are not those.
+    pub fn from_cells(cells: &[Cell], runs: u32, loss: Option<f64>) -> Option<Figures> {
+        let columns = Figures::columns(runs, loss);
         if cells.len() != columns.len() {
             return None;
         }
@@ -200,18 +284,27 @@ impl Figures {
             |name: &str| columns.iter().zip(cells).find(|(column, _)| *column == name).map(|(_, cell)| cell);
         let number = |name: &str| match cell(name)? {
             Cell::Number(number) => Some(*number),
-            Cell::Name(_) => None,
+            Cell::Name(_) | Cell::Nothing => None,
         };
         let word = |name: &str| match cell(name)? {
             Cell::Name(word) => Some(word.clone()),
-            Cell::Number(_) => None,
+            Cell::Number(_) | Cell::Nothing => None,
         };
+        let count = |name: &str| number(name).filter(|number| *number >= 0.0 && number.fract() == 0.0);
         let mean = |name: &str| {
             let half_width = match runs {
                 0..=1 => None,
                 _ => Some(number(&format!("{name}{}", Figures::INTERVAL))?),
             };
             Some(Mean { value: number(name)?, half_width })
+        };
+        let throughput = match loss {
+            None => None,
+            Some(_) => Some(Throughput {
+                mpps: mean("throughput_mpps")?,
+                gbps: mean("throughput_gbps")?,
+                share: mean("throughput_share")?,
+            }),
         };
         Some(Figures {
             offered_mpps: mean("offered_mpps")?,
@@ -227,31 +320,55 @@ impl Figures {
             engine_busy: mean("engine_busy")?,
             memory: word("memory")?,
             memory_busy: mean("memory_busy")?,
+            cost: Cost {
+                engines: count("engines")? as u32,
+                threads: count("threads")? as u32,
+                memory: Bytes(count("memory_bytes")? as u64),
+            },
+            watts: match cell("watts")? {
+                Cell::Nothing => None,
+                _ => Some(mean("watts")?),
+            },
+            throughput,
         })
     }
 
     /// True if there were several runs, and all had the same figures.
     pub fn is_the_same_in_all_runs(&self) -> bool {
-        self.means().iter().all(|mean| mean.half_width == Some(0.0))
+        let items = self.items();
+        let mut means = items.iter().filter_map(|item| match item {
+            Item::Mean(mean) => *mean,
+            Item::Count(_) | Item::Name(_) => None,
+        });
+        means.all(|mean| mean.half_width == Some(0.0))
     }
 
-    /// Means, in the order of the columns.
-    fn means(&self) -> Vec<Mean> {
-        [&self.rates()[..], &[self.engine_busy, self.memory_busy]].concat()
-    }
-
-    /// Throughput, loss and latency, in the order of the columns.
-    fn rates(&self) -> [Mean; 9] {
-        [
-            self.offered_mpps,
-            self.delivered_mpps,
-            self.ended_mpps,
-            self.dealt_mpps,
-            self.gbps,
-            self.lost,
-            self.reordered,
-            self.p50_ns,
-            self.p99_ns,
-        ]
+    /// Figures in the order of the columns, without intervals.
+    fn items(&self) -> Vec<Item> {
+        let mean = |mean: Mean| Item::Mean(Some(mean));
+        let Cost { engines, threads, memory } = self.cost;
+        let mut items = vec![
+            mean(self.offered_mpps),
+            mean(self.delivered_mpps),
+            mean(self.ended_mpps),
+            mean(self.dealt_mpps),
+            mean(self.gbps),
+            mean(self.lost),
+            mean(self.reordered),
+            mean(self.p50_ns),
+            mean(self.p99_ns),
+            Item::Name(self.engine.clone()),
+            mean(self.engine_busy),
+            Item::Name(self.memory.clone()),
+            mean(self.memory_busy),
+            Item::Count(engines.into()),
+            Item::Count(threads.into()),
+            Item::Count(memory.0),
+            Item::Mean(self.watts),
+        ];
+        if let Some(Throughput { mpps, gbps, share }) = self.throughput {
+            items.extend([mpps, gbps, share].map(mean));
+        }
+        items
     }
 }

@@ -3,11 +3,11 @@
 use dataplane::Replay;
 use dataplane::replay::Way;
 
-use super::{BadAxis, Choice, Figures, Grid, Key, Row, with_classes, with_rules};
-use crate::machine::Ideal;
+use super::{BadAxis, Choice, Figures, Grid, Key, Measured, Row, with_classes, with_rules};
+use crate::cost::{Cost, watts};
 use crate::plan::texts::{Texts, first_error};
-use crate::plan::{Plan, PlanError, Problems, Variant, fits};
-use crate::run::Setup;
+use crate::plan::{Plan, PlanError, Problems, Variant, extents, fits};
+use crate::search::{Bench, Inquiry, Method, Request};
 use crate::traffic::BadStream;
 
 /// Plan that is run with each combination of a grid.
@@ -23,7 +23,12 @@ pub struct Sweep {
     pub runs: u32,
     /// Number of frames in each run before the reported ones.
     pub warm: u64,
+    /// Share of frames that may be lost at the throughput, which each run then has a search for: from 0 to below 1.
+    pub loss: Option<f64>,
 }
+
+/// How close the bounds of a throughput come, as a share of the upper one.
+pub const PRECISION: f64 = 0.005;
 
 /// Reason for refusing a sweep before anything is run.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +45,14 @@ pub enum SweepError {
     /// Runs are to be repeated that have nothing random.
     #[error("captures are the same in every run: there is nothing to repeat")]
     NothingRandom,
+    /// Power is wanted of a chip that does not say what it draws.
+    #[error(
+        "nothing is known of the power of {chip}: its description has no [power] with `engines` and `idle`"
+    )]
+    NoPower {
+        /// The chip.
+        chip: String,
+    },
 }
 
 /// Message about a run that reports nothing.
@@ -69,6 +82,19 @@ impl Sweep {
         }
         if self.runs > 1 && self.plan.streams.is_empty() {
             return Err(SweepError::NothingRandom);
+        }
+        Ok(())
+    }
+
+    /// Makes sure that the chip has what a search for this figure needs.
+    ///
+    /// # Errors
+    /// Power is wanted, and the chip does not say what it draws.
+    pub fn check_column(&self, column: &str) -> Result<(), SweepError> {
+        let described = self.texts.read().map_err(SweepError::Set)?;
+        let knows_power = described.chip.power.is_some_and(|power| power.shares.is_some());
+        if column == "watts" && !knows_power {
+            return Err(SweepError::NoPower { chip: described.chip.name });
         }
         Ok(())
     }
@@ -106,16 +132,45 @@ impl Sweep {
         if found.iter().any(|found| found.is_error()) {
             return Err(first_error(&found));
         }
+        let (chip, mapping, warm) = (&described.chip, &described.mapping, self.warm);
+        let cost = Cost::of(chip, mapping, &extents(&replay));
         drop(replay);
-        Figures::over(self.runs, |repeat| {
-            let source = || plan.source(Variant { repeat, ..Variant::WHOLE }, problems);
-            let (chip, mapping, warm) = (&described.chip, &described.mapping, self.warm);
-            let setup = Setup { chip, mapping, source: &source, warm };
-            let report = setup.run(Ideal::Nothing, &mut ()).map_err(text)?;
-            let counts = warm == 0 || report.seconds > 0.0;
-            counts.then_some(report).ok_or_else(|| NOTHING_OFFERED.to_owned())
+        // The chip whose power is known: what it draws as another one follows from that.
+        let reference = match chip.power {
+            Some(_) => Some(self.texts.read_quietly()?.chip),
+            None => None,
+        };
+        Figures::over(cost, self.runs, |repeat| {
+            let source = |request: Request| {
+                let repeat = repeat.saturating_add(request.repeat);
+                plan.source(Variant { load: request.load, repeat }, problems)
+            };
+            let bench = Bench { chip, mapping, source: &source, warm };
+            let whole = bench.observe(Request::WHOLE).map_err(text)?;
+            let is_wanting = warm > 0 && whole.report.seconds == 0.0;
+            if is_wanting || (self.loss.is_some() && whole.trial.frames == 0) {
+                return Err(NOTHING_OFFERED.to_owned());
+            }
+            let goal = match self.loss {
+                Some(loss) => {
+                    let found = throughput(loss).find(whole.trial, |request| {
+                        let trial = bench.measure(request).map_err(text)?;
+                        // Of traffic that was stopped, trials would say nothing for ever.
+                        if trial.frames > 0 { Ok(trial) } else { Err(NOTHING_OFFERED.to_owned()) }
+                    });
+                    found?.goals.first().copied()
+                }
+                None => None,
+            };
+            let watts = reference.as_ref().and_then(|reference| watts(reference, chip, &whole.report));
+            Ok(Measured { report: whole.report, watts, goal })
         })
     }
+}
+
+/// Search for the highest load at which no larger share of frames is lost.
+fn throughput(loss: f64) -> Inquiry {
+    Inquiry { method: Method::Mlrsearch, losses: vec![loss], precision: PRECISION, trials: 1, exceed: 0.0 }
 }
 
 fn text(error: impl std::fmt::Display) -> String {

@@ -1,8 +1,10 @@
 //! Axes as text, grids, rows in their order.
 
+use wire::Bytes;
 use wire::random::Random;
 
-use super::{Axis, BadAxis, Figures, Grid, Key, MOST, Mean, Row, with_classes, with_rules};
+use super::{Axis, BadAxis, Cell, Figures, Grid, Key, MOST, Mean, Row, Throughput, with_classes, with_rules};
+use crate::cost::Cost;
 
 fn axis(text: &str) -> Axis {
     text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
@@ -63,6 +65,19 @@ fn what_is_no_axis_is_told() {
     assert_eq!(twice, Err(BadAxis::Twice { name: "a".into() }));
     let many = Grid::new(vec![axis("a=1..1000"), axis("b=1..1000")]);
     assert_eq!(many, Err(BadAxis::TooMany));
+    // A search may have them, and their numbers lead to them.
+    let axes: Vec<Axis> = (0..9).map(|place| axis(&format!("a{place}=0..9"))).collect();
+    let vast = Grid::vast(axes).unwrap();
+    assert_eq!(vast.combinations(), 1_000_000_000);
+    let digits: String = vast.combination(123_456_789).iter().map(|choice| choice.value).collect();
+    assert_eq!(digits, "123456789");
+    let long = Axis::new("a", vec!["1".to_owned(); MOST + 1]).unwrap();
+    assert_eq!(
+        Grid::vast(vec![long]),
+        Err(BadAxis::TooManyValues { range: "a".into(), values: MOST as u64 + 1 })
+    );
+    let endless: Vec<Axis> = (0..16).map(|place| axis(&format!("a{place}=0..99999"))).collect();
+    assert_eq!(Grid::vast(endless), Err(BadAxis::TooMany));
     const { assert!(1000 * 1000 > MOST) };
 }
 
@@ -178,15 +193,20 @@ fn intervals_cover_the_true_mean_as_often_as_they_promise() {
 
 #[test]
 fn the_first_run_that_fails_is_told() {
-    let failed = Figures::over(50, |run| if run == 0 { Err(run) } else { Err(run + 1) });
+    let cost = Cost { engines: 1, threads: 1, memory: Bytes(0) };
+    let failed = Figures::over(cost, 50, |run| if run == 0 { Err(run) } else { Err(run + 1) });
     assert_eq!(failed, Err(0));
-    assert_eq!(Figures::columns(1).len() + 11, Figures::columns(2).len());
+    assert_eq!(Figures::columns(1, None).len() + 12, Figures::columns(2, None).len());
+    assert_eq!(Figures::columns(1, Some(0.0)).len() + 15, Figures::columns(2, Some(0.0)).len());
 }
 
 #[test]
 fn figures_are_taken_from_their_cells() {
     let mean = |value: f64, runs: u32| Mean { value, half_width: (runs > 1).then_some(value / 8.0) };
-    for runs in [1, 5] {
+    let cost = Cost { engines: 3, threads: 24, memory: Bytes(1 << 40) };
+    for (runs, loss, has_power) in
+        [(1, None, true), (5, Some(0.0), true), (1, Some(0.01), false), (5, None, false)]
+    {
         let figures = Figures {
             offered_mpps: mean(1.0, runs),
             delivered_mpps: mean(2.0, runs),
@@ -201,11 +221,22 @@ fn figures_are_taken_from_their_cells() {
             engine_busy: mean(10.0, runs),
             memory: String::new(),
             memory_busy: mean(11.0, runs),
+            cost,
+            watts: has_power.then(|| mean(12.0, runs)),
+            throughput: loss.map(|_| Throughput {
+                mpps: mean(13.0, runs),
+                gbps: mean(14.0, runs),
+                share: mean(15.0, runs),
+            }),
         };
         let mut cells = figures.cells();
-        assert_eq!(Figures::from_cells(&cells, runs), Some(figures));
-        assert_eq!(Figures::from_cells(&cells, 6 - runs), None);
+        let written = serde_json::to_string(&cells).unwrap();
+        assert_eq!(serde_json::from_str::<Vec<Cell>>(&written).unwrap(), cells);
+        assert_eq!(Figures::from_cells(&cells, runs, loss), Some(figures));
+        assert_eq!(Figures::from_cells(&cells, 6 - runs, loss), None);
+        let other = if loss.is_some() { None } else { Some(0.0) };
+        assert_eq!(Figures::from_cells(&cells, runs, other), None);
         cells.swap(0, 9);
-        assert_eq!(Figures::from_cells(&cells, runs), None);
+        assert_eq!(Figures::from_cells(&cells, runs, loss), None);
     }
 }

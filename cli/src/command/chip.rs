@@ -5,8 +5,8 @@ use clap::{Args, Subcommand};
 use crate::failure::{Exit, Failure};
 
 mod cipher;
-mod cluster;
 mod list;
+mod package;
 mod page;
 mod plan;
 mod run;

@@ -5,7 +5,7 @@ use chip::estimate::EstimateError;
 use chip::plan::PlanError;
 use chip::reproduce::ReproduceError;
 use chip::run::{RunError, SourceError};
-use chip::sweep::{BadAxis, NOTHING_OFFERED};
+use chip::sweep::{BadAxis, NOTHING_OFFERED, SweepError};
 use chip::traffic::{BadStream, TrafficError};
 
 use super::Exit;
@@ -51,6 +51,9 @@ pub(crate) enum ChipError {
     /// Runs are to be repeated that have nothing random.
     #[error("captures are the same in every run: there is nothing to repeat")]
     NothingRandom,
+    /// Power is wanted of a chip that does not say what it draws.
+    #[error(transparent)]
+    NoPower(SweepError),
     /// None of so many combinations could be run; each has been shown with its reason.
     #[error("none of {} could be run", screen::count(*.0 as u64, "combination", "combinations"))]
     NothingRan(usize),
@@ -87,7 +90,8 @@ impl ChipError {
             | ChipError::Grid(_)
             | ChipError::Stream(_)
             | ChipError::NothingOffered
-            | ChipError::NothingRandom => Exit::Usage,
+            | ChipError::NothingRandom
+            | ChipError::NoPower(_) => Exit::Usage,
         }
     }
 
@@ -117,6 +121,9 @@ impl ChipError {
                     .to_owned()
             }
             ChipError::Grid(_) => "`wirerate chip sweep --help` has examples".to_owned(),
+            ChipError::NoPower(_) => {
+                "leave power out, or give the description [power], with sources: docs/add/chip.md".to_owned()
+            }
             ChipError::Estimate { error, .. } => error.hint().to_owned(),
             ChipError::NothingOffered => "offer more frames than --warm leaves out".to_owned(),
             ChipError::NothingRandom => {

@@ -87,12 +87,12 @@ Examples:
 
 /// A share: `0.5%`, `0.005`, `0`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Ratio(f64);
+pub(super) struct Ratio(pub(super) f64);
 
 /// Text that is no share.
 #[derive(Debug, thiserror::Error)]
 #[error("write a share, from 0 to below 100%: 0.5% or 0.005")]
-struct BadRatio;
+pub(super) struct BadRatio;
 
 impl FromStr for Ratio {
     type Err = BadRatio;

@@ -10,7 +10,8 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use super::plan::{Subject, keys, tell_problems};
-use super::{cluster, table};
+use super::search::Ratio;
+use super::{package, table};
 use crate::failure::{ChipError, Exit, Failure, OutputError};
 use crate::progress::{Progress, Unit};
 use crate::screen::{DIM, HEADING, Table, count, number};
@@ -44,6 +45,10 @@ pub(super) struct Arguments {
     /// five to ten are usual
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MOST_RUNS))]
     repeat: u32,
+
+    /// Also search, in each run, for the highest load at which no larger share of frames is lost, up to that of the traffic: 0 for no loss
+    #[arg(long, value_name = "RATIO")]
+    loss: Option<Ratio>,
 
     /// Run the combinations on the Ray cluster at this address, as auto or HOST:6379, whose nodes have the Python package
     /// and its extra `ray`; so must the python3 of this machine
@@ -80,6 +85,9 @@ Examples:
   wirerate chip sweep --chip ixp2400 policies/firewall.toml \\
     'lan>wan,arrivals=poisson,rate=60%,frames=5000' --warm 1000 \\
     --vary memory.sram.latency=90,150 --repeat 5
+  wirerate chip sweep --chip ixp2400 policies/firewall.toml \\
+    'lan>wan,flows=each,frames=2000' --loss 0.1% \\
+    --vary pool.process.at=1,1-2,1-4
 
 {}
 --json prints one array of objects, --csv has the same as columns:
@@ -90,6 +98,10 @@ Examples:
   p50_ns p99_ns           latency
   engine engine_busy      the busiest engine: executing, aborted and stalled; from 0 to 1
   memory memory_busy      the busiest memory, the mean over its channels
+  engines threads memory_bytes watts
+                          costs, as `chip optimise --help` has them; watts only of a chip whose [power] says enough
+  throughput_mpps throughput_gbps throughput_share
+                          with --loss: what is carried, and its share of the load of the traffic
   NAME_ci95               with --repeat, of each number: half-width of its 95 % interval
   error                   why there is nothing of that",
         keys()
@@ -100,7 +112,8 @@ impl Arguments {
     pub(super) fn run(self) -> Result<Exit, Failure> {
         let Prepared { texts, plan, .. } = self.subject.prepare_unfitted()?;
         let grid = Grid::new(self.vary.clone()).map_err(ChipError::Grid)?;
-        let sweep = Sweep { grid, texts, plan, runs: self.repeat, warm: self.warm };
+        let (runs, warm, loss) = (self.repeat, self.warm, self.loss.map(|loss| loss.0));
+        let sweep = Sweep { grid, texts, plan, runs, warm, loss };
         sweep.check().map_err(refused)?;
         let grid = &sweep.grid;
         let problems = Problems::default();
@@ -110,7 +123,7 @@ impl Arguments {
         match &self.ray {
             Some(address) => {
                 let tell = |done| progress.reach(done, count(done, "combination", "combinations"));
-                cluster::run(address, &self.subject, &sweep, tell, |row| rows.take(row))?;
+                package::sweep(address, &self.subject, &sweep, tell, |row| rows.take(row))?;
             }
             None => grid.run(
                 |number| sweep.row(number, &problems),
@@ -136,12 +149,13 @@ impl Arguments {
     }
 }
 
-fn refused(error: SweepError) -> Failure {
+pub(super) fn refused(error: SweepError) -> Failure {
     match error {
         SweepError::Set(error) => builtin::failed(error),
         SweepError::Grid(error) => ChipError::Grid(error).into(),
         SweepError::Stream(error) => ChipError::Stream(error).into(),
         SweepError::NothingRandom => ChipError::NothingRandom.into(),
+        error @ SweepError::NoPower { .. } => ChipError::NoPower(error).into(),
     }
 }
 
@@ -170,7 +184,7 @@ struct Csv {
 impl Rows {
     fn new(arguments: &Arguments, grid: &Grid) -> Result<Rows, Failure> {
         let names: Vec<String> = grid.axes().iter().map(|axis| axis.name.clone()).collect();
-        let columns = Figures::columns(arguments.repeat);
+        let columns = Figures::columns(arguments.repeat, arguments.loss.map(|loss| loss.0));
         let csv = match &arguments.csv {
             Some(path) => {
                 let path = path.clone();
@@ -250,6 +264,8 @@ impl Rows {
                 String::new()
             }
         )?;
+        let has_throughput =
+            self.shown.iter().any(|row| row.outcome.as_ref().is_ok_and(|of| of.throughput.is_some()));
         let mut table = Table::new(&[0, 1, 2, 3, 4, 5, 6, 7]);
         let heads = [
             "",
@@ -263,7 +279,8 @@ impl Rows {
             "busiest engine",
             "busiest memory",
         ];
-        table.row(heads.map(str::to_owned));
+        let throughput = has_throughput.then_some("throughput");
+        table.row(heads.into_iter().chain(throughput).map(str::to_owned));
         for row in &self.shown {
             let values = row.values.join(", ");
             let Ok(figures) = &row.outcome else {
@@ -272,7 +289,7 @@ impl Rows {
             };
             let rate = |rate: f64| format!("{rate:.4}");
             let busy = |name: &str, share: Mean| format!("{name} {:.1} %", share.value * 100.0);
-            table.row([
+            let cells = [
                 values,
                 shown(figures.offered_mpps, &rate),
                 shown(figures.dealt_mpps, &rate),
@@ -283,7 +300,9 @@ impl Rows {
                 shown(figures.p99_ns, &table::time),
                 busy(&figures.engine, figures.engine_busy),
                 busy(&figures.memory, figures.memory_busy),
-            ]);
+            ];
+            let throughput = figures.throughput.map(|of| format!("{} Gbit/s", shown(of.gbps, &rate)));
+            table.row(cells.into_iter().chain(throughput));
         }
         write!(out, "{table}")?;
         for row in &self.shown {
