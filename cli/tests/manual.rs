@@ -18,7 +18,7 @@ use wire::{Family, LinkKind, build};
 const WIDTH: usize = 80;
 
 /// Commands with examples of their own, each pasted by a test below or among [`NOT_PASTED`].
-const COMMANDS: [&[&str]; 63] = [
+const COMMANDS: [&[&str]; 64] = [
     &[],
     &["check"],
     &["run"],
@@ -65,6 +65,7 @@ const COMMANDS: [&[&str]; 63] = [
     &["chip", "cipher"],
     &["chip", "search"],
     &["chip", "sweep"],
+    &["chip", "optimise"],
     &["chip", "trace"],
     &["chip", "list"],
     &["reproduce"],
@@ -88,7 +89,7 @@ const COMMANDS: [&[&str]; 63] = [
 const LIVE: &str = "it needs a gateway that runs: tests/netns asks those";
 
 /// Beginnings of examples that are not pasted, each with the reason.
-const NOT_PASTED: [(&str, &str); 48] = [
+const NOT_PASTED: [(&str, &str); 49] = [
     ("wirerate run ", "it needs root, and interfaces of its own"),
     ("wirerate init", "it asks questions"),
     ("wirerate init ", "it is about the machine that it runs on: tests/netns has machines for it"),
@@ -135,6 +136,7 @@ const NOT_PASTED: [(&str, &str); 48] = [
     ("wirerate test tests/cases", "all cases are played by a test of their own"),
     ("wirerate bench ", "it measures for a minute, and nothing here may hang on speed"),
     ("wirerate estimate --measure ", "it measures, and nothing here may hang on speed"),
+    ("wirerate chip optimise ", "it needs the Python package: python/tests pastes them"),
     ("wirerate reproduce --html ", "all claims take minutes; `./check fidelity` asks for them"),
     ("wirerate reproduce", "the same"),
 ];

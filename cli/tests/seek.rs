@@ -174,14 +174,19 @@ fn what_is_not_random_has_no_interval() {
 fn a_sweep_has_the_throughput_of_a_search() {
     let words = [STREAM, "--json", "--loss", "0.5%"];
     let goal = chip("search", &words).exits(0).json()["goals"][0].clone();
-    let rows = chip("sweep", &[&words[..], &["--vary", "rules=0,40"]].concat()).exits(0).json();
+    let rows =
+        chip("sweep", &[&words[..], &["--vary", "memory.sram.latency=90,900"]].concat()).exits(0).json();
     for (of, in_goal) in [("throughput_mpps", "throughput_mpps"), ("throughput_gbps", "throughput_gbps")] {
         assert_eq!(rows[0][of], goal[in_goal]);
     }
     assert_eq!(rows[0]["throughput_share"], goal["lower"]["load"]);
     assert!(rows[1]["throughput_mpps"].as_f64() < rows[0]["throughput_mpps"].as_f64(), "{rows:#}");
-    let table = chip("sweep", &[STREAM, "--loss", "0.5%", "--vary", "rules=0,40"]).exits(0);
-    assert!(table.out.contains("throughput") && table.out.matches(" Gbit/s").count() == 2, "{}", table.out);
+    let table = chip("sweep", &[STREAM, "--loss", "0.5%", "--vary", "memory.sram.latency=90,900"]).exits(0);
+    assert!(
+        table.out.contains("throughput\n") && table.out.matches(" Gbit/s\n").count() == 2,
+        "{}",
+        table.out
+    );
 }
 
 #[test]
@@ -250,7 +255,124 @@ fn what_is_wrong_is_told_with_its_exit_code() {
     let capture = format!("lan={capture}");
     exits(2, "sweep", &[&capture, "--vary", "memory.sram.latency=90", "--repeat", "2"], "nothing to repeat");
     exits(2, "sweep", &[STREAM, "--vary", "rules=1", "--loss", "1"], "0.5%");
+    let optimise = |words: &[&str], part: &str| exits(2, "optimise", &[&[STREAM], words].concat(), part);
+    optimise(&["--objective", "latency"], "--vary");
+    optimise(&["--vary", "rules=1"], "--objective");
+    let vary = &["--vary", "rules=1..9", "--objective", "engines,latency"];
+    optimise(&["--vary", "rules=1..9", "--objective", "latancy"], "did you mean \"latency\"?");
+    optimise(&["--vary", "rules=1..9", "--objective", "speed"], "there are throughput, delivered, ");
+    optimise(&[&vary[..], &["--objective", "engines"]].concat(), "engines is an objective twice");
+    optimise(
+        &[&vary[..], &["--require", "throughput>=1W"]].concat(),
+        "`W` is no unit of throughput: write Gbit/s",
+    );
+    optimise(&[&vary[..], &["--require", "engines=4"]].concat(), "write NAME>=VALUE");
+    optimise(&[&vary[..], &["--trials", "0"]].concat(), "--trials");
+    optimise(&["--vary", "rules=1..9", "--objective", "engines", "--plot", &out], "two objectives");
+    optimise(&["--vary", "rules=0..1000000000", "--objective", "engines"], "has 1000000001 values");
+    optimise(&["--vary", "memory.nothing=1", "--objective", "engines"], "memory.nothing");
+    optimise(&["--vary", "rules=1", "--objective", "power"], "nothing is known of the power of ixp2400");
     exits(2, "trace", &[STREAM, "--out", &out, "--from", "3"], "150us");
     exits(2, "trace", &[STREAM, "--out", &out, "--frames", "0"], "--frames");
     exits(3, "trace", &[STREAM, "--out", "no/such/trace.json"], "no/such/trace.json");
+}
+
+/// Runs a search whose `python3` is this script, as if the package were there; without one, there is no Python.
+fn search_by(test: &str, script: Option<&str>, words: &[&str]) -> run::Run {
+    use std::os::unix::fs::PermissionsExt;
+
+    let room = Room::new(&format!("seek-python-{test}"));
+    let policy = room.write("policy.toml", POLICY);
+    if let Some(script) = script {
+        let path = room.write("python3", format!("#!/bin/sh\n{script}\n"));
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_wirerate"))
+        .args(["chip", "optimise", "--chip", "ixp2400", "--mapping", "firewall", &policy, STREAM])
+        .args(["--vary", "rules=0..16380:10", "--vary", "pool.firewall.threads=1..8"])
+        .args(words)
+        .env(
+            "PATH",
+            if script.is_some() { format!("{}:/usr/bin:/bin", room.path("")) } else { room.path("") },
+        )
+        .output()
+        .unwrap();
+    run::Run {
+        code: output.status.code().unwrap(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// What the package says, and what becomes of it.
+#[test]
+fn a_search_shows_what_the_package_finds_and_says_what_it_lacks() {
+    let words = ["--objective", "engines,latency", "--require", "delivered>=1Mbit/s", "--trials", "4"];
+    let none = search_by("none", None, &words).exits(1);
+    assert!(
+        none.err.contains("python3 cannot be run") && none.err.contains("pip install 'wirerate[optimise]'"),
+        "{}",
+        none.err
+    );
+    let missing = "echo \"ModuleNotFoundError: No module named 'wirerate'\" >&2; exit 1";
+    let none = search_by("missing", Some(missing), &words).exits(1);
+    assert!(none.err.contains("no package wirerate with the extra optimise"), "{}", none.err);
+    let optuna = "cat >/dev/null; echo \"error: Optuna is not installed: pip install 'wirerate[optimise]'\" >&2; exit 1";
+    let none = search_by("optuna", Some(optuna), &words).exits(1);
+    assert!(none.err.contains("the search ended: Optuna is not installed"), "{}", none.err);
+    for said in [
+        "what?",
+        "{\"number\": 999999999, \"feasible\": true, \"cells\": null, \"error\": \"x\"}",
+        "{\"front\": [3], \"exact\": false}",
+    ] {
+        let garbled = search_by("garbled", Some(&format!("cat >/dev/null; echo '{said}'")), &words).exits(1);
+        assert!(garbled.err.contains("is not understood"), "{}", garbled.err);
+    }
+    // A front: the numbers of a sweep's columns, with an engine and a memory between them.
+    let cells = |engines: u32, p99: u32| {
+        format!(
+            "[1.0, 1.0, 0.0, 1.0, 0.5, 0.0, 0.0, 500.0, {p99}.0, \"me.5\", 0.5, \"sram\", 0.25, {engines}, 35, 1024, null]"
+        )
+    };
+    let trial = |number: u32, feasible: &str, engines: u32, p99: u32| {
+        let cells = cells(engines, p99);
+        format!("{{\"number\": {number}, \"feasible\": {feasible}, \"cells\": {cells}, \"error\": null}}")
+    };
+    let lines = [
+        "{\"done\": 2}".to_owned(),
+        trial(9, "true", 7, 2_500),
+        trial(8, "true", 6, 4_000),
+        trial(13_104, "false", 3, 9_000),
+        "{\"number\": 1, \"feasible\": false, \"cells\": null, \"error\": \"no room\"}".to_owned(),
+        "{\"front\": [8, 9], \"exact\": false}".to_owned(),
+    ];
+    let script = format!("cat > {{}}; printf '%s\\n' {}", lines.map(|line| format!("'{line}'")).join(" "));
+    let room = Room::new("seek-python-request");
+    let asked = room.path("asked.json");
+    let script = script.replace("{}", &asked);
+    let table = search_by("front", Some(&script), &words).exits(0);
+    let shown: Vec<Vec<&str>> = table.out.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert!(table.out.contains("4 of 13,112 configurations were run, chosen by NSGA-II"), "{}", table.out);
+    assert!(
+        shown.contains(&vec!["10", "1", "6", "4.00", "us"])
+            && shown.contains(&vec!["10", "2", "7", "2.50", "us"]),
+        "{}",
+        table.out
+    );
+    assert!(table.out.contains("1 configuration does not meet what is required."), "{}", table.out);
+    assert!(table.out.contains("0, 2: no room"), "{}", table.out);
+    let asked: Value = serde_json::from_str(&fs::read_to_string(asked).unwrap()).unwrap();
+    assert_eq!(asked["objectives"], serde_json::json!(["engines", "latency"]));
+    assert_eq!(asked["require"], serde_json::json!(["delivered>=1Mbit/s"]));
+    assert_eq!((&asked["trials"], &asked["loss"]), (&4.into(), &Value::Null));
+    let json = search_by("json", Some(&script), &[&words[..], &["--json"]].concat()).exits(0).json();
+    assert_eq!((&json["combinations"], &json["exact"]), (&13_112.into(), &false.into()));
+    assert_eq!((&json["front"][0]["rules"], &json["front"][0]["engines"]), (&"10".into(), &6.0.into()));
+    assert_eq!(
+        (&json["trials"][3]["error"], &json["trials"][2]["feasible"]),
+        (&"no room".into(), &false.into())
+    );
+    let picture = room.path("front.svg");
+    search_by("plot", Some(&script), &[&words[..], &["--plot", &picture]].concat()).exits(0);
+    assert_eq!(fs::read_to_string(picture).unwrap().matches("<circle").count(), 5);
 }

@@ -97,6 +97,16 @@ def test_rows_are_written_by_fsspec_and_are_a_dataset(cluster, policy, chip):
     assert ray.data.from_arrow(rows).count() == 2
 
 
+def test_a_search_on_a_cluster_has_the_front_of_one_machine(cluster, policy, chip, tmp_path):
+    pytest.importorskip("optuna")
+    vary = {"memory.sram.latency": range(30, 130), "rules": range(100), "pool.process.threads": [1, 4, 99]}
+    arguments = (chip, policy, "lan>wan,flows=each,frames=200", vary, ["delivered", "threads"])
+    here = wirerate.optimise(*arguments, trials=24)
+    there = wirerate.optimise(*arguments, trials=24, address=cluster.address, out=tmp_path)
+    assert there.trials.equals(here.trials) and there.numbers == here.numbers
+    assert sum(parquet.read_table(path).num_rows for path in tmp_path.glob("*.parquet")) == 24
+
+
 def test_tables_of_others_are_refused(policy, chip, tmp_path):
     parquet.write_table(pa.table({"x": [1]}), tmp_path / "other.parquet")
     with pytest.raises(wirerate.TableError, match="other.parquet .* has no column hash"):

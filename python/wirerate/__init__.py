@@ -25,6 +25,7 @@ from .errors import (
     TableError,
     VersionError,
 )
+from .pareto import Front, optimise
 from .policy import Policy
 from .reports import Check, Diff, Explanation, check, check_text
 from .results import Result, replay
@@ -41,6 +42,7 @@ __all__ = [
     "Diff",
     "Error",
     "Explanation",
+    "Front",
     "GridError",
     "JobError",
     "PacketError",
@@ -58,6 +60,7 @@ __all__ = [
     "check_text",
     "chips",
     "classify",
+    "optimise",
     "replay",
     "reproduce",
 ]

@@ -6,6 +6,7 @@ use crate::failure::{Exit, Failure};
 
 mod cipher;
 mod list;
+mod optimise;
 mod package;
 mod page;
 mod plan;
@@ -29,6 +30,7 @@ enum What {
     Cipher(cipher::Arguments),
     Search(search::Arguments),
     Sweep(sweep::Arguments),
+    Optimise(optimise::Arguments),
     Trace(trace::Arguments),
     List(list::Arguments),
 }
@@ -40,6 +42,7 @@ impl Arguments {
             What::Cipher(arguments) => arguments.run(),
             What::Search(arguments) => arguments.run(),
             What::Sweep(arguments) => arguments.run(),
+            What::Optimise(arguments) => arguments.run(),
             What::Trace(arguments) => arguments.run(),
             What::List(arguments) => arguments.run(),
         }

@@ -54,6 +54,9 @@ pub(crate) enum ChipError {
     /// Power is wanted of a chip that does not say what it draws.
     #[error(transparent)]
     NoPower(SweepError),
+    /// A search with something that makes no sense: too few objectives for a picture, or one twice.
+    #[error("{0}")]
+    Objectives(String),
     /// None of so many combinations could be run; each has been shown with its reason.
     #[error("none of {} could be run", screen::count(*.0 as u64, "combination", "combinations"))]
     NothingRan(usize),
@@ -91,7 +94,8 @@ impl ChipError {
             | ChipError::Stream(_)
             | ChipError::NothingOffered
             | ChipError::NothingRandom
-            | ChipError::NoPower(_) => Exit::Usage,
+            | ChipError::NoPower(_)
+            | ChipError::Objectives(_) => Exit::Usage,
         }
     }
 
@@ -124,6 +128,7 @@ impl ChipError {
             ChipError::NoPower(_) => {
                 "leave power out, or give the description [power], with sources: docs/add/chip.md".to_owned()
             }
+            ChipError::Objectives(_) => "`wirerate chip optimise --help` has examples".to_owned(),
             ChipError::Estimate { error, .. } => error.hint().to_owned(),
             ChipError::NothingOffered => "offer more frames than --warm leaves out".to_owned(),
             ChipError::NothingRandom => {
