@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Union
 
+from . import addresses
 from .chip import Chip, Traffic, Vary, grid, table
 from .errors import Error
 from .jobs import Job, Row, replay_job, sweep_job
@@ -84,6 +85,8 @@ def sweep(
         Too many combinations are asked for.
     VersionError
         A worker has another build of wirerate.
+    Error
+        No cluster answers at the address, within `addresses.SECONDS`.
     TableError
         The directory has files that are none of this sweep.
     """
@@ -195,6 +198,7 @@ def cluster(address: str | None) -> Iterator[Any]:
     if ray.is_initialized():
         yield ray
         return
+    addresses.check(address)
     try:
         ray.init(address=address, log_to_driver=False, logging_level="warning", include_dashboard=False if address is None else None)
     except ConnectionError as error:
