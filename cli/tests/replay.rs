@@ -351,6 +351,30 @@ fn a_capture_that_breaks_off_is_played_up_to_there() {
 }
 
 #[test]
+fn a_window_of_time_is_played_alone() {
+    let room = Room::new("window");
+    let policy = room.write("policy.toml", POLICY);
+    let lan = capture(&room, "lan.pcapng", "lan", &outgoing());
+    // Three packets, a millisecond apart, from 00:16:40 on.
+    let received = |options: &[&str]| {
+        let words = [&["replay", &policy, &lan, "--json"], options].concat();
+        count_of(&wirerate(&words).exits(0).json(), "/frames/received")
+    };
+    assert_eq!(received(&[]), 3);
+    assert_eq!(received(&["--from", "0.001"]), 2);
+    assert_eq!(received(&["--to", "1ms"]), 1);
+    assert_eq!(received(&["--from", "1970-01-01T00:16:40.001Z", "--to", "0.002"]), 1);
+    let run = wirerate(&["replay", &policy, &lan, "--from", "5"]).exits(2);
+    assert!(
+        run.err.contains("the first is at 1970-01-01T00:16:40Z") && run.err.contains("help:"),
+        "{}",
+        run.err
+    );
+    let run = wirerate(&["replay", &policy, &lan, "--to", "soon"]).exits(2);
+    assert!(run.err.contains("\"soon\" is no moment"), "{}", run.err);
+}
+
+#[test]
 fn what_cannot_be_read_is_named() {
     let room = Room::new("unreadable");
     let policy = room.write("policy.toml", POLICY);

@@ -102,7 +102,8 @@ pub struct Count {
     pub tcp_flags: u8,
     /// DS field of the first packet.
     pub ds_field: u8,
-    unused: [u8; 2],
+    /// Half of the number of the packet that opened the flow: the upper one in the first direction.
+    opener: u16,
 }
 
 /// Data records that found no room, by kind.
@@ -155,6 +156,18 @@ impl Counts {
     /// Counts packets of one direction, the last of which was seen at a time.
     pub fn add(&mut self, direction: Direction, packets: u64, bytes: u64, seen: Nanos) {
         self.0[direction as usize].add(packets, bytes, seen);
+    }
+
+    /// Counts of a flow that has been opened by the packet of that number.
+    fn opened_by(number: u32) -> Counts {
+        let mut counts = Counts::default();
+        [counts.0[0].opener, counts.0[1].opener] = [(number >> 16) as u16, number as u16];
+        counts
+    }
+
+    /// Number by which the host knows the packet that opened the flow.
+    pub fn opener(&self) -> u32 {
+        u32::from(self.0[0].opener) << 16 | u32::from(self.0[1].opener)
     }
 
     fn is_empty(&self) -> bool {
@@ -264,10 +277,10 @@ impl Accounting {
         self.has_host
     }
 
-    /// Forgets the counts of the flow that had this place before.
-    pub(crate) fn begin(&mut self, id: FlowId) {
+    /// Forgets the counts of the flow that had this place before. The packet of that number has opened the one that has it now.
+    pub(crate) fn begin(&mut self, id: FlowId, number: u32) {
         if let Some(counts) = self.counts.get_mut(id) {
-            *counts = Counts::default();
+            *counts = Counts::opened_by(number);
         }
     }
 
@@ -354,7 +367,8 @@ impl Accounting {
     #[cold]
     fn note_flow(&mut self, id: FlowId, flow: &Flow, cold: &Cold, end: End, hops: &Hops) {
         let Some(counts) = self.counts.get_mut(id) else { return };
-        let counts = std::mem::take(counts);
+        let zero = Counts::opened_by(counts.opener());
+        let counts = std::mem::replace(counts, zero);
         if counts.is_empty() {
             return;
         }

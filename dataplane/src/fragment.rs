@@ -36,6 +36,7 @@ use held::{Held, List};
 use lookup::memory::MemoryError;
 pub(crate) use range::{Added, Ranges};
 pub(crate) use reload::{FragmentsPlan, Moved};
+pub use share::Count;
 use share::Shares;
 use table::{Datagram, Stage, Table, UNKNOWN};
 
@@ -238,6 +239,11 @@ impl Fragments {
         Some(frame)
     }
 
+    /// Highest number of datagrams under way, and of frames held, at one time so far.
+    pub fn peak(&self) -> Count {
+        self.shares.peak()
+    }
+
     /// True if [`Fragments::expire`] has something to do.
     #[inline(always)]
     pub fn is_due(&self, now: Nanos) -> bool {
@@ -400,6 +406,12 @@ impl Fragments {
         let left = datagram.deadline.since(now);
         left == Nanos(0) || left > self.timeout + self.timeout
     }
+}
+
+/// Returns the numbers that every source may have: as long as there are no more in all, none is refused or evicted for another.
+pub fn room(limits: &FragmentLimits) -> Count {
+    let Count { datagrams, held } = Shares::new(limits).of_each();
+    Count { datagrams: datagrams.min(limits.datagrams.clamp(1, MOST)), held: held.min(limits.held.min(MOST)) }
 }
 
 /// Returns the length of the largest datagram that passes, in bytes.

@@ -300,6 +300,11 @@ impl Hops {
         }
     }
 
+    /// Number of neighbours on links beyond those of the tables.
+    pub fn learnt(&self) -> usize {
+        self.entries.len() - self.own
+    }
+
     /// The hop of that number.
     #[inline(always)]
     pub fn get(&self, hop: u32) -> Option<&Hop> {

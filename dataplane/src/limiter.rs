@@ -20,8 +20,10 @@ use crate::flow::Key;
 use crate::nat::Share;
 use crate::tables::{Address, FilterRule, Tables, VrfNumber};
 
+mod ask;
 mod set;
 
+pub use ask::{Ask, Asks};
 pub(crate) use set::Sets;
 
 /// A token bucket, kept as the time at which the bucket would be full again (the generic cell rate algorithm, ITU-T
@@ -77,6 +79,8 @@ pub struct Limiter {
     errors_to: Vec<Bucket>,
     /// Share of this shard in a bound for all workers.
     share: Share,
+    /// Requests for tokens of buckets that flows share, where a host has them kept.
+    pub asks: Asks,
 }
 
 /// Kind of answer; none uses up another's tokens.
@@ -96,6 +100,15 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     const COUNT: usize = 5;
+
+    /// All kinds, in the order of their numbers.
+    pub const ALL: [ErrorKind; ErrorKind::COUNT] = [
+        ErrorKind::TooBig,
+        ErrorKind::Routing,
+        ErrorKind::Refusal,
+        ErrorKind::Loopback,
+        ErrorKind::Discovery,
+    ];
 }
 
 /// Highest rates of answers of one kind, per second.
@@ -105,6 +118,13 @@ pub struct ErrorBounds {
     pub receiver: u32,
     /// To all together.
     pub all: u32,
+}
+
+impl ErrorBounds {
+    /// Bounds of the policy.
+    pub fn of(tables: &Tables) -> ErrorBounds {
+        ErrorBounds { receiver: tables.limits.errors_per_second, all: tables.limits.errors_in_all }
+    }
 }
 
 /// Buckets of receivers, for each kind of answer: 32 KiB.
@@ -150,6 +170,7 @@ impl Limiter {
             errors: [Bucket::default(); ErrorKind::COUNT],
             errors_to: vec![Bucket::default(); RECEIVERS * ErrorKind::COUNT],
             share,
+            asks: Asks::default(),
         }
     }
 
@@ -159,6 +180,7 @@ impl Limiter {
         let interval = interval(rate);
         match rate.scope {
             Scope::Rule => {
+                self.asks.note(Ask::Rate { at: now, rule });
                 let interval = Nanos(interval.0.saturating_mul(u64::from(self.share.workers())));
                 let burst = self.share.of_bound(rate.burst);
                 self.rates.get_mut(rule as usize).is_some_and(|bucket| bucket.take(now, interval, burst))
@@ -214,6 +236,7 @@ impl Limiter {
         if receiver == 0 || bounds.all == 0 {
             return false;
         }
+        self.asks.note(Ask::Answer { at: now, kind, hash });
         // The upper bits: the lower ones choose the worker.
         let place = kind as usize * RECEIVERS + (hash >> 32) as usize % RECEIVERS;
         let whole = &mut self.errors[kind as usize];
@@ -222,6 +245,17 @@ impl Limiter {
         is_left
             && bucket.is_some_and(|bucket| bucket.take(now, interval(receiver), receiver))
             && whole.take(now, interval(all), all)
+    }
+
+    /// Takes the token that an earlier packet has [asked](Limiter::asks) for; `false` if there is none.
+    pub fn grant(&mut self, ask: Ask, tables: &Tables) -> bool {
+        match ask {
+            Ask::Rate { at, rule } => {
+                let rate = tables.filter.rules.get(rule as usize).and_then(|rule| rule.rate);
+                rate.is_some_and(|rate| self.admits(rule, &rate, &Key::default(), 0, at))
+            }
+            Ask::Answer { at, kind, hash } => self.admits_error(kind, hash, ErrorBounds::of(tables), at),
+        }
     }
 
     /// Number of times that connections are counted now, by rules and by sources.

@@ -108,6 +108,20 @@ pub enum Way {
     Step,
 }
 
+/// Flows that are due to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// There may be more.
+    More,
+    /// There are none.
+    Nothing,
+}
+
+/// True if no queue of a port without a rate ever overflows, whatever frames come at one moment.
+pub fn has_room_for_bursts(tables: &Tables) -> bool {
+    growth(tables) <= tables.limits.queue as usize
+}
+
 /// Observer of frames, called in the order of events.
 pub trait Witness {
     /// A frame has been queued before a port.
@@ -363,6 +377,17 @@ impl Replay {
     pub fn drain(&mut self, witness: &mut impl Witness) {
         self.finish(witness);
         self.shard.egress.free_links();
+    }
+
+    /// Takes all frames received so far through the pipeline, and ends what is due by `at`, the time from then on: flows idle for too long, up to
+    /// a bounded number, and fragments for which the first of their datagram has not come.
+    pub fn expire(&mut self, at: Nanos, witness: &mut impl Witness) -> Due {
+        self.advance(at, witness);
+        let mut cx =
+            Cx { tables: &self.tables, shard: &mut self.shard, pool: &mut self.pool, tally: &mut NoTally };
+        self.pipeline.tend(at, &mut self.ended, &mut cx);
+        self.tell(witness);
+        if self.shard.flows.is_swept(at) { Due::Nothing } else { Due::More }
     }
 
     /// Sends the frames due by `now`, and takes them back.

@@ -41,7 +41,7 @@ use crate::tables::{Address, LOCAL, MulticastRoutes, Tables, is_linux};
 use crate::verdict::{Reason, Verdict};
 
 /// Neighbours on links, beyond those that the policy names.
-pub(crate) const NEIGHBOURS: usize = 65_536;
+pub const NEIGHBOURS: usize = 65_536;
 
 /// The mutable memory of one worker.
 pub struct Shard {

@@ -19,6 +19,7 @@ const CAUSES: [&str; 5] = ["idle", "closed", "ended", "evicted", "live"];
 /// Rows of a batch.
 pub(crate) struct Flows {
     schema: SchemaRef,
+    flow: PrimitiveBuilder<UInt64Type>,
     first: PrimitiveBuilder<TimestampNanosecondType>,
     last: PrimitiveBuilder<TimestampNanosecondType>,
     ingress: Names<Int32Type>,
@@ -44,6 +45,7 @@ struct Columns {
 /// Columns of the table.
 pub(crate) fn schema() -> SchemaRef {
     let mut fields = vec![
+        Field::new("flow", DataType::UInt64, false),
         Field::new("first", time_type(), false),
         Field::new("last", time_type(), false),
         names_field("ingress", DataType::Int32, true),
@@ -74,6 +76,7 @@ impl Flows {
         let time = || PrimitiveBuilder::new().with_data_type(time_type());
         Flows {
             schema: schema(),
+            flow: PrimitiveBuilder::new(),
             first: time(),
             last: time(),
             ingress: Names::new(interfaces()),
@@ -92,8 +95,9 @@ impl Flows {
         self.protocol.values_slice().len()
     }
 
-    /// Adds a row; `end` is the place among [`CAUSES`].
-    pub(crate) fn push(&mut self, report: &FlowReport, end: usize, tables: &Tables) {
+    /// Adds a row; `flow` is the number of the packet that opened it, `end` the place among [`CAUSES`].
+    pub(crate) fn push(&mut self, report: &FlowReport, flow: u64, end: usize, tables: &Tables) {
+        self.flow.append_value(flow);
         let FlowReport { connection, egress, counts, .. } = report;
         let both = [Direction::Original, Direction::Reply].map(|direction| counts.of(direction));
         let counted = || both.iter().filter(|count| count.packets > 0);
@@ -116,6 +120,7 @@ impl Flows {
     /// Takes the rows.
     pub(crate) fn finish(&mut self) -> Result<RecordBatch, ArrowError> {
         let mut columns: Vec<ArrayRef> = vec![
+            Arc::new(self.flow.finish()),
             Arc::new(self.first.finish()),
             Arc::new(self.last.finish()),
             self.ingress.finish()?,

@@ -19,6 +19,7 @@ mod playback;
 mod policy;
 mod report;
 mod reproduce;
+mod split;
 mod sweep;
 mod watch;
 
@@ -40,6 +41,8 @@ fn _wirerate(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(report::diff, module)?)?;
     module.add_function(wrap_pyfunction!(report::explain, module)?)?;
     module.add_function(wrap_pyfunction!(reproduce::reproduce, module)?)?;
+    module.add_function(wrap_pyfunction!(split::merge, module)?)?;
+    module.add_function(wrap_pyfunction!(split::obstacles, module)?)?;
     module.add_function(wrap_pyfunction!(sweep::values, module)?)?;
     module.add_function(wrap_pyfunction!(sweep::objectives, module)?)?;
     module.add_function(wrap_pyfunction!(sweep::objective, module)?)?;

@@ -11,14 +11,16 @@ use arrow_schema::ArrowError;
 use dataplane::Tables;
 use dataplane::accounting::{End, Record};
 use dataplane::flow::FlowId;
-use dataplane::replay::ReplayError;
+use dataplane::replay::{Due, ReplayError};
 use lookup::memory::MemoryError;
+use pyo3::exceptions::PyValueError;
 use pyo3::{Bound, Py, PyErr, PyResult, Python, pyclass, pyfunction, pymethods};
-use replay::capture::OpenError;
+use replay::capture::{Moment, NoMoment, NoPackets, OpenError};
 use replay::fate::Fates;
 use replay::measurement::Measurements;
+use replay::split::{Part, PartResult};
 use replay::summary::Span;
-use replay::{Captures, Named, Observer, Player, Readdress, Summary};
+use replay::{Captures, Named, Observer, Player, Readdress, Summary, Window};
 use wire::Nanos;
 use wire::capture::{CaptureError, Problem};
 
@@ -95,26 +97,39 @@ enum Slice {
 enum Refusal {
     Compile(dataplane::tables::CompileError),
     Open(OpenError),
+    Window(NoPackets),
     Setup(ReplayError),
     Memory(MemoryError),
 }
 
 #[pymethods]
 impl Playback {
-    /// Begins a replay; `captures` are pairs of interface and path, `table` names the rows.
+    /// Begins a replay; `captures` are pairs of interface and path, `table` names the rows, `window` has the first
+    /// moment and the one behind the last, `part` is a number, from 0, of so many parts by flow.
     #[new]
+    #[expect(clippy::too_many_arguments, reason = "Python names them")]
+    #[pyo3(signature = (policy, captures, table, any_mac, window, part=None))]
     fn new(
         py: Python<'_>,
         policy: Bound<'_, Policy>,
         captures: Vec<(Option<String>, PathBuf)>,
         table: &str,
         any_mac: bool,
+        window: (Option<String>, Option<String>),
+        part: Option<(u16, u16)>,
     ) -> PyResult<Playback> {
+        let window = Window { from: moment(window.0)?, to: moment(window.1)? };
+        let part = match part {
+            None => None,
+            Some((number, of)) => Some(Part::new(number, of).ok_or_else(|| {
+                PyValueError::new_err(format!("there is no part {number} of {of}: they are numbered from 0"))
+            })?),
+        };
         let named: Vec<Named> =
             captures.into_iter().map(|(interface, path)| Named { interface, path }).collect();
         let readdress = if any_mac { Readdress::Always } else { Readdress::Inferred };
         let (of, file) = (&policy.get().policy, &policy.get().file);
-        let begun = py.detach(|| State::begin(of, &named, readdress, table));
+        let begun = py.detach(|| State::begin(of, &named, readdress, window, table, part));
         match begun {
             Ok(state) => Ok(Playback { policy: policy.unbind(), state: Mutex::new(state) }),
             Err(refusal) => Err(refused(py, refusal, file)),
@@ -147,6 +162,12 @@ impl Playback {
         py.detach(|| self.state().summary(policy))
     }
 
+    /// Outcome of a part that has been played to its end, for `merge`.
+    fn part_result(&self, py: Python<'_>) -> String {
+        let policy = &self.policy.get().policy;
+        py.detach(|| self.state().part_result(policy))
+    }
+
     /// Raises the first error of a capture that could not be read to its end.
     fn check(&self, py: Python<'_>) -> PyResult<()> {
         let state = self.state();
@@ -177,7 +198,9 @@ impl State {
         policy: &::policy::Policy,
         captures: &[Named],
         readdress: Readdress,
+        window: Window,
         table: &str,
+        part: Option<Part>,
     ) -> Result<State, Refusal> {
         let mut tables = Tables::compile(policy, EPOCH).map_err(Refusal::Compile)?;
         let table = match table {
@@ -189,9 +212,14 @@ impl State {
             }
             _ => Table::Nothing,
         };
-        let captures = Captures::open(captures, &tables, readdress).map_err(Refusal::Open)?;
+        let mut captures = Captures::open(captures, &tables, readdress).map_err(Refusal::Open)?;
+        captures.select(window).map_err(Refusal::Window)?;
         let observer = Observer::new(Fates::new(&tables), &tables, captures.start());
-        let mut player = Player::new(tables, captures).map_err(Refusal::Setup)?;
+        let player = match part {
+            Some(part) => Player::part(tables, captures, part),
+            None => Player::new(tables, captures),
+        };
+        let mut player = player.map_err(Refusal::Setup)?;
         if matches!(table, Table::Flows(_)) {
             let dataplane::Replay { tables, shard, .. } = &mut player.replay;
             shard.keep_accounts(tables).map_err(Refusal::Memory)?;
@@ -243,7 +271,7 @@ impl State {
                 fates.arrives(number, packet);
             }
         });
-        let is_over = played.is_none();
+        let is_over = played.is_none() && player.expire(observer) == Due::Nothing;
         if is_over {
             player.finish(observer);
             observer.outputs.finish();
@@ -273,19 +301,29 @@ impl State {
 
     fn collect_flows(&mut self) {
         let State { player, table: Table::Flows(rows), phase, .. } = self else { return };
-        let dataplane::Replay { tables, shard, .. } = &mut player.replay;
-        for record in shard.accounting.exchange(Vec::with_capacity(ENDED)) {
+        for record in player.replay.shard.accounting.exchange(Vec::with_capacity(ENDED)) {
             if let Record::Flow(report) = record {
+                let flow = player.unwrapped(report.counts.opener());
                 let is_live = *phase != Phase::Playing && report.end == End::Forced;
                 let end = if is_live { flows::LIVE } else { flows::cause(report.end) };
-                rows.push(&report, end, tables);
+                rows.push(&report, flow, end, &player.replay.tables);
             }
         }
     }
 
+    fn span(&self) -> Span {
+        Span { start: self.player.start(), end: self.player.end(), elapsed: self.spent }
+    }
+
+    fn part_result(&mut self, policy: &::policy::Policy) -> String {
+        let span = self.span();
+        let result = PartResult::new(&mut self.player, policy, &self.observer.measured, span);
+        serde_json::to_string(&result).expect("numbers and texts are JSON")
+    }
+
     fn summary(&mut self, policy: &::policy::Policy) -> String {
-        let State { player, observer, spent, .. } = self;
-        let span = Span { start: player.start(), end: player.end(), elapsed: *spent };
+        let span = self.span();
+        let State { player, observer, .. } = self;
         let measured: &Measurements = &observer.measured;
         let Player { replay, captures, .. } = player;
         Summary::new(replay, policy, captures, measured, span).to_json().to_string()
@@ -324,12 +362,18 @@ fn counting() -> Ipfix {
     }
 }
 
+fn moment(text: Option<String>) -> PyResult<Option<Moment>> {
+    let moment = text.map(|text| text.parse()).transpose();
+    moment.map_err(|error: NoMoment| PyValueError::new_err(error.to_string()))
+}
+
 fn refused(py: Python<'_>, refusal: Refusal, file: &str) -> PyErr {
     match refusal {
         Refusal::Compile(error) => {
             failure::policy_error(py, format!("{file} cannot be compiled: {error}"), &[])
         }
         Refusal::Open(error) => not_opened(py, error, file),
+        Refusal::Window(error) => PyValueError::new_err(error.to_string()),
         Refusal::Setup(error) => {
             failure::policy_error(py, format!("{file} asks for more than this machine has: {error}"), &[])
         }

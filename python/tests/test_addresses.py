@@ -90,6 +90,6 @@ def test_a_sweep_asks_first():
 
     begun = time.monotonic()
     with pytest.raises(wirerate.Error, match="no Ray cluster answers at 127.0.0.1:1: "):
-        with wirerate.ray._cluster("127.0.0.1:1"):
+        with wirerate.ray.cluster("127.0.0.1:1"):
             pass
     assert time.monotonic() - begun < 30

@@ -18,6 +18,7 @@ import pytest
 import wirerate
 import wirerate.jobs
 import wirerate.ray
+from conftest import scene
 
 ray = pytest.importorskip("ray")
 cluster_utils = pytest.importorskip("ray.cluster_utils")
@@ -159,7 +160,7 @@ def test_a_capture_that_vanishes_is_an_error_of_its_rows(cluster, office, tmp_pa
     files = [tmp_path / f"{name}.pcapng" for name in ("lan-1", "lan-2", "gone")]
     for file in files:
         shutil.copy(lan, file)
-    planned = wirerate.jobs.replay_job(policy, list(map(str, files)), any_mac=False)
+    planned = wirerate.jobs.replay_job(policy, list(map(str, files)), any_mac=False, split_bytes=None)
     files[2].unlink()
     made = [made["row"] for made in wirerate.jobs.Job(planned).rows(range(3))]
     assert [row["error"] is None for row in made] == [True, True, False] and "No such file" in made[2]["error"]
@@ -176,6 +177,76 @@ def test_a_capture_that_vanishes_is_an_error_of_its_rows(cluster, office, tmp_pa
     text = job(wirerate.Chip.read("ixp2800"), policy, {"lan": files[2]}, {"rules": [1]})
     files[2].write_bytes(files[2].read_bytes()[:-100])
     assert "has changed" in wirerate.jobs.Job(text).rows([0])[0]["row"]["error"]
+
+
+@pytest.fixture(scope="module")
+def quiet(policy, root, tmp_path_factory):
+    """A capture of both sides of a firewall, with no bound on the way that all flows share and that is reached."""
+    directory = tmp_path_factory.mktemp("quiet")
+    made = scene(directory, root / "policies/firewall.toml", "--like", "office", "--seconds", 4, "--seed", 3)
+    return made.captures["lan"]
+
+
+def test_a_large_capture_is_split_by_flow(cluster, policy, quiet, tmp_path):
+    third, half = (-(-quiet.stat().st_size // parts) for parts in (3, 2))
+    alone, = wirerate.ray.replay(policy, [quiet], split_bytes=None).to_pylist()
+    assert (alone["split"], alone["why"]) == ("file", "no capture was to be split (split_bytes=None)")
+    seen = []
+    rows = wirerate.ray.replay(policy, [quiet], split_bytes=third, out=tmp_path, progress=lambda *told: seen.append(told))
+    row, = rows.to_pylist()
+    assert row["error"] is None and row["split"] == "flow" and row["why"].startswith("3 parts: ")
+    assert seen == [(0, 1), (1, 1)]
+    # The same row, but for how it came about and the most flows at a time.
+    expected, found = (json.loads(each.pop("summary")) for each in (alone, row))
+    assert expected["flows"].pop("peak") > 0 and found["flows"].pop("peak") is None
+    assert found == expected
+    assert {**row, "split": None, "why": None} == {**alone, "split": None, "why": None}
+    assert row["forwarded"] > 0 and row["dropped"] > 0
+    # It is there once all of its parts are.
+    assert wirerate.ray.replay(policy, [quiet], split_bytes=third, out=tmp_path, address="nowhere:1").equals(rows)
+    # As many parts are another row, as it lacks the most flows at a time.
+    job = [wirerate.jobs.Job(wirerate.jobs.replay_job(policy, [str(quiet)], any_mac=False, split_bytes=each)) for each in (third, half)]
+    assert job[0].hash(0) != job[1].hash(0)
+
+
+def test_parts_that_might_be_another_whole_are_played_whole(cluster, root, quiet):
+    text = (root / "policies/firewall.toml").read_text()
+    peak = wirerate.replay(wirerate.Policy.parse(text), quiet).summary["flows"]["peak"]
+    policy = wirerate.Policy.parse(text.replace("flows = 8192", f"flows = {peak}"), "small.toml")
+    row, = wirerate.ray.replay(policy, [quiet], split_bytes=-(-quiet.stat().st_size // 2)).to_pylist()
+    assert row["split"] == "file" and "played in 2 parts by flow first, and whole then: the flow table might have been full" in row["why"]
+    whole = wirerate.replay(policy, quiet).summary
+    assert row["flows"] == whole["flows"]["created"] and json.loads(row["summary"])["flows"]["peak"] == whole["flows"]["peak"] == peak
+
+
+def test_policies_whose_flows_share_state_are_split_by_file(cluster, office):
+    policy = wirerate.Policy.read(office.policy)
+    row, = wirerate.ray.replay(policy, [office.captures["lan"]], split_bytes=1000).to_pylist()
+    assert row["split"] == "file" and row["why"].startswith("flows share state: translation ")
+    with pytest.raises(ValueError, match="split_bytes is 0"):
+        wirerate.ray.replay(policy, [office.captures["lan"]], split_bytes=0)
+
+
+def test_captures_that_break_off_warn_on_the_driver(cluster, policy, quiet, tmp_path):
+    broken = tmp_path / "broken.pcapng"
+    broken.write_bytes(quiet.read_bytes()[:-100])
+    for split_bytes in (None, quiet.stat().st_size // 2):
+        with pytest.warns(wirerate.CaptureWarning, match="broken.pcapng is cut short") as caught:
+            row, = wirerate.ray.replay(policy, [broken], split_bytes=split_bytes).to_pylist()
+        told = [str(each.message) for each in caught if each.category is wirerate.CaptureWarning]
+        assert len(told) == 1 and row["warnings"] == told and row["error"] is None
+        assert row["split"] == ("file" if split_bytes is None else "flow")
+
+
+def test_parts_of_a_capture_that_vanishes_are_its_error(cluster, policy, quiet, tmp_path):
+    gone = tmp_path / "gone.pcapng"
+    shutil.copy(quiet, gone)
+    job = wirerate.jobs.Job(wirerate.jobs.replay_job(policy, [str(gone)], any_mac=False, split_bytes=quiet.stat().st_size // 2))
+    parts = [job.part(0, 0, 3)]
+    gone.unlink()
+    parts += [job.part(0, 1, 3), job.part(0, 2, 3)]
+    made = job.merged(0, parts)
+    assert isinstance(made, dict) and made["lost"] and "No such file" in made["row"]["error"] and made["row"]["split"] == "flow"
 
 
 def test_ctrl_c_leaves_what_is_done(policy, root, tmp_path):

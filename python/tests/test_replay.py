@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import datetime
 import ipaddress
 import os
 import shutil
@@ -165,7 +166,13 @@ def test_flows_are_all_that_were_created(both):
     told = scene.told["flows"]
     assert len(flows) == told["created"]
     assert (flows["end"] == "live").sum() == told["live"]
-    assert packets["flow"].nunique() == told["created"]
+    # Each is that of the packet that opened it, in both tables.
+    assert set(flows["flow"]) == set(packets["flow"].dropna()) and flows["flow"].is_unique
+    both_tables = flows.merge(packets, left_on="flow", right_on="number", suffixes=("", "_of_packet"))
+    assert len(both_tables) == told["created"]
+    for column in ("source", "destination", "ingress"):
+        assert (both_tables[column].astype(str) == both_tables[f"{column}_of_packet"].astype(str)).all()
+    assert (both_tables["protocol"] == both_tables["protocol_of_packet"]).all()
     assert (flows["first"] <= flows["last"]).all()
     # All packets of flows are counted in one direction or the other; each is counted once.
     of_flows = packets["flow"].notna().sum()
@@ -344,6 +351,29 @@ def test_memory_does_not_grow_with_the_capture(root, tmp_path):
         peaks.append(peak)
     # As a table, the rows that the second has more would take some 75 MB.
     assert peaks[1] - peaks[0] < 30_000, peaks
+
+
+def test_a_window_of_time_is_played_alone(office):
+    packets = replayed(office).packets.read_pandas().sort_values("number", ignore_index=True)
+    begun = packets["time"].iloc[0]
+    stop = begun + pd.Timedelta(seconds=3)
+    for forms in [(1, 3.0), ("1s", "3000ms"), (1, stop.to_pydatetime(warn=False)), ("1", stop.isoformat().replace("+00:00", "Z"))]:
+        found = replayed(office, start=forms[0], stop=forms[1]).packets.read_pandas()
+        # A datetime has microseconds.
+        expected = packets[(packets["time"] >= begun + pd.Timedelta(seconds=1)) & (packets["time"] < stop)]
+        assert abs(len(found) - len(expected)) <= 1 < len(found) < len(packets)
+        assert found["time"].min() >= begun + pd.Timedelta(seconds=1) and found["time"].max() < stop
+        assert replayed(office, start=forms[0], stop=forms[1]).summary["frames"]["received"] == len(found)
+    for start, refusal in [("soon", "is no moment"), (-1, "is no moment"), (3600, "no packet of the captures is in that window")]:
+        with pytest.raises(ValueError, match=refusal):
+            replayed(office, start=start).summary
+    with pytest.raises(ValueError, match="start has no time zone"):
+        replayed(office, start=datetime.datetime(2026, 1, 1))
+    with pytest.raises(TypeError, match="stop is a bool"):
+        replayed(office, stop=True)
+    # Its packets have other numbers than those of the captures.
+    with pytest.raises(ValueError, match="window"):
+        replayed(office, start=1).explain(0)
 
 
 def test_ctrl_c_ends_a_replay(root, tmp_path):

@@ -3,7 +3,7 @@ from typing import final
 
 __all__ = [
     "PACKET_SYNTAX", "Batch", "Chip", "Classifier", "Job", "Playback", "Policy", "Sweep", "__version__", "bound", "check", "check_file",
-    "check_text", "chips", "diff", "empty", "explain", "objective", "objectives", "reproduce", "values"
+    "check_text", "chips", "diff", "empty", "explain", "merge", "objective", "objectives", "obstacles", "reproduce", "values"
 ]
 
 __version__: str
@@ -45,11 +45,18 @@ class Batch:
 @final
 class Playback:
     def __new__(
-        cls, policy: Policy, captures: Sequence[tuple[str | None, str]], table: str, any_mac: bool
+        cls,
+        policy: Policy,
+        captures: Sequence[tuple[str | None, str]],
+        table: str,
+        any_mac: bool,
+        window: tuple[str | None, str | None],
+        part: tuple[int, int] | None = None,
     ) -> Playback: ...
     def next(self, most: int) -> tuple[Batch | None, bool]: ...
     def progress(self) -> tuple[int, int]: ...
     def summary(self) -> str: ...
+    def part_result(self) -> str: ...
     def check(self) -> None: ...
     def cut_short(self) -> list[str]: ...
 
@@ -64,6 +71,8 @@ class Classifier:
     def positions(self, columns: Mapping[str, bytes | None]) -> bytes: ...
 
 def empty(table: str) -> Batch: ...
+def obstacles(policy: Policy) -> list[str]: ...
+def merge(policy: Policy, parts: Sequence[str]) -> tuple[str | None, str | None]: ...
 
 _Tell = Callable[[int], object]
 

@@ -3,6 +3,9 @@
 A job is a text of JSON. It has the texts of chip, mapping and policy, as they were when it was planned; captures are files, with their sizes and
 SHA-256. A unit of it (a combination of a sweep, a capture of a replay) has a hash of all that its row follows from, the build of wirerate
 included: two units of one hash have one row.
+
+A large capture is divided into parts by flow, where the policy's flows share no state: each part is a task that reads the capture and plays the
+packets of its flows. `Job.merged` makes the row of the capture of the outcomes of all parts, or says why the capture has to be played whole.
 """
 
 from __future__ import annotations
@@ -12,12 +15,13 @@ import hashlib
 import json
 import os
 import pathlib
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _wirerate
 from .chip import Chip, Traffic, items, lost, runs, schema
-from .errors import Error, JobError, VersionError
+from .errors import CaptureWarning, Error, JobError, VersionError
 from .policy import Policy
 from .results import replay
 
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Row = dict[str, Any]
+Part = dict[str, Any]
 
 SWEEP, REPLAY = "sweep", "replay"
 
@@ -34,8 +39,12 @@ _SHAPES: dict[str, dict[str, Any]] = {
     SWEEP: {"kind": str, "wirerate": {"version": str, "build": str}, "chip": _TEXT, "mapping": _TEXT, "policy": _TEXT,
         "traffic": [[(str, type(None)), str]], "captures": [_CAPTURE], "ports": [[str, str]], "seed": int, "warm": int, "repeat": int,
         "loss": (float, type(None)), "axes": [[str, [str]]]},
-    REPLAY: {"kind": str, "wirerate": {"version": str, "build": str}, "policy": _TEXT, "any_mac": bool, "captures": [_CAPTURE]},
+    REPLAY: {"kind": str, "wirerate": {"version": str, "build": str}, "policy": _TEXT, "any_mac": bool, "split_bytes": (int, type(None)),
+        "captures": [_CAPTURE]},
 }
+
+MOST_PARTS = 64
+"""Parts of a capture, at most: each of them reads all of it."""
 
 
 @functools.lru_cache(maxsize=1)
@@ -110,15 +119,18 @@ def sweep_job(
     })
 
 
-def replay_job(policy: Policy, files: Sequence[str], *, any_mac: bool) -> str:
+def replay_job(policy: Policy, files: Sequence[str], *, any_mac: bool, split_bytes: int | None) -> str:
     """Plan replays of captures, each by itself. A capture that is not there has its error as its row."""
+    if split_bytes is not None and split_bytes < 1:
+        raise ValueError(f"split_bytes is {split_bytes}: 1 or more, or None")
     captures = []
     for path in files:
         try:
             captures.append(capture(path))
         except OSError:
             captures.append({"path": path, "size": 0, "sha256": ""})
-    return canonical({"kind": REPLAY, "wirerate": _versions(), "policy": _policy(policy), "any_mac": any_mac, "captures": captures})
+    return canonical({"kind": REPLAY, "wirerate": _versions(), "policy": _policy(policy), "any_mac": any_mac, "split_bytes": split_bytes,
+        "captures": captures})
 
 
 class Job:
@@ -131,13 +143,13 @@ class Job:
         """Hash of a unit."""
         if self.data["kind"] == REPLAY:
             capture = self.data["captures"][number]
-            return digest([self._base, capture["path"], capture["sha256"]])
+            return digest([self._base, capture["path"], capture["sha256"], self.parts(number)])
         return digest([self._base, self.choices(number)])
 
     @functools.cached_property
     def _base(self) -> str:
         """Hash of what all units have in common."""
-        rest = {key: value for key, value in self.data.items() if key not in ("axes", "captures")}
+        rest = {key: value for key, value in self.data.items() if key not in ("axes", "captures", "split_bytes")}
         return digest(rest if self.data["kind"] == REPLAY else [rest, self.data["captures"]])
 
     @property
@@ -166,7 +178,8 @@ class Job:
         if self.data["kind"] == REPLAY:
             counts = [(name, pa.uint64()) for name in _COUNTS]
             text = [(name, pa.string()) for name in ("path", "split", "why", "summary", "error")]
-            return pa.schema([("hash", pa.string()), text[0], ("size", pa.uint64()), *counts, *text[1:]])
+            columns = [text[0], ("size", pa.uint64()), *counts, *text[1:4], ("warnings", pa.list_(pa.field("element", pa.string()))), text[4]]
+            return pa.schema([("hash", pa.string()), *columns])
         of = schema([(name, ["-"]) for name, _ in self.data["axes"]], self._sweep.columns)
         return pa.schema([("hash", pa.string()), *of])
 
@@ -208,26 +221,83 @@ class Job:
 
     def _replay(self, number: int) -> Row:
         of = self.data["captures"][number]
-        split, why = self.split
-        row: Row = {"hash": self.hash(number), "path": of["path"], "size": of["size"], **dict.fromkeys(_COUNTS), "split": split,
-            "why": why, "summary": None, "error": _gone(of)}
-        lost = row["error"] is not None
+        error, told, found = _gone(of), None, []
+        lost = error is not None
         if not lost:
             try:
-                summary = replay(self._policy, of["path"], any_mac=self.data["any_mac"]).summary
-            except (Error, OSError) as error:
-                row["error"] = str(error)
-            else:
-                row |= {name: summary["frames"][name] for name in _COUNTS[:-2]}
-                row |= {"bytes": summary["bytes"], "flows": summary["flows"]["created"]}
-                # Times of this machine are no results.
-                row["summary"] = canonical({key: value for key, value in summary.items() if key not in ("seconds", "mpps")})
-        return {"number": number, "lost": lost, "row": row}
+                with warnings.catch_warnings(record=True) as caught:
+                    warnings.simplefilter("always", CaptureWarning)
+                    told = replay(self._policy, of["path"], any_mac=self.data["any_mac"]).summary
+                found = [str(warning.message) for warning in caught]
+            except (Error, OSError) as raised:
+                error = str(raised)
+        split, why = self._split(number)
+        return self._capture(number, split, why, told, found, error) | {"lost": lost}
 
-    @property
-    def split(self) -> tuple[str, str]:
-        """How captures are split among tasks, and why."""
-        return "file", "each capture is a replay of its own, with state of its own"
+    def part(self, number: int, part: int, of: int) -> Part:
+        """Play a part of a capture, on one thread."""
+        capture = self.data["captures"][number]
+        error = _gone(capture)
+        made: Part = {"part": part, "lost": error is not None, "error": error, "result": None, "warnings": []}
+        if error is not None:
+            return made
+        try:
+            playback = _wirerate.Playback(self._policy._native, [(None, capture["path"])], "nothing", self.data["any_mac"], (None, None), (part, of))
+            done = False
+            while not done:
+                _, done = playback.next(1)
+            playback.check()
+        except (Error, OSError) as raised:
+            return made | {"error": str(raised)}
+        return made | {"result": playback.part_result(), "warnings": playback.cut_short()}
+
+    def merged(self, number: int, parts: Sequence[Part]) -> Row | str:
+        """Row of a capture of which all parts have been played, or the reason for which it has to be played whole."""
+        split, why = self._split(number)
+        failed = next((part for part in parts if part["error"] is not None), None)
+        if failed is not None:
+            return self._capture(number, split, why, None, [], failed["error"]) | {"lost": any(part["lost"] for part in parts)}
+        summary, inexact = _wirerate.merge(self._policy._native, [part["result"] for part in parts])
+        if summary is None:
+            return f"it was played in {len(parts)} parts by flow first, and whole then: {inexact}"
+        return self._capture(number, split, why, json.loads(summary), parts[0]["warnings"], None) | {"lost": False}
+
+    def _capture(
+        self, number: int, split: str, why: str, summary: dict[str, Any] | None, found: list[str], error: str | None
+    ) -> Row:
+        of = self.data["captures"][number]
+        row: Row = {"hash": self.hash(number), "path": of["path"], "size": of["size"], **dict.fromkeys(_COUNTS), "split": split,
+            "why": why, "summary": None, "warnings": found, "error": error}
+        if summary is not None:
+            row |= {name: summary["frames"][name] for name in _COUNTS[:-2]}
+            row |= {"bytes": summary["bytes"], "flows": summary["flows"]["created"]}
+            # Times of this machine are no results.
+            row["summary"] = canonical({key: value for key, value in summary.items() if key not in ("seconds", "mpps")})
+        return {"number": number, "row": row}
+
+    def parts(self, number: int) -> int:
+        """Number of parts that a capture is divided into; 1 if it is played whole."""
+        split_bytes, size = self.data["split_bytes"], self.data["captures"][number]["size"]
+        if split_bytes is None or size <= split_bytes or self._obstacles:
+            return 1
+        return int(min(-(-size // split_bytes), MOST_PARTS))
+
+    @functools.cached_property
+    def _obstacles(self) -> list[str]:
+        return _wirerate.obstacles(self._policy._native)
+
+    def _split(self, number: int) -> tuple[str, str]:
+        """How a capture is split among tasks, and why."""
+        if self.parts(number) > 1:
+            return "flow", f"{self.parts(number)} parts: flows between different addresses share no state by this policy"
+        split_bytes = self.data["split_bytes"]
+        if split_bytes is None:
+            return "file", "no capture was to be split (split_bytes=None)"
+        if self.data["captures"][number]["size"] <= split_bytes:
+            return "file", "the capture is small enough for one task"
+        found = self._obstacles
+        more = f", and {len(found) - 3} more" if len(found) > 3 else ""
+        return "file", f"flows share state: {'; '.join(found[:3])}{more}"
 
 
 _COUNTS = ("received", "forwarded", "delivered", "answered", "dropped", "held", "bytes", "flows")

@@ -397,7 +397,7 @@ class _Kept:
         if self._cluster is None:
             yield self._job.rows(missing, None, self._workers)
         else:
-            yield from ray.groups(self._cluster, self._text, missing, dict.fromkeys(missing, 1.0))
+            yield from ray.groups(self._cluster, self._text, self._job, missing, dict.fromkeys(missing, 1.0))
 
 
 def main(arguments: list[str] | None = None) -> int:

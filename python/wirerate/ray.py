@@ -5,6 +5,8 @@
 
 The work is split into tasks of some seconds. A task that a worker or a node takes with it is done again elsewhere; with ``out``, each group of
 rows is written as it is there, and a rerun does only what is missing. Rows follow from the job alone: they are the same on one node and on a hundred.
+
+A capture that is large is divided by flow among tasks where the policy's flows share no state, and is one task otherwise.
 """
 
 from __future__ import annotations
@@ -16,13 +18,15 @@ import importlib
 import os
 import sys
 import time
+import warnings
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Union
 
 from . import addresses
 from .chip import Chip, Traffic, Vary, grid, table
-from .errors import Error
-from .jobs import Job, Row, replay_job, sweep_job
+from .errors import CaptureWarning, Error
+from .jobs import REPLAY, Job, Part, Row, replay_job, sweep_job
 from .parts import Parts
 from .policy import Policy
 from .request import Request, answer, say
@@ -35,6 +39,9 @@ Path = Union[str, "os.PathLike[str]"]
 
 TASK_SECONDS = 4.0
 """Length of a task: long beside the milliseconds that one costs, short beside what is lost with a worker."""
+
+SPLIT_BYTES = 256 << 20
+"""Size of a capture above which it is divided by flow, and about that of a part."""
 
 _QUEUED = 2
 """Tasks for each core that are submitted at a time: the next one waits at its node while one runs."""
@@ -104,10 +111,15 @@ def replay(
     out: Path | None = None,
     address: str | None = None,
     any_mac: bool = False,
+    split_bytes: int | None = SPLIT_BYTES,
     progress: Progress = False,
     task_seconds: float = TASK_SECONDS,
 ) -> pa.Table:
     """Play captures through a policy on a cluster, each by itself: a row for each.
+
+    A capture of more than ``split_bytes`` is divided by flow among several tasks, where the policy's flows share no state, and where none of the
+    bounds that they do share (flows at a time, answers a second) would have been reached. The row is that of a replay of all packets, but for
+    ``peak`` of the flows in its summary, which is null. ``split`` says ``flow`` or ``file`` of each row, and ``why`` the reason.
 
     Parameters
     ----------
@@ -119,23 +131,32 @@ def replay(
         As for `sweep`.
     any_mac
         As for `wirerate.replay`.
+    split_bytes : int, optional
+        Size of captures above which they are divided, and about that of a part; there are `jobs.MOST_PARTS` at most. None divides none.
 
     Returns
     -------
     pyarrow.Table
         ``path``, ``size``, packets by their fates, ``bytes``, ``flows``, ``split`` and ``why`` (how captures were split among tasks),
-        ``summary`` (JSON, as of ``wirerate replay --json`` without times of the machine), and ``error``.
+        ``summary`` (JSON, as of ``wirerate replay --json`` without times of the machine), ``warnings``, and ``error``.
+
+    Warns
+    -----
+    CaptureWarning
+        A capture breaks off; everything before that was played. Its row has the sentence, too.
     """
     import pyarrow as pa
 
     if isinstance(files, (str, bytes, os.PathLike)):
         raise TypeError("files is one path, not a list of them")
     paths = [os.path.abspath(os.fspath(path)) for path in files]
-    text = replay_job(policy, paths, any_mac=any_mac)
+    text = replay_job(policy, paths, any_mac=any_mac, split_bytes=split_bytes)
     job = Job(text)
     # Opening a file is worth about as much as playing 64 KiB of it.
     weights = [65_536.0 + capture["size"] for capture in job.data["captures"]]
     rows = _done(text, job, out, address, progress, "capture", task_seconds, weights)
+    for sentence in (sentence for row in rows for sentence in row["warnings"]):
+        warnings.warn(sentence, CaptureWarning, stacklevel=2)
     return pa.Table.from_pylist(rows, schema=job.schema).drop_columns(["hash"])
 
 
@@ -144,6 +165,11 @@ def work(text: str, numbers: list[int]) -> dict[str, Any]:
     job = _job(text)
     begun = time.perf_counter()
     return {"rows": job.rows(numbers), "seconds": time.perf_counter() - begun}
+
+
+def play_part(text: str, number: int, part: int, of: int) -> Part:
+    """Play a part of a capture, on a worker."""
+    return _job(text).part(number, part, of)
 
 
 @functools.lru_cache(maxsize=2)
@@ -176,7 +202,7 @@ def _done(
         if missing:
             with cluster(address) as connected:
                 done = job.units - len(missing)
-                for group in groups(connected, text, missing, dict(enumerate(weights)), task_seconds):
+                for group in groups(connected, text, job, missing, dict(enumerate(weights)), task_seconds):
                     for made in group:
                         rows[made["number"]] = made["row"]
                     kept = [made["row"] for made in group if not made["lost"]]
@@ -210,34 +236,83 @@ def cluster(address: str | None) -> Iterator[Any]:
 
 
 def groups(
-    ray: Any, text: str, missing: list[int], weights: Mapping[int, float], task_seconds: float = TASK_SECONDS
+    ray: Any, text: str, job: Job, missing: list[int], weights: Mapping[int, float], task_seconds: float = TASK_SECONDS
 ) -> Iterator[list[Row]]:
     """Groups of rows, as they are done. As many tasks are under way as keep all cores busy, however many nodes come and go."""
-    task = ray.remote(num_cpus=1, max_retries=_RETRIES, retry_exceptions=False)(work)
+    options = {"num_cpus": 1, "max_retries": _RETRIES, "retry_exceptions": False}
+    whole, partial = ray.remote(**options)(work), ray.remote(**options)(play_part)
     # Once for each node, not once for each task.
-    job = ray.put(text)
-    left, pace = list(reversed(missing)), _Pace(task_seconds)
+    sent = ray.put(text)
+    divided = _Divided(job, missing)
+    left, pace = list(reversed(divided.whole)), _Pace(task_seconds)
     under_way: dict[Any, list[int]] = {}
     try:
-        while left or under_way:
+        while left or divided.pieces or under_way:
             cores = max(1, int(ray.cluster_resources().get("CPU", 0)))
             weight = sum(weights[number] for number in left)
+            while divided.pieces and len(under_way) < cores * _QUEUED:
+                number, part, of = divided.pieces.popleft()
+                under_way[partial.remote(sent, number, part, of)] = [number]
             while left and len(under_way) < cores * _QUEUED:
                 group = _group(left, weights, pace.weight(weight, cores))
                 weight -= sum(weights[number] for number in group)
-                under_way[task.remote(job, group)] = group
+                under_way[whole.remote(sent, group)] = group
             # Not for ever: cores may have come.
             ready, _ = ray.wait(list(under_way), num_returns=1, timeout=1.0)
             for reference in ready:
                 group = under_way.pop(reference)
                 made = _taken(ray, reference)
+                if "part" in made:
+                    row = divided.take(group[0], made)
+                    if row is not None:
+                        yield [row]
+                    elif divided.is_refused(group[0]):
+                        left.append(group[0])
+                    continue
                 pace.saw(sum(weights[number] for number in group), made["seconds"])
-                yield made["rows"]
+                yield [divided.explained(row) for row in made["rows"]]
     finally:
         # After Ctrl-C or an error: nobody wants the rest.
         for reference in under_way:
             with contextlib.suppress(Exception):
                 ray.cancel(reference)
+
+
+class _Divided:
+    """Captures that are divided, and the parts of them that are done."""
+
+    def __init__(self, job: Job, missing: list[int]) -> None:
+        self._job = job
+        self._made: dict[int, list[Part]] = {}
+        self._refused: dict[int, str] = {}
+        parts = {number: 1 if job.data["kind"] != REPLAY else job.parts(number) for number in missing}
+        self.whole = [number for number in missing if parts[number] == 1]
+        """Units that are not divided."""
+        self.pieces = deque((number, part, of) for number, of in parts.items() if of > 1 for part in range(of))
+        """Parts that are still to be played: number of the capture, of the part, and of all parts."""
+
+    def take(self, number: int, made: Part) -> Row | None:
+        """Take the outcome of a part: the row of its capture once that has all, unless it has to be played whole."""
+        parts = self._made.setdefault(number, [])
+        parts.append(made)
+        if len(parts) < self._job.parts(number):
+            return None
+        row = self._job.merged(number, sorted(self._made.pop(number), key=lambda part: int(part["part"])))
+        if isinstance(row, str):
+            self._refused[number] = row
+            return None
+        return row
+
+    def is_refused(self, number: int) -> bool:
+        """True of a capture whose parts are no whole."""
+        return number in self._refused
+
+    def explained(self, made: Row) -> Row:
+        """Say of a capture that was played whole in the end why that is so."""
+        why = self._refused.get(made["number"])
+        if why is not None:
+            made["row"] |= {"split": "file", "why": why}
+        return made
 
 
 def _taken(ray: Any, reference: Any) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import json
 import operator
 import warnings
@@ -18,6 +19,8 @@ from .reports import Explanation
 if TYPE_CHECKING:
     import pyarrow as pa
 
+Moment = Union[float, str, datetime.datetime]
+Window = tuple[Union[str, None], Union[str, None]]
 Progress = Union[bool, Callable[[int, int], object]]
 
 ROWS = 65_536
@@ -28,6 +31,8 @@ def replay(
     policy: Policy,
     captures: Captures,
     *,
+    start: Moment | None = None,
+    stop: Moment | None = None,
     any_mac: bool = False,
     progress: Progress = False,
     batch_rows: int = ROWS,
@@ -46,6 +51,10 @@ def replay(
         Captures in pcap or pcapng. A mapping says the interface that their packets come in by: ``{"lan": "a.pcap"}``, or a list of
         them for each. Without, the interface is inferred as by ``wirerate replay``: from the name in the capture, that of the file,
         or the addresses.
+    start, stop : float, str or datetime, optional
+        Play packets from ``start`` on, and before ``stop``: seconds from the first packet on, a time of UTC (``2026-11-29T18:30:00Z``) or duration
+        (``1m 30s``) as text, or a datetime with a time zone. What was before is unknown: connections that began there have no flow, unless the
+        policy says ``pickup = "accept"``.
     any_mac : bool
         Take frames for other machines' link-layer addresses, too.
     progress : bool or callable
@@ -62,6 +71,9 @@ def replay(
     ------
     TypeError
         The captures are no paths.
+    ValueError
+        ``start`` or ``stop`` is a datetime without a time zone. A text that is no moment, and that no packet is between them, are errors when a
+        table is read.
 
     Examples
     --------
@@ -72,7 +84,24 @@ def replay(
         raise TypeError(f"policy is a {type(policy).__name__}, not a wirerate.Policy: Policy.read reads one")
     if batch_rows < 1:
         raise ValueError(f"batch_rows is {batch_rows}: a batch has a row or more")
-    return Result(policy, list(named(captures)), any_mac, progress, batch_rows)
+    return Result(policy, list(named(captures)), window(start, stop), any_mac, progress, batch_rows)
+
+
+def window(start: Moment | None, stop: Moment | None) -> Window:
+    """Bounds in time, as ``wirerate replay`` takes them."""
+    return _moment("start", start), _moment("stop", stop)
+
+
+def _moment(name: str, moment: Moment | None) -> str | None:
+    if moment is None or isinstance(moment, str):
+        return moment
+    if isinstance(moment, datetime.datetime):
+        if moment.tzinfo is None:
+            raise ValueError(f"{name} has no time zone: {moment}.replace(tzinfo=datetime.timezone.utc) is a time of UTC")
+        return moment.astimezone(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    if isinstance(moment, bool) or not isinstance(moment, (int, float)):
+        raise TypeError(f"{name} is a {type(moment).__name__}, not a number of seconds, a text or a datetime")
+    return repr(moment)
 
 
 class Result:
@@ -90,12 +119,14 @@ class Result:
         self,
         policy: Policy,
         captures: list[tuple[str | None, str]],
+        window: Window,
         any_mac: bool,
         progress: Progress,
         batch_rows: int,
     ) -> None:
         self._policy = policy
         self._captures = captures
+        self._window = window
         self._any_mac = any_mac
         self._progress = progress
         self._batch_rows = batch_rows
@@ -110,7 +141,7 @@ class Result:
         Columns: ``number``, ``time`` (of arrival), ``ingress``, ``egress`` (of the packet, or of the answer to it), ``verdict``
         (forwarded, delivered, answered, dropped, or held at the end), ``reason``, ``rule`` (that decided, or that let the flow in),
         ``nat``, ``class``, ``family`` (4 or 6), ``source``, ``destination``, ``protocol``, ``sport``, ``dport`` (all as the packet
-        arrived), ``length`` (on the wire), ``flow`` (by number; null of a packet without one), ``departure`` and ``delay`` (from
+        arrived), ``length`` (on the wire), ``flow`` (``number`` of the packet that opened it; null of a packet without one), ``departure`` and ``delay`` (from
         arrival to departure). Names and addresses are dictionary-encoded.
         """
         return self._reader("packets")
@@ -124,7 +155,7 @@ class Result:
     def flows(self) -> pa.RecordBatchReader:
         """Flows, a row for each connection tracked, in the order in which they ended; then those that were live at the end.
 
-        Columns: ``first`` and ``last`` (times of packets; the latter to a millisecond), ``ingress``, ``egress``, ``end`` (idle,
+        Columns: ``flow`` (as in `packets`), ``first`` and ``last`` (times of packets; the latter to a millisecond), ``ingress``, ``egress``, ``end`` (idle,
         closed, ended, evicted or live), ``dnat``, ``snat``, ``protocol``; ``source``, ``destination``, ``sport``, ``dport``,
         ``packets``, ``bytes`` (of IP packets) of the first direction as its packets arrive, and with ``reply_`` before it each of the
         other direction. A stateless policy has no flows.
@@ -168,12 +199,16 @@ class Result:
         ------
         PacketError
             There is no such packet.
+        ValueError
+            The replay is of a window of time: an explanation has the packets before it, too.
 
         Examples
         --------
         >>> print(result.explain(result.drops.read_pandas()["number"][0]))  # doctest: +SKIP
         """
         number = operator.index(number)
+        if self._window != (None, None):
+            raise ValueError("packets of a window of time are not explained: replay the captures without start and stop")
         if not 0 <= number < 1 << 64:
             raise PacketError(f"the replay has no packet {number}", "its packets are numbered from 0")
         captured = self._captures, number, "arrival"
@@ -193,7 +228,7 @@ class Result:
         return pa.RecordBatchReader.from_batches(schema, (pa.record_batch(batch) for batch in played))
 
     def _begin(self, table: str) -> _wirerate.Playback:
-        return _wirerate.Playback(self._policy._native, self._captures, table, self._any_mac)
+        return _wirerate.Playback(self._policy._native, self._captures, table, self._any_mac, self._window)
 
     def _play(self, playback: _wirerate.Playback) -> Iterator[_wirerate.Batch]:
         with told_progress(self._progress, "replay", "B") as tell:

@@ -21,8 +21,11 @@ use wire::{Nanos, PortId};
 
 use home::Homes;
 pub use home::{How, default_route};
+use window::Bounds;
+pub use window::{Moment, NoMoment, Window};
 
 mod home;
+mod window;
 
 /// `[IFACE=]CAPTURE`, as on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,6 +138,8 @@ pub struct Source {
     entry: Option<(PortId, How)>,
     /// Port by interface of the capture, once met.
     entries: Vec<Option<PortId>>,
+    /// Times of packets that are played.
+    bounds: Bounds,
     head: Head,
     scratch: Vec<u8>,
     /// Number of packets received by each interface, by evidence for the interface.
@@ -207,6 +212,14 @@ pub enum OpenError {
     Capture(CaptureError),
 }
 
+/// No packet is in a window of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no packet of the captures is in that window of time: the first is at {first}")]
+pub struct NoPackets {
+    /// Time of the first packet of all.
+    pub first: Moment,
+}
+
 impl Captures {
     /// Opens all of them.
     ///
@@ -235,6 +248,7 @@ impl Captures {
                 reader,
                 entry,
                 entries: Vec::new(),
+                bounds: Bounds::NONE,
                 head: Head::default(),
                 scratch: Vec::new(),
                 entered: BTreeMap::new(),
@@ -259,6 +273,23 @@ impl Captures {
             sources.push(source);
         }
         Ok(Captures { sources, homes: Homes::new(tables), taken: None, readdress })
+    }
+
+    /// Leaves out the packets outside a window of time. To be called before the first packet is taken.
+    ///
+    /// # Errors
+    /// No packet is left.
+    pub fn select(&mut self, window: Window) -> Result<(), NoPackets> {
+        if window.is_whole() {
+            return Ok(());
+        }
+        let start = self.start();
+        let bounds = window.bounds(start);
+        self.sources.iter_mut().for_each(|source| source.select(bounds));
+        if self.sources.iter().all(|source| source.head.present == Presence::Ended) {
+            return Err(NoPackets { first: Moment::At(start) });
+        }
+        Ok(())
     }
 
     /// The packet that comes next, by time; of several at one time, that of the capture named first.
@@ -334,6 +365,21 @@ impl Source {
         self.reader.cut_short()
     }
 
+    /// Leaves out packets outside these bounds; the first packet is at hand.
+    fn select(&mut self, bounds: Bounds) {
+        self.bounds = bounds;
+        if self.head.present == Presence::Ended {
+            return;
+        }
+        if self.head.at < bounds.from {
+            self.snapped = 0;
+            self.advance();
+        } else if bounds.to.is_some_and(|to| self.head.at >= to) {
+            self.snapped = 0;
+            self.head.present = Presence::Ended;
+        }
+    }
+
     /// Fetches the next packet, or the next segment of the one at hand.
     fn advance(&mut self) {
         let Source { reader, head, scratch, .. } = self;
@@ -347,13 +393,21 @@ impl Source {
             }
             head.coalesced = None;
         }
-        let before = head.at;
+        let mut before = head.at;
         head.present = Presence::Ended;
         head.readdressed.clear();
         loop {
             match reader.next() {
                 Ok(Some(record)) => {
                     self.read += record.bytes.len() as u64 + 32;
+                    let at = record.at.max(before);
+                    if at < self.bounds.from {
+                        before = at;
+                        continue;
+                    }
+                    if self.bounds.to.is_some_and(|to| at >= to) {
+                        return;
+                    }
                     if record.is_cut() {
                         self.snapped += 1;
                     }

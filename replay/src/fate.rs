@@ -40,7 +40,7 @@ pub struct Fate {
     pub nat: u16,
     /// Traffic class, from 1 on; 0 for none.
     pub class: u16,
-    /// Number of the flow among all flows seen, from 0.
+    /// Flow, by the number of the packet that opened it.
     pub flow: Option<u64>,
     /// Time at which the packet's transmission began.
     pub departure: Option<Nanos>,
@@ -115,7 +115,6 @@ pub struct Fates {
     /// Numbers of flows by their places in the flow table.
     flows: HashMap<u32, u64>,
     received: u64,
-    numbered: u64,
 }
 
 /// Packet under way.
@@ -140,7 +139,6 @@ impl Fates {
             rows: Vec::new(),
             flows: HashMap::new(),
             received: 0,
-            numbered: 0,
         }
     }
 
@@ -189,7 +187,7 @@ impl Fates {
         self.rows.drain(..)
     }
 
-    /// Numbers the flow that a frame opens. Its other packets may be told of before it, within a step.
+    /// Notes the flow that a frame opens. Its other packets may be told of before it, within a step.
     fn note(&mut self, meta: &Meta) {
         if meta.flow == u32::MAX || meta.flags & flag::OPENS == 0 {
             return;
@@ -198,9 +196,8 @@ impl Fates {
         else {
             return;
         };
-        pending.flow = Some(self.numbered);
-        self.flows.insert(meta.flow, self.numbered);
-        self.numbered += 1;
+        pending.flow = Some(pending.number);
+        self.flows.insert(meta.flow, pending.number);
     }
 
     fn end(&mut self, frame: &Frame, egress: Option<PortId>, departure: Option<Nanos>, verdict: Verdict) {

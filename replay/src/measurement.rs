@@ -20,7 +20,7 @@ const MOST_STEPS: usize = 480;
 const FIRST_STEP: Nanos = Nanos(1_000_000);
 
 /// Queues, or classes, that are measured one by one: the first from which packets depart.
-const MOST_MEASURED: usize = 1_024;
+pub(crate) const MOST_MEASURED: usize = 1_024;
 
 /// Figures of a queue or class in one step of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

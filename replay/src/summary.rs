@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use dataplane::counter::{Counters, Traffic};
+use dataplane::counter::Traffic;
 use dataplane::{Reason, Replay};
 use policy::Policy;
 use serde_json::{Map, Value, json};
@@ -14,9 +14,11 @@ use crate::measurement::Measurements;
 use crate::number::count;
 
 mod queue;
+mod remark;
 mod sa;
 
 pub use queue::{ClassRow, Figures, QueueRow};
+pub use remark::Remarks;
 pub use sa::SaRow;
 
 /// All results of a replay.
@@ -37,6 +39,8 @@ pub struct Summary {
     pub sas: Vec<SaRow>,
     /// Flows.
     pub flows: Flows,
+    /// Numbers of frames and flows that are worth a remark.
+    pub remarks: Remarks,
     /// Duration of the replay.
     pub elapsed: Duration,
     /// Captures.
@@ -95,8 +99,6 @@ pub struct Flows {
     pub live: u64,
     /// Live at the most.
     pub peak: u64,
-    /// Ended early, to make room.
-    pub evicted: u64,
 }
 
 /// A capture, with the interfaces that its packets came in by.
@@ -184,18 +186,21 @@ impl Summary {
                 ended: flows.ended(),
                 live: u64::from(flows.len()),
                 peak: u64::from(flows.peak()),
+            },
+            remarks: Remarks {
+                held: counters.held,
+                parts_sent: counters.parts_sent,
+                parts_lost: counters.parts_lost,
+                helper_unread: counters.helper_unread,
                 evicted: counters.evicted,
             },
             elapsed,
             inputs: Vec::new(),
             notes: Vec::new(),
         };
-        for source in captures.sources() {
-            summary.inputs.push(Input::of(source, replay));
-            summary.note_source(source);
-            summary.note_answers(source);
-        }
-        summary.note_counters(counters);
+        summary.inputs = captures.sources().iter().map(|source| Input::of(source, replay)).collect();
+        summary.notes = Summary::notes_on_captures(captures);
+        summary.notes.extend(summary.remarks.notes());
         summary.notes.extend(lifetimes);
         summary
     }
@@ -205,93 +210,9 @@ impl Summary {
         self.frames.conserved
     }
 
-    fn note_source(&mut self, source: &Source) {
-        let file = source.path.display();
-        if let Some(cut) = source.cut_short() {
-            self.notes.push(format!("{file} is {cut}; everything before that was played"));
-        }
-        if let Some(problem) = &source.problem {
-            let packets = count(source.unreadable, "place", "places");
-            self.notes.push(format!("{file} could not be read in {packets}, the first: {problem}"));
-        }
-        if source.snapped > 0 {
-            let packets = count(source.snapped, "packet was", "packets were");
-            self.notes.push(format!(
-                "{file}: {packets} not captured whole; what needs the missing bytes fails the length checks"
-            ));
-        }
-        if source.coalesced > 0 {
-            let packets = count(source.coalesced, "TCP packet was", "TCP packets were");
-            self.notes.push(format!(
-                "{file}: {packets} larger than the link carries, as an offload had coalesced (GRO, TSO), and came in as \
-                 segments of the link's MTU"
-            ));
-        }
-        if source.backwards > 0 {
-            let packets = count(source.backwards, "packet has", "packets have");
-            self.notes.push(format!(
-                "{file}: {packets} a time before that of an earlier one; they were taken to come with it"
-            ));
-        }
-        let private: u64 = source
-            .entered
-            .iter()
-            .filter(|((how, _), _)| *how == How::PrivateSource)
-            .map(|(_, count)| count)
-            .sum();
-        if private > 0 {
-            let packets = count(private, "packet comes", "packets come");
-            self.notes.push(format!(
-                "{file}: {packets} from private addresses that are on no network of the policy; if those hosts are \
-                 inside, give the inside interface an address on their network"
-            ));
-        }
-        if source.readdressed > 0 {
-            let packets = count(source.readdressed, "frame was", "frames were");
-            self.notes.push(format!(
-                "{file}: {packets} for another machine's link-layer address, and taken as if for the gateway's"
-            ));
-        }
-    }
-
-    fn note_answers(&mut self, source: &Source) {
-        if source.answers > 0 {
-            let packets = count(source.answers, "answer", "answers");
-            self.notes.push(format!(
-                "{}: {packets} to inside hosts, as seen inside, came in addressed to the translation instead, as \
-                 the far end would have sent them",
-                source.path.display()
-            ));
-        }
-    }
-
-    fn note_counters(&mut self, counters: &Counters) {
-        if counters.held > 0 {
-            let one = "fragment waits for the first of its datagram";
-            self.notes.push(count(counters.held, one, "fragments wait for the first of their datagrams"));
-        }
-        if counters.parts_sent > 0 {
-            let frames = count(counters.parts_sent, "frame was", "frames were");
-            self.notes.push(format!(
-                "{frames} sent beyond those that came in: further fragments of packets too large for their way out, or what the gateway sends by \
-                 itself"
-            ));
-        }
-        if counters.parts_lost > 0 {
-            let parts = count(counters.parts_lost, "further fragment was", "further fragments were");
-            self.notes
-                .push(format!("{parts} dropped, for want of room in a queue: no packet is counted for them"));
-        }
-        if counters.helper_unread > 0 {
-            let messages = count(counters.helper_unread, "message", "messages");
-            self.notes.push(format!(
-                "{messages} of connections with a helper passed as they were: malformed, in fragments, or more than the helper reads"
-            ));
-        }
-        if self.flows.evicted > 0 {
-            let flows = count(self.flows.evicted, "flow", "flows");
-            self.notes.push(format!("the flow table was full: {flows} ended early to make room"));
-        }
+    /// Notes about captures: what of them was not played as it is.
+    pub(crate) fn notes_on_captures(captures: &Captures) -> Vec<String> {
+        captures.sources().iter().flat_map(notes_on).collect()
     }
 
     /// One object, as the command line's contract has it.
@@ -342,6 +263,66 @@ impl Summary {
     pub fn mpps(&self) -> f64 {
         self.frames.received.frames as f64 / self.elapsed.as_secs_f64().max(1e-9) / 1e6
     }
+}
+
+/// Notes about one capture.
+fn notes_on(source: &Source) -> Vec<String> {
+    let mut notes = Vec::new();
+    let file = source.path.display();
+    if let Some(cut) = source.cut_short() {
+        notes.push(format!("{file} is {cut}; everything before that was played"));
+    }
+    if let Some(problem) = &source.problem {
+        let packets = count(source.unreadable, "place", "places");
+        notes.push(format!("{file} could not be read in {packets}, the first: {problem}"));
+    }
+    if source.snapped > 0 {
+        let packets = count(source.snapped, "packet was", "packets were");
+        notes.push(format!(
+            "{file}: {packets} not captured whole; what needs the missing bytes fails the length checks"
+        ));
+    }
+    if source.coalesced > 0 {
+        let packets = count(source.coalesced, "TCP packet was", "TCP packets were");
+        notes.push(format!(
+            "{file}: {packets} larger than the link carries, as an offload had coalesced (GRO, TSO), and came in as \
+             segments of the link's MTU"
+        ));
+    }
+    if source.backwards > 0 {
+        let packets = count(source.backwards, "packet has", "packets have");
+        notes.push(format!(
+            "{file}: {packets} a time before that of an earlier one; they were taken to come with it"
+        ));
+    }
+    let private: u64 = source
+        .entered
+        .iter()
+        .filter(|((how, _), _)| *how == How::PrivateSource)
+        .map(|(_, count)| count)
+        .sum();
+    if private > 0 {
+        let packets = count(private, "packet comes", "packets come");
+        notes.push(format!(
+            "{file}: {packets} from private addresses that are on no network of the policy; if those hosts are \
+             inside, give the inside interface an address on their network"
+        ));
+    }
+    if source.readdressed > 0 {
+        let packets = count(source.readdressed, "frame was", "frames were");
+        notes.push(format!(
+            "{file}: {packets} for another machine's link-layer address, and taken as if for the gateway's"
+        ));
+    }
+    if source.answers > 0 {
+        let packets = count(source.answers, "answer", "answers");
+        notes.push(format!(
+            "{}: {packets} to inside hosts, as seen inside, came in addressed to the translation instead, as \
+             the far end would have sent them",
+            source.path.display()
+        ));
+    }
+    notes
 }
 
 impl Input {

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant, SystemTime};
 use clap::Args;
 use dataplane::Replay;
 use gateway::log::line::Line;
+use replay::capture::Moment;
 use replay::summary::{Conserved, Span};
-use replay::{Captures, Named, Observer, Player, Readdress, Summary};
+use replay::{Captures, Named, Observer, Player, Readdress, Summary, Window};
 use tally::NoTally;
 use wire::Nanos;
 
@@ -144,6 +145,17 @@ pub(crate) struct Arguments {
     #[arg(long)]
     json: bool,
 
+    /// Play packets from this moment on
+    ///
+    /// Seconds from the first packet on (12.5), a duration from then on ("1m 30s"), or a time of UTC (2026-11-29T18:30:00Z). What was before is
+    /// unknown: connections that began there have no flow, unless the policy says `pickup = "accept"`.
+    #[arg(long, value_name = "MOMENT")]
+    from: Option<Moment>,
+
+    /// Play packets before this moment
+    #[arg(long, value_name = "MOMENT")]
+    to: Option<Moment>,
+
     /// Take frames for other machines' link-layer addresses, too, as if they were for the gateway
     ///
     /// Otherwise an interface whose `mac` the policy gives drops them (other-host), unless it was inferred
@@ -176,7 +188,8 @@ impl Arguments {
             _ => policy_file::load_keyed(&self.policy, self.keys)?,
         };
         let readdress = if self.any_mac { Readdress::Always } else { Readdress::Inferred };
-        let captures = Captures::open(&self.captures, &tables, readdress)?;
+        let mut captures = Captures::open(&self.captures, &tables, readdress)?;
+        captures.select(Window { from: self.from, to: self.to }).map_err(UsageError::NoPackets)?;
         let inputs = captures.sources().iter().map(|source| source.path.as_path());
         let outputs = match &self.out {
             Some(directory) => Some(Outputs::create(directory, &tables, inputs)?),

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use replay::capture::NoPackets;
 use report::packet_syntax::{EXAMPLE, WordError};
 
 use crate::draft::AnswerError;
@@ -46,6 +47,9 @@ pub(crate) enum UsageError {
         /// Highest number.
         last: u64,
     },
+    /// No packet is in a window of time.
+    #[error(transparent)]
+    NoPackets(#[from] NoPackets),
     /// An answer for a first policy will not do, or is missing.
     #[error(transparent)]
     Answer(#[from] AnswerError),
@@ -96,6 +100,10 @@ impl UsageError {
             UsageError::Answer(error) => error.hint(),
             UsageError::NoPacket { first, last, .. } => {
                 format!("its packets are numbered from {first} to {last}")
+            }
+            UsageError::NoPackets(_) => {
+                "--from and --to are seconds from that packet on, or times of UTC; --from is the earlier"
+                    .to_owned()
             }
             UsageError::OneFile { .. } => "import each by itself, and put the policies together".to_owned(),
             UsageError::Unknown { .. } => "`wirerate reasons` lists them all".to_owned(),

@@ -474,6 +474,11 @@ impl FlowTable {
         now >= self.due
     }
 
+    /// True if [`FlowTable::advance`] to that time has left nothing over.
+    pub fn is_swept(&self, now: Nanos) -> bool {
+        self.wheel.is_swept(self.tick(now))
+    }
+
     /// Ends flows that have expired, each after `ended` has been told of it. Of published flows, `carried` returns when the kernel
     /// has carried the last packet. Looks at no more than `most` flows;
     /// what is left is due at once. Time that goes backwards, or jumps, does no harm.

@@ -113,6 +113,13 @@ impl Wheel {
         None
     }
 
+    /// True if [`Wheel::due`] has no flow until `now`, and has walked up to there; at the last tick, behind which there is no later one to put
+    /// flows off to, in any case.
+    pub(super) fn is_swept(&self, now: Tick) -> bool {
+        let is_last = self.cursor == u32::MAX;
+        is_last || self.cursor >= now.0 && self.first[(self.cursor % SLOTS) as usize] == NONE
+    }
+
     /// Forgets all flows.
     pub(super) fn clear(&mut self) {
         self.first.fill(NONE);

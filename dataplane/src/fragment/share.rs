@@ -14,11 +14,13 @@ pub(super) const CT_ZONES: usize = 64;
 /// Number of entries that every owner may have.
 const LEAST: u32 = 16;
 
-/// Datagrams and held frames of one source or conntrack zone.
-#[derive(Clone, Copy, Default)]
-struct Count {
-    datagrams: u32,
-    held: u32,
+/// Numbers of datagrams under way, and of frames held for them: in all, or of one source or conntrack zone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Datagrams.
+    pub datagrams: u32,
+    /// Frames held.
+    pub held: u32,
 }
 
 /// Owner of a datagram in the counts: a source and a conntrack zone.
@@ -41,11 +43,16 @@ pub(super) struct Shares {
     ct_zones: Vec<Count>,
     of_source: Count,
     of_ct_zone: Count,
+    /// Numbers in all, and the highest that each has been.
+    all: Count,
+    peak: Count,
 }
 
 impl Shares {
     pub(super) fn new(limits: &FragmentLimits) -> Shares {
         let mut shares = Shares {
+            all: Count::default(),
+            peak: Count::default(),
             sources: vec![Count::default(); SOURCES],
             ct_zones: vec![Count::default(); CT_ZONES],
             of_source: Count::default(),
@@ -91,9 +98,24 @@ impl Shares {
         source.held < self.of_source.held && ct_zone.held < self.of_ct_zone.held
     }
 
+    /// Highest number of datagrams, and of frames held, at one time so far.
+    pub(super) fn peak(&self) -> Count {
+        self.peak
+    }
+
+    /// Numbers that every owner may have.
+    pub(super) fn of_each(&self) -> Count {
+        let Shares { of_source, of_ct_zone, .. } = self;
+        Count {
+            datagrams: of_source.datagrams.min(of_ct_zone.datagrams),
+            held: of_source.held.min(of_ct_zone.held),
+        }
+    }
+
     /// Counts a datagram that has begun.
     pub(super) fn begin(&mut self, owner: Owner) {
         self.change(owner, |count| count.datagrams += 1);
+        self.peak.datagrams = self.peak.datagrams.max(self.all.datagrams);
     }
 
     /// Counts off a datagram that is forgotten.
@@ -104,6 +126,7 @@ impl Shares {
     /// Counts a frame that waits.
     pub(super) fn wait(&mut self, owner: Owner) {
         self.change(owner, |count| count.held += 1);
+        self.peak.held = self.peak.held.max(self.all.held);
     }
 
     /// Counts off frames that are no longer held.
@@ -115,6 +138,7 @@ impl Shares {
     pub(super) fn clear(&mut self) {
         self.sources.fill(Count::default());
         self.ct_zones.fill(Count::default());
+        self.all = Count::default();
     }
 
     /// True if nothing is counted.
@@ -135,5 +159,6 @@ impl Shares {
     fn change(&mut self, owner: Owner, change: impl Fn(&mut Count)) {
         change(&mut self.sources[usize::from(owner.source)]);
         change(&mut self.ct_zones[usize::from(owner.ct_zone)]);
+        change(&mut self.all);
     }
 }

@@ -128,7 +128,7 @@ fn build<T: Tally>(frame: &mut Frame, reason: Reason, cx: &mut Cx<'_, T>) -> Opt
         return to_itself(frame, tell);
     }
     let (sender, meant) = header::addresses(frame);
-    let bounds = error_bounds(cx.tables);
+    let bounds = ErrorBounds::of(cx.tables);
     let vrf = cx.tables.vrf_of(frame.meta.ingress);
     let subject = limiter::subject_in(cx.tables.vrf_number(vrf), sender, 0);
     let hash = cx.shard.flows.hash(&subject, cx.tally);
@@ -183,7 +183,7 @@ fn loop_back<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Option<()> {
     let connection = Address::v4(u32::from(vc.vpi) << 16 | u32::from(vc.vci));
     let subject = limiter::subject(connection, frame.meta.ingress.0.into());
     let hash = cx.shard.flows.hash(&subject, cx.tally);
-    let (bounds, now) = (error_bounds(cx.tables), frame.meta.received);
+    let (bounds, now) = (ErrorBounds::of(cx.tables), frame.meta.received);
     if !cx.shard.limiter.admits_error(ErrorKind::Loopback, hash, bounds, now) {
         return None;
     }
@@ -192,11 +192,6 @@ fn loop_back<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Option<()> {
     atm::switch(cell, Connection::Channel(vc));
     (frame.meta.egress, frame.meta.hop) = (frame.meta.ingress, CELL_HOP);
     Some(())
-}
-
-/// Bounds on answers.
-pub(super) fn error_bounds(tables: &Tables) -> ErrorBounds {
-    ErrorBounds { receiver: tables.limits.errors_per_second, all: tables.limits.errors_in_all }
 }
 
 /// Returns the kind of answer for rate limiting: each kind has its own token buckets.

@@ -164,7 +164,7 @@ pub(super) fn flow<T: Tally>(
 fn begin_accounts<T: Tally>(id: FlowId, frame: &Frame, cx: &mut Cx<'_, T>) {
     let Shard { accounting, flows, .. } = &mut *cx.shard;
     if let (Some(flow), Some(cold)) = (flows.flow(id), flows.cold(id)) {
-        accounting.begin(id);
+        accounting.begin(id, frame.meta.number);
         accounting.count(id, Direction::Original, frame);
         accounting.note_begun(flow, cold);
     }

@@ -16,7 +16,7 @@ use super::parse::Parse;
 use super::{About, Cx, Packets, Stage, Step, handoff};
 use crate::flag;
 use crate::hop::NO_HOP;
-use crate::limiter::{self, ErrorKind};
+use crate::limiter::{self, ErrorBounds, ErrorKind};
 use crate::ppp::{Kind, Outgoing};
 use crate::tables::{Address, Carrier, Interface, LOCAL, Tables};
 use crate::verdict::Reason;
@@ -199,7 +199,7 @@ fn discover<T: Tally>(
     if matches!(packet.code, pppoe::code::PADI | pppoe::code::PADR) && !interface.sessions.is_empty() {
         let subject = limiter::subject(Address::v6(from.to_bits().into()), frame.meta.ingress.0.into());
         let hash = cx.shard.flows.hash(&subject, cx.tally);
-        let bounds = super::answer::error_bounds(cx.tables);
+        let bounds = ErrorBounds::of(cx.tables);
         if !cx.shard.limiter.admits_error(ErrorKind::Discovery, hash, bounds, now) {
             return Err(Reason::PppControl);
         }

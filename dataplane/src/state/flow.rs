@@ -333,7 +333,7 @@ impl Shard {
                 b == a.reversed() && matches!(record.handshake, Handshake::Direct | Handshake::Related);
             flow.set_translated(if is_plain { Translated::No } else { Translated::Yes });
         }
-        self.accounting.begin(id);
+        self.accounting.begin(id, 0);
         self.changes.begin(id);
         self.flows.set_related(id, NO_NUMBER);
         if self.flows.set_handshake(id, record.handshake).is_err() {
