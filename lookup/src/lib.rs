@@ -59,7 +59,8 @@
 //! | `bdd` | a binary decision diagram | a bounded number of steps, whatever the patterns |
 //! | `tree` | decision trees whose leaves compare eight patterns at a time | speed, from ten patterns to 100,000 |
 //!
-//! `cargo run -p wirerate-lookup --example classifier` asks each of them, and prints what a search costs.
+//! `cargo run -p wirerate-lookup --example classifier` asks each of them, and prints what a search costs; the example `beside` puts one of one's
+//! own beside them, on a filter set like ClassBench's.
 //!
 //! # Forwarding information bases
 //!
