@@ -86,3 +86,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{} flow; conserved: {}", shard.flows.len(), shard.counters.are_conserved());
     Ok(())
 }
+
+#[test]
+fn it_runs() {
+    main().expect("two packets");
+}

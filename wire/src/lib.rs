@@ -3,6 +3,45 @@
 //! One file per protocol, each a view over borrowed bytes: no copy, no allocation, and no panic whatever the bytes.
 //! [`Frame`] is one packet in memory, unique owner of its slot in a [`Pool`]; frames travel in [`Batch`]es and enter
 //! and leave by a [`Port`].
+//!
+//! A packet is written by [`build`], and read view by view, from the outer header to the inner:
+//!
+//! ```
+//! use wire::ethernet::{EtherType, Mac};
+//! use wire::header::Protocol;
+//! use wire::{build, ethernet, ipv4, udp};
+//!
+//! let (host, router) = (Mac([2, 0, 0, 0, 0, 1]), Mac([2, 0, 0, 0, 0, 2]));
+//! let (client, server) = ("192.0.2.1".parse().unwrap(), "198.51.100.7".parse().unwrap());
+//! let frame = build::ethernet(host, router).ipv4(client, server).udp(50000, 53).payload(b"query").to_vec();
+//!
+//! let layer = ethernet::parse(&frame).unwrap();
+//! assert_eq!((layer.header.dst(), layer.ethertype), (router, EtherType::IPV4));
+//! let packet = ipv4::parse(layer.payload).unwrap();
+//! assert_eq!((packet.header.src(), packet.header.protocol()), (client, Protocol::UDP));
+//! let datagram = udp::Header::of(packet.payload).unwrap();
+//! assert_eq!(datagram.dport(), 53);
+//! // Bytes that are no packet are an error that says what is wrong.
+//! assert_eq!(ipv4::parse(&layer.payload[..19]).unwrap_err(), ipv4::Malformed::TooShort);
+//! ```
+//!
+//! Frames in memory belong to a pool, which is as large as it will ever be:
+//!
+//! ```
+//! use wire::{Batch, Pool};
+//!
+//! let mut pool = Pool::new(2, 2048)?;
+//! let mut batch = Batch::new();
+//! for bytes in [[1; 60], [2; 60], [3; 60]] {
+//!     match batch.extend_from(&mut pool) {
+//!         Some(frame) => assert!(frame.fill(&bytes)),
+//!         None => assert_eq!(bytes[0], 3, "there are two slots"),
+//!     }
+//! }
+//! batch.drain().for_each(|frame| pool.put(frame));
+//! assert_eq!(pool.available(), 2);
+//! # Ok::<(), wire::PoolError>(())
+//! ```
 
 pub mod aal5;
 pub mod arp;
