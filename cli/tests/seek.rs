@@ -304,7 +304,7 @@ fn search_by(test: &str, script: Option<&str>, words: &[&str]) -> run::Run {
     }
 }
 
-/// What the package says, and what becomes of it.
+/// Rows of the package, and its errors, as the command shows them.
 #[test]
 fn a_search_shows_what_the_package_finds_and_says_what_it_lacks() {
     let words = ["--objective", "engines,latency", "--require", "delivered>=1Mbit/s", "--trials", "4"];

@@ -11,7 +11,7 @@ use crate::policy::Policy;
 /// The epoch of tables that are never replaced.
 const EPOCH: u16 = 1;
 
-/// What keeps replays by a policy from being divided by flow, each in a sentence.
+/// Obstacles that keep replays by a policy from being divided by flow, each in a sentence.
 #[pyfunction]
 pub(crate) fn obstacles(py: Python<'_>, policy: Bound<'_, Policy>) -> PyResult<Vec<String>> {
     let tables = compiled(py, policy.get())?;

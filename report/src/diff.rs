@@ -42,9 +42,9 @@ pub struct Diff<'a> {
 /// Answer to the question whether packets change their fate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It is proved that none does.
+    /// Proved: no packet does.
     Same,
-    /// Some do.
+    /// Some packets do.
     Different,
     /// None is found, but the work was at its end.
     Unsettled,

@@ -114,7 +114,7 @@ impl FromStr for Objective {
 /// Bound that a configuration has to keep: `throughput>=1Gbit/s`, `latency<=5us`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bound {
-    /// What is bounded.
+    /// Objective that is bounded.
     pub objective: Objective,
     /// Column of a sweep's rows that is compared: of the unit that was given.
     pub column: &'static str,

@@ -44,11 +44,11 @@ pub(super) struct Arguments {
     #[arg(long, required = true, value_name = "PATH=VALUES")]
     vary: Vec<Axis>,
 
-    /// What is to be best, as throughput,latency
+    /// Objectives, as throughput,latency
     #[arg(long, required = true, value_name = "NAME,...", value_delimiter = ',')]
     objective: Vec<Objective>,
 
-    /// What a configuration has to meet, as 'throughput>=1Gbit/s', 'latency<=5us' or 'engines<=4'; may be repeated
+    /// Requirement of a configuration, as 'throughput>=1Gbit/s', 'latency<=5us' or 'engines<=4'; may be repeated
     #[arg(long, value_name = "NAME>=VALUE | NAME<=VALUE")]
     require: Vec<Requirement>,
 
