@@ -119,8 +119,9 @@ impl UpdatableTree {
             self.changes = 0;
             if has_grown || self.takes_longer(WORN) {
                 // What there is goes on where there is no memory for others.
-                let _ = self.grow_anew();
-                self.enough = self.more_than_enough();
+                if self.grow_anew().is_err() {
+                    self.enough = self.more_than_enough();
+                }
             }
         }
     }
