@@ -102,28 +102,16 @@ impl Fib4 {
         }
     }
 
-    /// [`GROUP`] look-ups side by side: none waits for another one's memory, and the ones are counted for several at
-    /// once. Baseline x86-64 has no instruction that counts ones, but the vector steps that stand for
-    /// it serve two look-ups.
+    /// [`GROUP`] look-ups side by side: none waits for another one's memory.
     #[inline(always)]
     fn lookup_group(&self, destinations: &[u32], hops: &mut [u32]) {
         let (destinations, hops) = (&destinations[..GROUP], &mut hops[..GROUP]);
-        let (all_nodes, all_slots) = (self.nodes.entries(), self.slots.entries());
-        let mut changes = [0; GROUP];
-        let mut slots = [0; GROUP];
-        for lane in 0..GROUP {
+        let slots: [usize; GROUP] = std::array::from_fn(|lane| {
             let (node, rest) = self.root(destinations[lane]);
-            let node = &all_nodes[node];
-            changes[lane] = node.changes_until(rest);
-            slots[lane] = node.slot;
-        }
-        // A loop of its own, or it is not made a vector loop.
-        let mut counts = [0; GROUP];
+            self.slot(node, rest)
+        });
         for lane in 0..GROUP {
-            counts[lane] = u64::from(changes[lane].count_ones());
-        }
-        for lane in 0..GROUP {
-            let found = all_slots[slots[lane] as usize + counts[lane] as usize];
+            let found = self.slots.entries()[slots[lane]];
             hops[lane] = self.follow(found, self.root(destinations[lane]).1);
         }
     }
