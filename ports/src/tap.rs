@@ -278,7 +278,7 @@ impl Port for TapLine {
                 }
             }
         }
-        batch.drain_front(done).for_each(|frame| pool.put(frame));
+        pool.put_all(batch.drain_front(done));
         result
     }
 }

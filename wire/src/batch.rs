@@ -42,6 +42,30 @@ impl Batch {
         self.frames.last_mut()
     }
 
+    /// Appends frames of `pool` with copies of `packets`, as [`Frame::fill`] makes them, and shows each to `received`, as long as the batch and
+    /// the pool have room; ends before a packet that is longer than a slot has room for. Returns the number of frames.
+    #[inline(always)]
+    pub fn receive<'a>(
+        &mut self,
+        pool: &mut Pool,
+        packets: impl Iterator<Item = &'a [u8]>,
+        mut received: impl FnMut(&mut Frame),
+    ) -> usize {
+        self.extend(packets.map_while(|packet| {
+            let mut frame = pool.take_filled(packet)?;
+            received(&mut frame);
+            Some(frame)
+        }))
+    }
+
+    /// Appends frames as long as there is room, without taking a further one from `frames`. Returns their number.
+    #[inline(always)]
+    pub fn extend(&mut self, frames: impl Iterator<Item = Frame>) -> usize {
+        let before = self.frames.len();
+        self.frames.extend(frames.take(self.frames.remaining_capacity()));
+        self.frames.len() - before
+    }
+
     /// True if no further frame fits.
     #[inline]
     pub fn is_full(&self) -> bool {
@@ -56,13 +80,13 @@ impl Batch {
 
     /// Takes all frames out, first to last.
     #[inline]
-    pub fn drain(&mut self) -> impl Iterator<Item = Frame> + '_ {
+    pub fn drain(&mut self) -> impl ExactSizeIterator<Item = Frame> + '_ {
         self.frames.drain(..)
     }
 
     /// Takes out the first `frames` frames, or all if there are fewer; the others move up.
     #[inline]
-    pub fn drain_front(&mut self, frames: usize) -> impl Iterator<Item = Frame> + '_ {
+    pub fn drain_front(&mut self, frames: usize) -> impl ExactSizeIterator<Item = Frame> + '_ {
         let frames = frames.min(self.frames.len());
         self.frames.drain(..frames)
     }
@@ -92,5 +116,34 @@ impl DerefMut for Batch {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [Frame] {
         &mut self.frames
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_are_received_as_long_as_there_is_room() {
+        let packets: Vec<Vec<u8>> = (0..100).map(|number| vec![number; 60 + usize::from(number)]).collect();
+        let all = || packets.iter().map(Vec::as_slice);
+        for slots in [0, 1, 63, 64, 65] {
+            let (mut pool, mut batch) = (Pool::new(slots.max(1), 2048).unwrap(), Batch::new());
+            if slots == 0 {
+                batch.extend(pool.take().into_iter());
+            }
+            let before = batch.len();
+            let mut seen = Vec::new();
+            let many = batch.receive(&mut pool, all(), |frame| seen.push(frame.len()));
+            assert_eq!(many, (slots as usize).min(BATCH));
+            assert!(batch[before..].iter().map(Frame::bytes).eq(all().take(many)));
+            assert!(seen.into_iter().eq(all().take(many).map(<[u8]>::len)));
+            // What was not taken left no slot behind.
+            pool.put_all(batch.drain());
+            assert_eq!(pool.available(), slots.max(1) as usize);
+        }
+        let (mut pool, mut batch) = (Pool::new(4, 2048).unwrap(), Batch::new());
+        let long = [0; 4096];
+        assert_eq!(batch.receive(&mut pool, [&long[..60], &long, &long[..60]].into_iter(), |_| ()), 1);
     }
 }

@@ -90,6 +90,18 @@ impl Head {
     }
 }
 
+/// Colour of a slot: bytes by which its packets begin later than in other slots, none to three cache lines. Slots
+/// lie at least 2 KiB apart: packets at one offset in all slots would fall into two of the 64 sets of a first-level
+/// cache, which have room for 16 to 24.
+#[inline(always)]
+pub(crate) fn colour(slot: u32) -> usize {
+    // Of a page's two slots of 2 KiB one is odd, and lies in other sets anyway.
+    (slot as usize >> 1) % 4 * 64
+}
+
+/// Bytes of the largest colour.
+pub(crate) const COLOURS: usize = 3 * 64;
+
 impl Deref for Frame {
     type Target = Notes;
     #[inline(always)]
@@ -214,19 +226,10 @@ impl Frame {
         if len > (self.room() - HEADROOM).min(LONGEST) {
             return None;
         }
-        let start = HEADROOM + self.colour();
+        let start = HEADROOM + colour(self.slot());
         let fits = start + len <= self.room();
         self.put((if fits { start } else { HEADROOM }) as u16, len as u16);
         Some(self.bytes_mut())
-    }
-
-    /// Colour of the slot: bytes by which its packets begin later than in other slots, none to three cache lines. Slots
-    /// lie at least 2 KiB apart: packets at one offset in all slots would fall into two of the 64 sets of a first-level
-    /// cache, which have room for 16 to 24.
-    #[inline(always)]
-    fn colour(&self) -> usize {
-        // Of a page's two slots of 2 KiB one is odd, and lies in other sets anyway.
-        (self.slot() as usize >> 1) % 4 * 64
     }
 
     /// Makes the packet `bytes` longer in front and returns the new bytes, whatever they hold; `None`,

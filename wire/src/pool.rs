@@ -15,7 +15,7 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::frame::{Frame, Head, LONGEST, Size};
+use crate::frame::{self, Frame, Head, LONGEST, Size};
 
 /// Bytes kept free in front of a received frame, for headers that are pushed later.
 pub const HEADROOM: usize = 256;
@@ -231,12 +231,58 @@ impl Pool {
         })
     }
 
+    /// A frame with a copy of `packet`, as [`Frame::fill`] makes one; `None` when every slot is in use, or the packet is longer than a slot has
+    /// room for.
+    #[inline(always)]
+    pub fn take_filled(&mut self, packet: &[u8]) -> Option<Frame> {
+        if self.size == Size::Big || packet.len() > self.slot_bytes - HEADROOM - frame::COLOURS {
+            return self.take_tight(packet);
+        }
+        let slot = self.take_slot()?;
+        let start = HEADROOM + frame::colour(slot);
+        // SAFETY: as in `take`; the packet fits behind headroom and colour, as was just asked.
+        let mut frame = unsafe {
+            let head = Shared::heads(self.shared).add(slot as usize);
+            Frame::over(head, Size::Small, slot, start as u16, packet.len() as u16)
+        };
+        frame.bytes_mut().copy_from_slice(packet);
+        Some(frame)
+    }
+
+    /// [`Pool::take_filled`] for a packet that has little room.
+    #[cold]
+    fn take_tight(&mut self, packet: &[u8]) -> Option<Frame> {
+        let mut frame = self.take()?;
+        if frame.fill(packet) {
+            return Some(frame);
+        }
+        self.put(frame);
+        None
+    }
+
     /// An empty frame for a packet of up to [`LONGEST`] bytes that stands for many segments, `size` bytes of payload in each but the
     /// last; `None` when every such slot is in use, or the pool has none.
     pub fn take_big(&mut self, size: u16) -> Option<Frame> {
         let mut frame = self.big.as_mut()?.take()?;
         frame.set_segment_size(size);
         Some(frame)
+    }
+
+    /// Takes back the slots of many frames, in fewer steps than [`Pool::put`] of each.
+    #[inline(always)]
+    pub fn put_all(&mut self, frames: impl ExactSizeIterator<Item = Frame>) {
+        let mut after = self.free.len();
+        // Frames of others are no more slots of this pool: what was allocated is enough.
+        self.free.resize((after + frames.len()).min(self.slots as usize), 0);
+        for frame in frames {
+            if frame.shared() != self.shared {
+                self.put_other(frame);
+            } else if let Some(place) = self.free.get_mut(after) {
+                *place = frame.into_slot();
+                after += 1;
+            }
+        }
+        self.free.truncate(after);
     }
 
     /// Takes a frame's slot back. A frame of another pool goes home to that pool.
@@ -488,6 +534,42 @@ mod tests {
         here.put(there.take().unwrap());
         assert_eq!(here.available(), 1);
         assert!(there.take().is_some());
+    }
+
+    #[test]
+    fn many_frames_come_back_at_once_each_to_its_pool() {
+        let mut here = Pool::new(4, 2048).unwrap().with_big(1).unwrap();
+        let mut there = Pool::new(2, 2048).unwrap();
+        let mut frames = vec![here.take().unwrap(), there.take().unwrap(), here.take_big(9).unwrap()];
+        frames.extend([here.take().unwrap(), there.take().unwrap()]);
+        let allocated = here.free.capacity();
+        here.put_all(frames.into_iter());
+        assert_eq!((here.available(), here.free.capacity()), (4, allocated));
+        let slots: std::collections::BTreeSet<u32> =
+            std::iter::from_fn(|| here.take()).map(Frame::into_slot).collect();
+        assert_eq!(slots.len(), 4);
+        assert!(here.take_big(1).is_some());
+        assert!(there.take().is_some() && there.take().is_some());
+    }
+
+    #[test]
+    fn a_frame_is_taken_with_a_copy_as_one_that_is_filled() {
+        for len in [0, 1, 64, 1_500, 2048 - HEADROOM - 192, 2048 - HEADROOM - 191, 2048 - HEADROOM] {
+            let (mut one, mut other) = (Pool::new(9, 2048).unwrap(), Pool::new(9, 2048).unwrap());
+            let packet: Vec<u8> = (0..len).map(|byte| byte as u8).collect();
+            let mut kept = Vec::new();
+            for _ in 0..9 {
+                let (taken, mut filled) = (one.take_filled(&packet).unwrap(), other.take().unwrap());
+                assert!(filled.fill(&packet));
+                assert_eq!(taken.bytes(), filled.bytes());
+                assert_eq!((taken.headroom(), taken.slot()), (filled.headroom(), filled.slot()));
+                kept.push((taken, filled));
+            }
+            assert!(one.take_filled(&packet).is_none());
+        }
+        let mut pool = Pool::new(1, 2048).unwrap();
+        assert!(pool.take_filled(&[0; 2048 - HEADROOM + 1]).is_none());
+        assert_eq!(pool.available(), 1);
     }
 
     #[test]

@@ -97,23 +97,18 @@ impl Gateway {
     ) {
         for chunk in load.chunks(BATCH) {
             self.now += STEP;
-            for load in chunk {
-                let Some(frame) = self.batch.extend_from(&mut self.pool) else { return };
-                let _ = frame.fill(load.bytes());
-                frame.meta.ingress = load.ingress();
-                frame.meta.received = self.now;
-            }
+            let (now, mut ingress) = (self.now, chunk.iter().map(Arrival::ingress));
+            self.batch.receive(&mut self.pool, chunk.iter().map(Arrival::bytes), |frame| {
+                frame.meta.ingress = ingress.next().unwrap_or_default();
+                frame.meta.received = now;
+            });
             let mut cx = Cx { tables: &self.tables, shard: &mut self.shard, pool: &mut self.pool, tally };
             self.pipeline.run(&mut self.batch, &mut self.ended, &mut cx);
-            for frame in self.ended.drain(..) {
-                self.pool.put(frame);
-            }
+            self.pool.put_all(self.ended.drain(..));
             for port in (0..self.shard.egress.ports() as u16).map(PortId) {
                 self.shard.dequeue_burst(port, self.now, &mut self.batch);
-                for frame in self.batch.drain() {
-                    sent(&frame);
-                    self.pool.put(frame);
-                }
+                self.batch.iter().for_each(&mut *sent);
+                self.pool.put_all(self.batch.drain());
                 while let Next::Frame(frame, _) = self.shard.next(port, self.now) {
                     sent(&frame);
                     self.pool.put(frame);

@@ -257,7 +257,7 @@ impl Port for Source {
     }
 
     fn transmit(&mut self, batch: &mut Batch, pool: &mut Pool) -> Result<(), PortError> {
-        batch.drain().for_each(|frame| pool.put(frame));
+        pool.put_all(batch.drain());
         Ok(())
     }
 }

@@ -138,9 +138,7 @@ impl Port for Memory {
 
     fn transmit(&mut self, batch: &mut Batch, pool: &mut Pool) -> Result<(), PortError> {
         self.counts.sent.fetch_add(batch.len() as u64, Ordering::Relaxed);
-        for frame in batch.drain() {
-            pool.put(frame);
-        }
+        pool.put_all(batch.drain());
         Ok(())
     }
 }

@@ -50,22 +50,20 @@ impl Fifo {
     /// Moves frames from the front to `out`, as long as there is room and `departs` says so of the next one.
     #[inline(always)]
     pub(super) fn pop_burst(&mut self, out: &mut Batch, mut departs: impl FnMut(&Frame) -> bool) {
-        let places = self.places.as_mut_slice();
-        let last = places.len().wrapping_sub(1);
-        let mut moved = 0;
-        for _ in 0..out.room() {
-            let Some(place) = places.get_mut(self.first.wrapping_add(moved) & last) else { break };
-            if !place.as_ref().is_some_and(&mut departs) {
+        let first = self.place(0);
+        let split = first.min(self.places.len());
+        let (behind, ahead) = self.places.split_at_mut(split);
+        for places in [ahead, behind] {
+            let offered = places.len().min(out.room());
+            let moved = out.extend(places.iter_mut().take(offered).map_while(|place| {
+                if place.as_ref().is_some_and(&mut departs) { place.take() } else { None }
+            }));
+            self.first = self.first.wrapping_add(moved);
+            self.len -= moved;
+            if moved < offered {
                 break;
             }
-            moved += 1;
-            if let Some(frame) = place.take() {
-                // There is room.
-                let _ = out.push(frame);
-            }
         }
-        self.first = self.first.wrapping_add(moved);
-        self.len -= moved;
     }
 
     /// Puts a frame behind the others.
@@ -157,13 +155,18 @@ mod tests {
                         model.insert(place, number);
                     }
                     5 => {
+                        // Sometimes with little room.
                         let mut out = Batch::new();
+                        let before = wire::BATCH - 1 - random.below(wire::BATCH as u64) as usize;
+                        out.extend(std::iter::from_fn(|| pool.take()).take(before));
                         let most = random.below(5) as usize;
                         let mut left = most;
                         fifo.pop_burst(&mut out, |_| {
                             left = left.wrapping_sub(1);
                             left < most
                         });
+                        assert!(out.len() - before == most.min(model.len()).min(wire::BATCH - before));
+                        pool.put_all(out.drain_front(before));
                         for frame in out.drain() {
                             assert_eq!(Some(frame.meta.number), model.pop_front());
                             pool.put(frame);
