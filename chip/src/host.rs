@@ -413,6 +413,10 @@ impl<W: Witness> Witness for Outcome<'_, W> {
         self.witness.ended(frame, verdict);
     }
 
+    fn released(&mut self, number: u32, first: u32) {
+        self.witness.released(number, first);
+    }
+
     fn refused(&mut self, number: u32, ingress: PortId, reason: Reason) {
         self.witness.refused(number, ingress, reason);
     }

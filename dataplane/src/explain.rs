@@ -242,6 +242,10 @@ impl<W: Witness> Witness for Listener<'_, W> {
         self.witness.ended_at(at, frame, verdict);
     }
 
+    fn released(&mut self, number: u32, first: u32) {
+        self.witness.released(number, first);
+    }
+
     fn refused(&mut self, number: u32, ingress: PortId, reason: Reason) {
         if number == self.number {
             self.verdict = Some(Verdict::Dropped(reason));

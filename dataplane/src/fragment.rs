@@ -23,6 +23,7 @@
 mod hash;
 pub(crate) mod held;
 mod range;
+mod release;
 mod reload;
 mod share;
 mod table;
@@ -35,6 +36,7 @@ use crate::verdict::Reason;
 use held::{Held, List};
 use lookup::memory::MemoryError;
 pub(crate) use range::{Added, Ranges};
+pub use release::{Release, Releases};
 pub(crate) use reload::{FragmentsPlan, Moved};
 pub use share::Count;
 use share::Shares;

@@ -8,6 +8,7 @@ use tally::{NoTally, Tally};
 use wire::{BATCH, Batch, Frame, Nanos, Pool, PoolError, PortId};
 
 use crate::egress::Next;
+use crate::fragment::Release;
 use crate::hop::{MOST_WAITING, Resolve};
 use crate::nat::Share;
 use crate::pipeline::{Pipeline, Watch};
@@ -77,6 +78,11 @@ fn slots(tables: &Tables, resolve: Resolve) -> u32 {
         + sessions(tables) as u32
 }
 
+/// Returns the number of fragments that may be released while a batch goes through the stages.
+fn most_released(tables: &Tables) -> usize {
+    tables.limits.fragments.held as usize + BATCH
+}
+
 /// Returns the number of frames that a batch may add to a queue.
 fn growth(tables: &Tables) -> usize {
     let least = tables.interfaces.iter().map(|interface| interface.mtu).min().unwrap_or(0);
@@ -141,6 +147,12 @@ pub trait Witness {
         self.ended(frame, verdict);
     }
 
+    /// A fragment that was held for the first one of its datagram goes through the stages behind that one; both by their numbers. Told
+    /// before what becomes of either.
+    fn released(&mut self, number: u32, first: u32) {
+        let _ = (number, first);
+    }
+
     /// The frame of that number was dropped before it was taken in.
     fn refused(&mut self, number: u32, ingress: PortId, reason: Reason) {
         let _ = (number, ingress, reason);
@@ -194,6 +206,7 @@ impl Replay {
         let setup = Setup { seed: SEED, now: start, resolve, share: Share::WHOLE };
         let mut shard = Shard::new(&tables, setup).map_err(ReplayError::Shard)?;
         shard.sas.count_alone(start);
+        shard.releases.keep(most_released(&tables));
         let slots = slots(&tables, resolve);
         Ok(Replay {
             growth: growth(&tables),
@@ -301,6 +314,7 @@ impl Replay {
         self.waiting.clear();
         self.waiting.extend(self.shard.egress.arriving());
         self.growth = growth(&self.tables);
+        self.shard.releases.keep(most_released(&self.tables));
         // Frames that end or are released by it do so now, not with the next frame.
         let mut cx =
             Cx { tables: &self.tables, shard: &mut self.shard, pool: &mut self.pool, tally: &mut NoTally };
@@ -431,6 +445,9 @@ impl Replay {
 
     /// Reports frames that ended in the pipeline, and takes them back; then reports those that were queued.
     fn tell(&mut self, witness: &mut impl Witness) {
+        for Release { number, first } in self.shard.releases.take() {
+            witness.released(number, first);
+        }
         for frame in self.ended.drain(..) {
             if let Some(verdict) = Verdict::of_fate(frame.meta.fate) {
                 witness.ended(&frame, verdict);

@@ -19,7 +19,7 @@ use crate::counter::Counters;
 use crate::egress::{Egress, Ends, Handoff, Next, Order};
 use crate::fast_path::FastPath;
 use crate::flow::{self, Cold, Flow, FlowId, FlowTable, Life, Member, Timeouts};
-use crate::fragment::Fragments;
+use crate::fragment::{Fragments, Releases};
 use crate::fragmentation::MOST_PARTS;
 use crate::helper::Expectations;
 use crate::hop::{Hops, MOST_WAITING, Resolve};
@@ -59,6 +59,8 @@ pub struct Shard {
     pub meters: Meters,
     /// Fragments of datagrams that are not complete.
     pub fragments: Fragments,
+    /// Fragments that the first one of their datagram has released, where a host has them kept.
+    pub releases: Releases,
     /// AAL5 PDUs of ATM virtual channels that are not complete.
     pub channels: Channels,
     /// PPP sessions.
@@ -169,6 +171,7 @@ impl Shard {
             meters: Meters::new(tables, setup.share, setup.now),
             fragments: Fragments::new(&tables.limits.fragments, tables.timeouts.fragment, setup.seed)
                 .map_err(ShardError::Memory)?,
+            releases: Releases::default(),
             channels: Channels::new(tables),
             sessions,
             cookies: Cookies::new(setup.seed),

@@ -107,14 +107,33 @@ pub struct Fates {
     vlans: Vec<Vec<(u16, u16, PortId)>>,
     /// Packets under way, by number.
     pending: HashMap<u32, Pending>,
-    /// Rows of this step, with the places of their flows, whose numbers are not known yet.
-    settling: Vec<(Fate, u32)>,
-    /// Packets that were queued in this step, likewise.
-    queued: Vec<(u32, u32)>,
+    /// Rows of this step, whose flows are not known yet.
+    settling: Vec<(Fate, Seen)>,
+    /// Numbers of packets that were queued in this step, likewise.
+    queued: Vec<(u32, Seen)>,
     rows: Vec<Fate>,
-    /// Numbers of flows by their places in the flow table.
+    /// Flows that were opened in this step.
+    opened: Vec<Opened>,
+    /// Numbers of the flows that were opened last before this step, by their places in the flow table.
     flows: HashMap<u32, u64>,
     received: u64,
+    /// Number under which the last packet arrived, of which frames have the lower half.
+    last: u64,
+}
+
+/// Place of a packet's flow, which another flow may take within a step, and the order of packets there.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Seen {
+    place: u32,
+    turn: u64,
+}
+
+/// Flow that a packet has opened.
+#[derive(Clone, Copy)]
+struct Opened {
+    seen: Seen,
+    /// Number of that packet.
+    number: u64,
 }
 
 /// Packet under way.
@@ -125,6 +144,8 @@ struct Pending {
     ingress: PortId,
     length: u32,
     ends: Option<PacketEnds>,
+    /// Order among packets: number under which it arrived, or of a fragment that waited, that of the first one of its datagram.
+    turn: u64,
     flow: Option<u64>,
 }
 
@@ -137,8 +158,10 @@ impl Fates {
             settling: Vec::new(),
             queued: Vec::new(),
             rows: Vec::new(),
+            opened: Vec::new(),
             flows: HashMap::new(),
             received: 0,
+            last: 0,
         }
     }
 
@@ -146,22 +169,33 @@ impl Fates {
     pub fn arrives(&mut self, number: u32, packet: &Packet<'_>) {
         let Packet { at, ingress, original_len: length, .. } = *packet;
         let ends = PacketEnds::of(packet.captured);
-        let pending = Pending { number: self.received, at, ingress, length, ends, flow: None };
+        self.last += u64::from(number.wrapping_sub(self.last as u32));
+        let pending =
+            Pending { number: self.received, at, ingress, length, ends, turn: self.last, flow: None };
         self.received += 1;
         self.pending.insert(number, pending);
     }
 
     /// Ends a step of the replay: rows of it are complete.
     pub fn settle(&mut self) {
-        for (number, place) in self.queued.drain(..) {
-            if let Some(pending) = self.pending.get_mut(&number) {
-                pending.flow = pending.flow.or_else(|| self.flows.get(&place).copied());
+        let Fates { opened, flows, pending, .. } = self;
+        opened.sort_unstable_by_key(|opened| (opened.seen, opened.number));
+        let flow = |seen: Seen| {
+            let count = opened.partition_point(|opened| opened.seen <= seen);
+            let last = opened.get(..count).and_then(|before| before.last());
+            let last = last.filter(|opened| opened.seen.place == seen.place).map(|opened| opened.number);
+            last.or_else(|| flows.get(&seen.place).copied())
+        };
+        for (number, seen) in self.queued.drain(..) {
+            if let Some(pending) = pending.get_mut(&number) {
+                pending.flow = pending.flow.or_else(|| flow(seen));
             }
         }
-        for (mut row, place) in self.settling.drain(..) {
-            row.flow = row.flow.or_else(|| self.flows.get(&place).copied());
+        for (mut row, seen) in self.settling.drain(..) {
+            row.flow = row.flow.or_else(|| flow(seen));
             self.rows.push(row);
         }
+        flows.extend(opened.drain(..).map(|opened| (opened.seen.place, opened.number)));
     }
 
     /// Ends the replay: packets that have no fate yet are held.
@@ -197,7 +231,8 @@ impl Fates {
             return;
         };
         pending.flow = Some(pending.number);
-        self.flows.insert(meta.flow, pending.number);
+        let seen = Seen { place: meta.flow, turn: pending.turn };
+        self.opened.push(Opened { seen, number: pending.number });
     }
 
     fn end(&mut self, frame: &Frame, egress: Option<PortId>, departure: Option<Nanos>, verdict: Verdict) {
@@ -215,13 +250,13 @@ impl Fates {
             departure,
             ..pending.fate(Some(verdict))
         };
-        self.settling.push((row, meta.flow));
+        self.settling.push((row, Seen { place: meta.flow, turn: pending.turn }));
     }
 }
 
 impl Pending {
     fn fate(self, verdict: Option<Verdict>) -> Fate {
-        let Pending { number, at, ingress, length, ends, flow } = self;
+        let Pending { number, at, ingress, length, ends, flow, .. } = self;
         Fate {
             number,
             at,
@@ -241,11 +276,10 @@ impl Pending {
 
 impl Witness for Fates {
     fn queued(&mut self, _: PortId, frame: &Frame) {
-        if self.pending.is_empty() {
-            return;
-        }
+        let Meta { number, flow: place, .. } = frame.meta;
+        let Some(turn) = self.pending.get(&number).map(|pending| pending.turn) else { return };
         self.note(&frame.meta);
-        self.queued.push((frame.meta.number, frame.meta.flow));
+        self.queued.push((number, Seen { place, turn }));
     }
 
     fn sent(&mut self, port: PortId, at: Nanos, frame: &Frame, verdict: Option<Verdict>) {
@@ -265,6 +299,12 @@ impl Witness for Fates {
 
     fn ended_at(&mut self, _: Nanos, frame: &Frame, verdict: Verdict) {
         self.end(frame, None, None, verdict);
+    }
+
+    fn released(&mut self, number: u32, first: u32) {
+        if let Some(pending) = self.pending.get_mut(&number) {
+            pending.turn += u64::from(first.wrapping_sub(number));
+        }
     }
 
     fn refused(&mut self, number: u32, _: PortId, reason: Reason) {

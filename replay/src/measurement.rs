@@ -301,6 +301,10 @@ fn count(measured: &mut Measured, place: usize, delay: Nanos, length: u32) {
 }
 
 impl<W: Witness> Witness for Observer<W> {
+    fn released(&mut self, number: u32, first: u32) {
+        self.outputs.released(number, first);
+    }
+
     fn queued(&mut self, port: PortId, frame: &Frame) {
         self.outputs.queued(port, frame);
     }

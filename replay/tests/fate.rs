@@ -1,9 +1,12 @@
 //! Rows of packets say what a plain witness of the same replay has seen, for policies and packets made of random bytes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use dataplane::accounting::Record;
+use dataplane::flow::{Direction, FlowId};
 use dataplane::replay::Witness;
-use dataplane::{Reason, Verdict};
+use dataplane::{Reason, Verdict, flag};
+use policy::model::{Collector, Ipfix, IpfixRecord};
 use proptest::prelude::*;
 use replay::fate::{Fate, Fates};
 use replay::{Observer, Player};
@@ -21,6 +24,16 @@ use crate::trial::{Event, Story, Trial, arrivals};
 struct Both {
     fates: Fates,
     story: Story,
+    /// ICMP errors about flows, which are in none of these flows' counts.
+    errors: BTreeSet<u64>,
+}
+
+impl Both {
+    fn note(&mut self, frame: &Frame) {
+        if frame.meta.flags & flag::RELATED != 0 {
+            self.errors.insert(frame.meta.number.into());
+        }
+    }
 }
 
 impl Witness for Both {
@@ -29,18 +42,25 @@ impl Witness for Both {
     }
 
     fn sent(&mut self, port: PortId, at: Nanos, frame: &Frame, verdict: Option<Verdict>) {
+        self.note(frame);
         self.fates.sent(port, at, frame, verdict);
         self.story.sent(port, at, frame, verdict);
     }
 
     fn ended(&mut self, frame: &Frame, verdict: Verdict) {
+        self.note(frame);
         self.fates.ended(frame, verdict);
         self.story.ended(frame, verdict);
     }
 
     fn ended_at(&mut self, at: Nanos, frame: &Frame, verdict: Verdict) {
+        self.note(frame);
         self.fates.ended_at(at, frame, verdict);
         self.story.ended_at(at, frame, verdict);
+    }
+
+    fn released(&mut self, number: u32, first: u32) {
+        self.fates.released(number, first);
     }
 
     fn refused(&mut self, number: u32, ingress: PortId, reason: Reason) {
@@ -51,11 +71,19 @@ impl Witness for Both {
 
 /// Rows of all packets by their numbers, and what a plain witness saw.
 fn play(trial: &Trial) -> (BTreeMap<u64, Fate>, Story) {
-    let tables = trial.tables();
+    let mut tables = trial.tables();
+    tables.ipfix = Ipfix {
+        collector: Some(Collector::Udp(([127, 0, 0, 1], 4739).into())),
+        records: Some(vec![IpfixRecord::Flow]),
+        active_timeout: Some(Nanos::MAX),
+        ..Ipfix::default()
+    };
     let captures = trial.captures(&tables);
-    let both = Both { fates: Fates::new(&tables), story: Story::default() };
+    let both = Both { fates: Fates::new(&tables), story: Story::default(), errors: BTreeSet::new() };
     let mut observer = Observer::new(both, &tables, captures.start());
     let mut player = Player::new(tables, captures).expect("memory");
+    player.replay.shard.keep_accounts(&player.replay.tables).expect("memory");
+    player.replay.shard.accounting.exchange(Vec::with_capacity(65_536));
     let mut rows = Vec::new();
     while player
         .step(&mut observer, |number, packet, both: &mut Both| both.fates.arrives(number, packet))
@@ -70,7 +98,27 @@ fn play(trial: &Trial) -> (BTreeMap<u64, Fate>, Story) {
     let count = rows.len();
     let rows: BTreeMap<u64, Fate> = rows.into_iter().map(|row| (row.number, row)).collect();
     assert_eq!(rows.len(), count, "a packet has two rows");
+    while player.replay.shard.report_rest(FlowId(0)).is_some() {}
+    let mut flows: BTreeMap<u64, u64> = BTreeMap::new();
+    for row in rows.values().filter(|row| !observer.outputs.errors.contains(&row.number)) {
+        *flows.entry(row.flow.unwrap_or(NONE)).or_default() += 1;
+    }
+    flows.remove(&NONE);
+    assert_eq!(flows, counted(player.replay.shard.accounting.exchange(Vec::new())));
     (rows, observer.outputs.story)
+}
+
+const NONE: u64 = u64::MAX;
+
+/// Packets of each flow as the data plane counts them, by the number of the packet that opened the flow.
+fn counted(records: Vec<Record>) -> BTreeMap<u64, u64> {
+    let mut flows = BTreeMap::new();
+    for record in records {
+        let Record::Flow(report) = record else { panic!("no other records are made") };
+        let both = [Direction::Original, Direction::Reply].map(|way| report.counts.of(way).packets);
+        *flows.entry(report.counts.opener().into()).or_default() += both.iter().sum::<u64>();
+    }
+    flows
 }
 
 /// The final verdict of a packet, with the port and time of its departure.
@@ -202,4 +250,37 @@ fn packets_lost_in_a_queue_have_rows_of_their_own() {
     assert_eq!(sent + lost, 10);
     assert!((3..=4).contains(&sent), "{sent} of a queue of 3");
     assert!(rows.values().all(|row| row.flow == Some(0)));
+}
+
+/// Flows of packets to hosts outside that all share one place of the flow table.
+const ONE: &str = r#"
+[interface.lan]
+zone = "lan"
+addresses = ["192.168.1.1/24"]
+[interface.wan]
+zone = "wan"
+addresses = ["203.0.113.2/24"]
+[[route]]
+to = "0.0.0.0/0"
+via = "203.0.113.1"
+[default]
+"lan > wan" = "accept"
+[limit]
+flows = 1
+"#;
+
+#[test]
+fn a_row_has_its_own_flow_where_another_took_the_place() {
+    let lan = [192, 168, 1, 5];
+    let whole = |host| packet(lan, host).udp(4_000, 53).payload(&[0; 8]).to_vec();
+    let part = |offset, more| packet(lan, 1).fragment(Fragment { id: 7, offset, more });
+    let first = part(0, true).udp(4_000, 53).payload(&[0; 8]).to_vec();
+    let later = part(16, false).protocol(Protocol::UDP).payload(&[0; 8]).to_vec();
+    // A fragment waits while two flows come and go, and goes on in the flow that the first of its datagram opens.
+    let bytes =
+        [whole(2), whole(2), later, whole(3), whole(3), first, whole(1), whole(3), whole(2), whole(2)];
+    let arrivals: Vec<Arrival> = (0..).zip(bytes).map(|(number, bytes)| at(number, bytes)).collect();
+    let (rows, _) = play(&Trial::new(ONE, &arrivals, "one"));
+    let flows: Vec<Option<u64>> = rows.values().map(|row| row.flow).collect();
+    assert_eq!(flows, [0, 0, 5, 3, 3, 5, 5, 7, 8, 8].map(Some));
 }

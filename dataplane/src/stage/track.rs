@@ -25,7 +25,7 @@ use crate::client;
 use crate::flag;
 use crate::flow::tcp::{Fault, Midstream, Segment, Settings};
 use crate::flow::{Direction, Flow, FlowId, Hit, Key, State, Tick};
-use crate::fragment::{DatagramKey, Kept, Later, Span};
+use crate::fragment::{DatagramKey, Kept, Later, Release, Span};
 use crate::hop::{ASKED_HOP, LINK_HOP, LOCAL_HOP, NO_HOP};
 use crate::opening::Opening;
 use crate::shard::Shard;
@@ -569,6 +569,8 @@ fn follow_first<T: Tally>(frame: &mut Frame, cx: &mut Cx<'_, T>) -> Result<(), S
             waited.meta.fate = 0;
             waited.meta.flags |= flag::RESUMED;
             adopt(&mut waited, kept);
+            let (number, first) = (waited.meta.number, frame.meta.number);
+            cx.shard.releases.note(Release { number, first });
             cx.shard.released.push_back(waited);
         }
         return Ok(());
