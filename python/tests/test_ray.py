@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
 import pickle
 import shutil
+import signal
 import subprocess
 import sys
+import threading
+import time
 
 import fsspec
 import pyarrow as pa
@@ -87,6 +91,52 @@ def test_a_node_is_killed_and_no_row_is_missed_or_other(cluster, policy, chip, e
     counted.clear()
     assert wirerate.ray.sweep(chip, policy, STREAM, larger, out=tmp_path, progress=lambda *told: counted.append(told)).num_rows == 36
     assert counted[0] == (32, 36)
+
+
+def status(pid: int) -> dict[str, str]:
+    """What Linux says of a process; nothing of one that has ended."""
+    try:
+        lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
+        command = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return {}
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)} | {"command": command.decode(errors="replace")}
+
+
+def is_within_a_task(pid: int, raylets: set[str]) -> bool:
+    """True of a worker of these nodes that works on a task: Ray calls it by the function."""
+    told = status(pid)
+    return told.get("PPid") in raylets and told["command"].startswith("ray::work")
+
+
+def kill_a_worker(raylets: set[str], killed: list[int]) -> None:
+    """Kills a worker in the middle of its task."""
+    deadline = time.monotonic() + 60
+    while not killed and time.monotonic() < deadline:
+        for pid in [int(path.name) for path in pathlib.Path("/proc").iterdir() if path.name.isdigit()]:
+            if not is_within_a_task(pid, raylets):
+                continue
+            with contextlib.suppress(ProcessLookupError):
+                # Stopped, it cannot get to the end of the task meanwhile.
+                os.kill(pid, signal.SIGSTOP)
+                if is_within_a_task(pid, raylets):
+                    os.kill(pid, signal.SIGKILL)
+                    killed.append(pid)
+                    return
+                os.kill(pid, signal.SIGCONT)
+        time.sleep(0.005)
+
+
+def test_a_worker_is_killed_in_its_task_and_no_row_is_missed_or_other(cluster, policy, chip, expected):
+    nodes = cluster.list_all_nodes()
+    raylets = {str(process.process.pid) for node in nodes for process in node.all_processes["raylet"]}
+    killed: list[int] = []
+    killer = threading.Thread(target=kill_a_worker, args=(raylets, killed))
+    killer.start()
+    rows = wirerate.ray.sweep(chip, policy, STREAM, VARY, task_seconds=0.3)
+    killer.join()
+    assert killed and not status(killed[0])
+    assert rows.equals(expected)
 
 
 def test_rows_are_written_by_fsspec_and_are_a_dataset(cluster, policy, chip):
