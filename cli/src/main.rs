@@ -13,7 +13,6 @@ use failure::{Exit, Failure};
 mod bench;
 mod builtin;
 mod command;
-mod decrypt;
 mod draft;
 mod failure;
 mod file;

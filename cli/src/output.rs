@@ -389,7 +389,7 @@ pub(crate) fn file_name(interface: &str) -> String {
     let name = interface.replace(['/', '\\'], "_");
     let file = format!("{name}.pcapng");
     // What was dropped, logged or decrypted has its own file, whatever interfaces are called.
-    if [DROPPED, LOGGED, crate::decrypt::FILE].contains(&file.as_str()) {
+    if [DROPPED, LOGGED, replay::decrypt::FILE].contains(&file.as_str()) {
         format!("{name}_.pcapng")
     } else {
         file

@@ -4,14 +4,11 @@ use std::path::Path;
 
 use clap::Args;
 use dataplane::Tables;
-use policy::keys;
-use policy::{Checked, Lines, Policy};
+use policy::{Lines, Policy, Sound};
+use replay::{CompileRefusal, Compiled, StaticKeys as Use};
 
 use crate::failure::{Failure, GatewayError, PolicyError};
 use crate::screen;
-
-/// The epoch of tables that are never replaced.
-pub(crate) const EPOCH: u16 = 1;
 
 /// A policy that can be carried out.
 pub(crate) struct Loaded {
@@ -45,37 +42,34 @@ impl StaticKeys {
 
 /// Reads, checks and compiles the policy at `path`, with the keys that are in files.
 pub(crate) fn load_keyed(path: &Path, keys: StaticKeys) -> Result<Loaded, Failure> {
-    let loaded = load(path)?;
-    if !keys::has_files(&loaded.policy) {
-        return Ok(loaded);
-    }
-    let Loaded { file, policy, lines, .. } = loaded;
-    if !keys.static_keys {
-        return Err(PolicyError::StaticKeys { file }.into());
-    }
-    let keyed = keys::read(&policy, path.parent().unwrap_or(Path::new("")));
-    let policy = keyed.map_err(GatewayError::Key)?;
-    match Tables::compile(&policy, EPOCH) {
-        Ok(tables) => Ok(Loaded { file, policy, lines, tables }),
-        Err(error) => Err(PolicyError::Compile { file, error }.into()),
-    }
+    let directory = path.parent().unwrap_or(Path::new(""));
+    load_by(path, if keys.static_keys { Use::Read(directory) } else { Use::Refused })
 }
 
-/// Reads, checks and compiles the policy at `path`. Keys in files stay there: nothing is encrypted or decrypted by these tables. Errors are shown in full; warnings are only counted, since
-/// `check` shows them.
+/// Reads, checks and compiles the policy at `path`. Keys in files stay there: nothing is encrypted or decrypted by these tables.
 pub(crate) fn load(path: &Path) -> Result<Loaded, Failure> {
+    load_by(path, Use::Left)
+}
+
+/// Errors are shown in full; warnings are only counted, since `check` shows them.
+fn load_by(path: &Path, keys: Use<'_>) -> Result<Loaded, Failure> {
     let file = path.display().to_string();
-    let Checked { policy, lines, diagnostics } = policy::load(path).map_err(PolicyError::Unreadable)?;
-    let (errors, warnings): (Vec<_>, Vec<_>) =
-        diagnostics.into_iter().partition(policy::Diagnostic::is_error);
-    screen::diagnostics(&errors);
-    let Some(policy) = policy else { return Err(PolicyError::Wrong { file, errors: errors.len() }.into()) };
+    let Sound { policy, lines, warnings } = match policy::load(path).map_err(PolicyError::Unreadable)?.sound()
+    {
+        Ok(sound) => sound,
+        Err(errors) => {
+            screen::diagnostics(&errors);
+            return Err(PolicyError::Wrong { file, errors: errors.len() }.into());
+        }
+    };
     if !warnings.is_empty() {
         let many = screen::count(warnings.len() as u64, "warning", "warnings");
         screen::warning(&format_args!("{file} has {many}; `wirerate check {file}` shows what and where"));
     }
-    match Tables::compile(&policy, EPOCH) {
-        Ok(tables) => Ok(Loaded { file, policy, lines, tables }),
-        Err(error) => Err(PolicyError::Compile { file, error }.into()),
+    match replay::compile(&policy, keys) {
+        Ok(Compiled { tables, keyed }) => Ok(Loaded { file, policy: keyed.unwrap_or(policy), lines, tables }),
+        Err(CompileRefusal::Compile(error)) => Err(PolicyError::Compile { file, error }.into()),
+        Err(CompileRefusal::StaticKeys) => Err(PolicyError::StaticKeys { file }.into()),
+        Err(CompileRefusal::Key(error)) => Err(GatewayError::Key(error).into()),
     }
 }

@@ -21,7 +21,30 @@ pub struct Checked {
     pub diagnostics: Vec<Diagnostic>,
 }
 
+/// A policy without errors.
+#[derive(Clone, Debug)]
+pub struct Sound {
+    /// The policy.
+    pub policy: Policy,
+    /// Positions of its items in the text.
+    pub lines: Lines,
+    /// Warnings and notes, in the order of the text.
+    pub warnings: Vec<Diagnostic>,
+}
+
 impl Checked {
+    /// Returns the policy.
+    ///
+    /// # Errors
+    /// All errors.
+    pub fn sound(self) -> Result<Sound, Vec<Diagnostic>> {
+        let Checked { policy, lines, diagnostics } = self;
+        match policy {
+            Some(policy) => Ok(Sound { policy, lines, warnings: diagnostics }),
+            None => Err(diagnostics.into_iter().filter(Diagnostic::is_error).collect()),
+        }
+    }
+
     /// Diagnostics that are errors.
     pub fn errors(&self) -> impl Iterator<Item = &Diagnostic> {
         self.diagnostics.iter().filter(|diagnostic| diagnostic.severity == Severity::Error)

@@ -49,7 +49,7 @@ pub mod validate;
 mod value;
 mod word;
 
-pub use check::{Checked, check, load};
+pub use check::{Checked, Sound, check, load};
 pub use config::{LoadError, Place, Severity};
 pub use diagnostic::{Code, Diagnostic};
 pub use lines::{Item, Lines};

@@ -16,12 +16,11 @@ use ::chip::run::{RunError, Setup, SourceError};
 use ::chip::search::{Bench, Inquiry, Method, Request, SearchError};
 use ::chip::sweep::NOTHING_OFFERED;
 use ::chip::traffic::TrafficError;
-use ::policy::keys;
 use dataplane::replay::Witness;
-use dataplane::{Reason, Tables, Verdict};
+use dataplane::{Reason, Verdict};
 use pyo3::exceptions::PyValueError;
 use pyo3::{Bound, Py, PyAny, PyErr, PyResult, Python, pyclass, pyfunction, pymethods};
-use replay::Named;
+use replay::{Named, StaticKeys};
 use serde_json::json;
 use wire::capture::{CaptureError, Problem as CaptureProblem};
 use wire::{Frame, Nanos, PortId};
@@ -30,9 +29,6 @@ use crate::failure;
 use crate::policy::Policy;
 use crate::sweep::Sweep;
 use crate::watch::watched;
-
-/// Epoch of tables that are never replaced.
-const EPOCH: u16 = 1;
 
 /// A chip and its mapping.
 #[pyclass(frozen, module = "wirerate._wirerate")]
@@ -122,16 +118,9 @@ impl Job {
         let traffic: PyResult<Vec<Item>> = traffic.into_iter().map(item).collect();
         let wishes = ports.into_iter().map(|(interface, port)| Wish { interface, port }).collect();
         let order = Order { traffic: traffic?, wishes, seed, ..chip.order.clone() };
-        if keys::has_files(&policy.policy) {
-            let file = &policy.file;
-            let message = format!(
-                "{file} has keys of tunnels in files, as a live gateway has them: a copy with keys of its own needs none"
-            );
-            return Err(failure::policy_error(py, message, &[]));
-        }
+        let compiled = py.detach(|| replay::compile(&policy.policy, StaticKeys::Refused));
+        let tables = compiled.map_err(|refusal| failure::not_compiled(py, refusal, &policy.file))?.tables;
         let planned = py.detach(|| {
-            let tables = Tables::compile(&policy.policy, EPOCH)
-                .map_err(|error| PlanError::Compile { file: policy.file.clone(), error })?;
             let (texts, described) = (chip.texts.clone(), chip.described.clone());
             let prepared = order.prepare(texts, described, policy.policy.clone(), &tables)?;
             drop(tables);

@@ -4,9 +4,11 @@ use std::io;
 use std::path::Path;
 
 use ::policy::Diagnostic;
+use ::policy::keys::KeyFileError;
 use config::{Kind, LoadError};
 use pyo3::types::{PyAnyMethods, PyTuple};
 use pyo3::{IntoPyObjectExt, PyErr, PyResult, Python};
+use replay::CompileRefusal;
 
 /// A diagnostic as a tuple, in the order of `wirerate.Diagnostic`.
 pub(crate) type Told =
@@ -72,6 +74,29 @@ pub(crate) fn read_error(py: Python<'_>, path: &Path, error_of_system: &io::Erro
 /// A `ReadError` of a policy.
 pub(crate) fn load_error(py: Python<'_>, LoadError { path, error, .. }: &LoadError) -> PyErr {
     read_error(py, path, error)
+}
+
+/// The exception for a policy `file` that cannot be carried out.
+pub(crate) fn not_compiled(py: Python<'_>, refusal: CompileRefusal, file: &str) -> PyErr {
+    match refusal {
+        CompileRefusal::Compile(error) => {
+            policy_error(py, format!("{file} cannot be compiled: {error}"), &[])
+        }
+        CompileRefusal::StaticKeys => static_keys(py, file, "a copy with keys of its own needs none"),
+        CompileRefusal::Key(KeyFileError::System { path, error, .. }) => read_error(py, &path, &error),
+        CompileRefusal::Key(error) => raised(|| self::error(py, "ReadError", (error.to_string(),))),
+    }
+}
+
+/// The exception for a policy `file` whose keys are in files, with advice.
+pub(crate) fn static_keys(py: Python<'_>, file: &str, advice: &str) -> PyErr {
+    let message = format!("{file} has keys of tunnels in files, as a live gateway has them: {advice}");
+    policy_error(py, message, &[])
+}
+
+/// A `TableError`.
+pub(crate) fn table_error(py: Python<'_>, message: String) -> PyErr {
+    raised(|| error(py, "TableError", (message,)))
 }
 
 /// A `PacketError` with advice.

@@ -14,6 +14,7 @@ mod classify;
 mod column;
 mod failure;
 mod flows;
+mod keys;
 mod packets;
 mod playback;
 mod policy;

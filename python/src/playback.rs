@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use ::policy::model::{Collector, Ipfix, IpfixRecord};
 use arrow_array::RecordBatch;
 use arrow_schema::ArrowError;
-use dataplane::Tables;
 use dataplane::accounting::{End, Record};
 use dataplane::flow::FlowId;
 use dataplane::replay::{Due, ReplayError};
@@ -20,18 +19,16 @@ use replay::fate::Fates;
 use replay::measurement::Measurements;
 use replay::split::{Part, PartResult};
 use replay::summary::Span;
-use replay::{Captures, Named, Observer, Player, Readdress, Summary, Window};
+use replay::{Captures, Compiled, Decryptor, Named, Observer, Player, Readdress, Summary, Window};
 use wire::Nanos;
 use wire::capture::{CaptureError, Problem};
 
 use crate::batch::{Batch, failed};
 use crate::failure;
 use crate::flows::{self, Flows};
+use crate::keys::{self, Given, Keys};
 use crate::packets::{self, Packets};
 use crate::policy::Policy;
-
-/// The epoch of tables that are never replaced.
-const EPOCH: u16 = 1;
 
 /// Packets that are played between two looks at signals: a few milliseconds.
 const SLICE: u32 = 8_192;
@@ -60,6 +57,13 @@ enum Only {
     Dropped,
 }
 
+/// Packets that are played.
+struct Input {
+    captures: Vec<Named>,
+    readdress: Readdress,
+    window: Window,
+}
+
 /// A replay under way.
 #[pyclass(frozen, module = "wirerate._wirerate")]
 pub(crate) struct Playback {
@@ -70,6 +74,7 @@ pub(crate) struct Playback {
 struct State {
     player: Player,
     observer: Observer<Fates>,
+    decryptor: Option<Decryptor>,
     table: Table,
     begun: Instant,
     /// Time spent by playing, without what Python does between two batches.
@@ -95,7 +100,7 @@ enum Slice {
 
 /// Reason for refusing to begin.
 enum Refusal {
-    Compile(dataplane::tables::CompileError),
+    Keys(keys::Refusal),
     Open(OpenError),
     Window(NoPackets),
     Setup(ReplayError),
@@ -105,10 +110,10 @@ enum Refusal {
 #[pymethods]
 impl Playback {
     /// Begins a replay; `captures` are pairs of interface and path, `table` names the rows, `window` has the first
-    /// moment and the one behind the last, `part` is a number, from 0, of so many parts by flow.
+    /// moment and the one behind the last, `keys` those of tunnels, `part` is a number, from 0, of so many parts by flow.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "Python names them")]
-    #[pyo3(signature = (policy, captures, table, any_mac, window, part=None))]
+    #[pyo3(signature = (policy, captures, table, any_mac, window, keys, part=None))]
     fn new(
         py: Python<'_>,
         policy: Bound<'_, Policy>,
@@ -116,6 +121,7 @@ impl Playback {
         table: &str,
         any_mac: bool,
         window: (Option<String>, Option<String>),
+        keys: Given,
         part: Option<(u16, u16)>,
     ) -> PyResult<Playback> {
         let window = Window { from: moment(window.0)?, to: moment(window.1)? };
@@ -125,14 +131,16 @@ impl Playback {
                 PyValueError::new_err(format!("there is no part {number} of {of}: they are numbered from 0"))
             })?),
         };
-        let named: Vec<Named> =
-            captures.into_iter().map(|(interface, path)| Named { interface, path }).collect();
-        let readdress = if any_mac { Readdress::Always } else { Readdress::Inferred };
-        let (of, file) = (&policy.get().policy, &policy.get().file);
-        let begun = py.detach(|| State::begin(of, &named, readdress, window, table, part));
+        let input = Input {
+            captures: captures.into_iter().map(|(interface, path)| Named { interface, path }).collect(),
+            readdress: if any_mac { Readdress::Always } else { Readdress::Inferred },
+            window,
+        };
+        let (of, keys) = (policy.get(), Keys::from(keys));
+        let begun = py.detach(|| State::begin(of, &keys, &input, table, part));
         match begun {
             Ok(state) => Ok(Playback { policy: policy.unbind(), state: Mutex::new(state) }),
-            Err(refusal) => Err(refused(py, refusal, file)),
+            Err(refusal) => Err(refused(py, refusal, &of.file)),
         }
     }
 
@@ -195,14 +203,14 @@ impl Playback {
 
 impl State {
     fn begin(
-        policy: &::policy::Policy,
-        captures: &[Named],
-        readdress: Readdress,
-        window: Window,
+        policy: &Policy,
+        keys: &Keys,
+        input: &Input,
         table: &str,
         part: Option<Part>,
     ) -> Result<State, Refusal> {
-        let mut tables = Tables::compile(policy, EPOCH).map_err(Refusal::Compile)?;
+        let Compiled { mut tables, .. } = keys.compile(policy).map_err(Refusal::Keys)?;
+        let mut decryptor = keys.decryptor().map_err(Refusal::Keys)?;
         let table = match table {
             "packets" => Table::Packets { rows: Box::new(Packets::new(&tables)), only: Only::All },
             "drops" => Table::Packets { rows: Box::new(Packets::new(&tables)), only: Only::Dropped },
@@ -212,21 +220,25 @@ impl State {
             }
             _ => Table::Nothing,
         };
-        let mut captures = Captures::open(captures, &tables, readdress).map_err(Refusal::Open)?;
-        captures.select(window).map_err(Refusal::Window)?;
+        let mut captures =
+            Captures::open(&input.captures, &tables, input.readdress).map_err(Refusal::Open)?;
+        captures.select(input.window).map_err(Refusal::Window)?;
         let observer = Observer::new(Fates::new(&tables), &tables, captures.start());
         let player = match part {
             Some(part) => Player::part(tables, captures, part),
             None => Player::new(tables, captures),
         };
         let mut player = player.map_err(Refusal::Setup)?;
+        if let Some(decryptor) = &mut decryptor {
+            decryptor.join(&mut player.replay);
+        }
         if matches!(table, Table::Flows(_)) {
             let dataplane::Replay { tables, shard, .. } = &mut player.replay;
             shard.keep_accounts(tables).map_err(Refusal::Memory)?;
             shard.accounting.exchange(Vec::with_capacity(ENDED));
         }
         let (begun, spent) = (Instant::now(), Duration::ZERO);
-        Ok(State { player, observer, table, begun, spent, phase: Phase::Playing })
+        Ok(State { player, observer, decryptor, table, begun, spent, phase: Phase::Playing })
     }
 
     /// Plays a slice.
@@ -264,11 +276,14 @@ impl State {
 
     /// Plays a packet; true at the end.
     fn step(&mut self) -> bool {
-        let State { player, observer, table, .. } = self;
+        let State { player, observer, decryptor, table, .. } = self;
         let has_rows = matches!(table, Table::Packets { .. });
         let played = player.step(observer, |number, packet, fates: &mut Fates| {
             if has_rows {
                 fates.arrives(number, packet);
+            }
+            if let Some(decryptor) = decryptor {
+                decryptor.take(packet.at, packet.captured, packet.original_len);
             }
         });
         let is_over = played.is_none() && player.expire(observer) == Due::Nothing;
@@ -323,10 +338,14 @@ impl State {
 
     fn summary(&mut self, policy: &::policy::Policy) -> String {
         let span = self.span();
-        let State { player, observer, .. } = self;
+        let State { player, observer, decryptor, .. } = self;
         let measured: &Measurements = &observer.measured;
         let Player { replay, captures, .. } = player;
-        Summary::new(replay, policy, captures, measured, span).to_json().to_string()
+        let mut summary = Summary::new(replay, policy, captures, measured, span);
+        if let Some(decryptor) = decryptor {
+            summary.add_decrypted(decryptor);
+        }
+        summary.to_json().to_string()
     }
 }
 
@@ -369,9 +388,7 @@ fn moment(text: Option<String>) -> PyResult<Option<Moment>> {
 
 fn refused(py: Python<'_>, refusal: Refusal, file: &str) -> PyErr {
     match refusal {
-        Refusal::Compile(error) => {
-            failure::policy_error(py, format!("{file} cannot be compiled: {error}"), &[])
-        }
+        Refusal::Keys(refusal) => keys::refused(py, refusal, file),
         Refusal::Open(error) => not_opened(py, error, file),
         Refusal::Window(error) => PyValueError::new_err(error.to_string()),
         Refusal::Setup(error) => {

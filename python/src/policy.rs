@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ::policy::{Checked, Diagnostic, Lines};
+use ::policy::{Checked, Diagnostic, Lines, Sound, keys};
 use pyo3::{PyErr, PyResult, Python, pyclass, pymethods};
 
 use crate::failure::{self, Told, told};
@@ -57,6 +57,12 @@ impl Policy {
         self.warnings.iter().map(told).collect()
     }
 
+    /// True if the keys of tunnels are in files.
+    #[getter]
+    fn has_key_files(&self) -> bool {
+        keys::has_files(&self.policy)
+    }
+
     /// Canonical text.
     fn to_toml(&self) -> String {
         self.policy.to_string()
@@ -70,16 +76,14 @@ impl Policy {
 
 impl Policy {
     fn of(py: Python<'_>, checked: Checked, file: String) -> PyResult<Policy> {
-        let Checked { policy, lines, diagnostics } = checked;
-        match policy {
-            Some(policy) => Ok(Policy { file, policy, lines, warnings: diagnostics }),
-            None => Err(wrong(py, &file, &diagnostics)),
+        match checked.sound() {
+            Ok(Sound { policy, lines, warnings }) => Ok(Policy { file, policy, lines, warnings }),
+            Err(errors) => Err(wrong(py, &file, &errors)),
         }
     }
 }
 
-fn wrong(py: Python<'_>, file: &str, diagnostics: &[Diagnostic]) -> PyErr {
-    let errors: Vec<Diagnostic> = diagnostics.iter().filter(|found| found.is_error()).cloned().collect();
+fn wrong(py: Python<'_>, file: &str, errors: &[Diagnostic]) -> PyErr {
     let many = if errors.len() == 1 { "an error".to_owned() } else { format!("{} errors", errors.len()) };
-    failure::policy_error(py, format!("{file} has {many}"), &errors)
+    failure::policy_error(py, format!("{file} has {many}"), errors)
 }

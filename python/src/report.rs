@@ -5,26 +5,22 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 
 use ::chip::plan::Stop;
-use ::policy::{Checked, keys};
+use ::policy::Checked;
 use ::report::check::Check;
 use ::report::diff::{Diff, Side};
 use ::report::explain::{Asked, ExplainError, Explained, Number, Place};
 use ::report::packet_syntax::EXAMPLE;
 use ::report::text::{Piece, Text};
 use analysis::{Effort, Look};
-use dataplane::Tables;
-use dataplane::tables::CompileError;
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::{Bound, PyErr, PyResult, Python, pyfunction};
-use replay::{Captures, Named, Readdress};
+use replay::{Captures, CompileRefusal, Named, Readdress, StaticKeys};
 
 use crate::failure;
+use crate::keys::{self, Given, Keys};
 use crate::playback::not_opened;
 use crate::policy::Policy;
 use crate::watch::watched;
-
-/// Epoch of tables that are never replaced.
-const EPOCH: u16 = 1;
 
 /// Text in pieces, each behind the name of its tone.
 type Pieces = Vec<(&'static str, String)>;
@@ -100,20 +96,20 @@ pub(crate) fn diff(
     let stop = Stop::default();
     let compared = watched(py, &stop, None, &AtomicU64::new(0), || {
         let effort = effort(thorough).until(stop.flag());
-        let diff = Diff::of(side(old)?, side(new)?, regions, effort).map_err(|error| (new, error))?;
+        let diff = Diff::of(side(old)?, side(new)?, regions, effort)
+            .map_err(|error| (new, CompileRefusal::Compile(error)))?;
         let words = diff.regions().map(str::to_owned).collect();
         Ok((diff.to_json().to_string(), words, diff.regions_of_classes(), pieces(diff.text("regions="))))
     })?;
-    compared.map_err(|(policy, error): Uncompiled<'_>| {
-        failure::policy_error(py, format!("{} cannot be compiled: {error}", policy.file), &[])
-    })
+    compared.map_err(|(policy, refusal): Uncompiled<'_>| failure::not_compiled(py, refusal, &policy.file))
 }
 
 /// A policy that cannot be compiled.
-type Uncompiled<'a> = (&'a Policy, CompileError);
+type Uncompiled<'a> = (&'a Policy, CompileRefusal);
 
 fn side(policy: &Policy) -> Result<Side<'_>, Uncompiled<'_>> {
-    let tables = Tables::compile(&policy.policy, EPOCH).map_err(|error| (policy, error))?;
+    let compiled = replay::compile(&policy.policy, StaticKeys::Left);
+    let tables = compiled.map_err(|refusal| (policy, refusal))?.tables;
     Ok(Side { file: &policy.file, policy: &policy.policy, lines: &policy.lines, tables })
 }
 
@@ -129,15 +125,9 @@ pub(crate) fn explain(
     words: Option<&str>,
     captured: Captured,
     any_mac: bool,
+    keys: Given,
 ) -> PyResult<(String, Pieces)> {
-    let of = policy.get();
-    if keys::has_files(&of.policy) {
-        let message = format!(
-            "{} has keys of tunnels in files, as a live gateway has them: a copy with keys of its own needs none",
-            of.file
-        );
-        return Err(failure::policy_error(py, message, &[]));
-    }
+    let (of, keys) = (policy.get(), Keys::from(keys));
     let (captures, number, by) = captured;
     let number = if by == "arrival" { Number::Arrival(number) } else { Number::First(number) };
     let captures: Vec<Named> =
@@ -149,12 +139,14 @@ pub(crate) fn explain(
     };
     let stop = Stop::default();
     let told = watched(py, &stop, None, &AtomicU64::new(0), || {
-        let tables = Tables::compile(&of.policy, EPOCH).map_err(Unexplained::Compile)?;
+        let compiled = keys.compile(of).map_err(Unexplained::Keys)?;
+        let mut decryptor = keys.decryptor().map_err(Unexplained::Keys)?;
         let mut watch = |_: &Captures| match stop.is_asked() {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         };
-        let explained = Explained::of(tables, asked, &mut watch).map_err(Unexplained::Explain)?;
+        let explained = Explained::of(compiled.tables, asked, decryptor.as_mut(), &mut watch)
+            .map_err(Unexplained::Explain)?;
         let explanation = explained.explanation(&of.policy, &of.lines);
         Ok((explanation.to_json().to_string(), pieces(explanation.text())))
     })?;
@@ -163,15 +155,13 @@ pub(crate) fn explain(
 
 /// Reason that a packet is not explained.
 enum Unexplained {
-    Compile(CompileError),
+    Keys(keys::Refusal),
     Explain(ExplainError<()>),
 }
 
 fn unexplained(py: Python<'_>, error: Unexplained, file: &str) -> PyErr {
     match error {
-        Unexplained::Compile(error) => {
-            failure::policy_error(py, format!("{file} cannot be compiled: {error}"), &[])
-        }
+        Unexplained::Keys(refusal) => keys::refused(py, refusal, file),
         Unexplained::Explain(ExplainError::Words(error)) => {
             let hint = error
                 .hint()

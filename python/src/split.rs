@@ -3,13 +3,11 @@
 use dataplane::Tables;
 use pyo3::exceptions::PyValueError;
 use pyo3::{Bound, PyResult, Python, pyfunction};
+use replay::StaticKeys;
 use replay::split::{self, PartResult};
 
 use crate::failure;
 use crate::policy::Policy;
-
-/// The epoch of tables that are never replaced.
-const EPOCH: u16 = 1;
 
 /// Obstacles that keep replays by a policy from being divided by flow, each in a sentence.
 #[pyfunction]
@@ -36,7 +34,7 @@ pub(crate) fn merge(
 }
 
 fn compiled(py: Python<'_>, policy: &Policy) -> PyResult<Tables> {
-    let file = &policy.file;
-    py.detach(|| Tables::compile(&policy.policy, EPOCH))
-        .map_err(|error| failure::policy_error(py, format!("{file} cannot be compiled: {error}"), &[]))
+    let compiled = py.detach(|| replay::compile(&policy.policy, StaticKeys::Left));
+    let compiled = compiled.map_err(|refusal| failure::not_compiled(py, refusal, &policy.file))?;
+    Ok(compiled.tables)
 }

@@ -135,7 +135,7 @@ class VersionError(Error):
 
 
 class TableError(Error, ValueError):
-    """A file among results is none of this sweep or replay, or has other columns."""
+    """A file among results is none of this sweep or replay, or has other columns; or a table of security associations has lines that are none."""
 
 
 class ReadError(Error, OSError):

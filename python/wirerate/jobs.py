@@ -94,6 +94,8 @@ def _versions() -> dict[str, str]:
 
 
 def _policy(policy: Policy) -> dict[str, str]:
+    if policy._native.has_key_files:
+        raise JobError(f"{policy.file} has keys of tunnels in files, which stay where they are: it cannot be sent to other machines")
     text = {"file": policy.file, "text": policy.to_toml()}
     if Policy.parse(**text) != policy:
         raise JobError(f"{policy.file} has secrets, which its text leaves out: it cannot be sent to other machines")
@@ -242,7 +244,7 @@ class Job:
         if error is not None:
             return made
         try:
-            playback = _wirerate.Playback(self._policy._native, [(None, capture["path"])], "nothing", self.data["any_mac"], (None, None), (part, of))
+            playback = _wirerate.Playback(self._policy._native, [(None, capture["path"])], "nothing", self.data["any_mac"], (None, None), (False, None), (part, of))
             done = False
             while not done:
                 _, done = playback.next(1)

@@ -131,6 +131,7 @@ class Policy:
         interface: str | None = None,
         with_: Captures = (),
         any_mac: bool = False,
+        static_keys: bool = False,
     ) -> Explanation:
         """Say what happens to one packet, stage by stage, and why.
 
@@ -146,6 +147,8 @@ class Policy:
             Other captures of the same time, as for `replay`, whose packets come in between.
         any_mac : bool
             Take frames for other machines' link-layer addresses, too.
+        static_keys : bool
+            Read the keys of tunnels that the policy has in files, as `replay` does.
 
         Returns
         -------
@@ -156,7 +159,7 @@ class Policy:
         PacketError
             The words are not understood, or the capture has no such packet.
         PolicyError
-            The policy lacks an interface, has keys of tunnels in files, or asks for more than this machine has.
+            The policy lacks an interface, has keys of tunnels in files that are not to be read, or asks for more than this machine has.
         ReadError, CaptureError
             A capture cannot be read, or is none.
 
@@ -170,7 +173,7 @@ class Policy:
         if isinstance(packet, str):
             if interface is not None or others:
                 raise TypeError("interface and with_ go with a packet of a capture: words name the interface themselves")
-            figures, pieces = _wirerate.explain(self._native, packet, ([], 0, "packet"), any_mac)
+            figures, pieces = _wirerate.explain(self._native, packet, ([], 0, "packet"), any_mac, (static_keys, None))
         else:
             try:
                 path, number = packet
@@ -180,7 +183,7 @@ class Policy:
             if not 1 <= number < 1 << 64:
                 raise PacketError(f"{file(path)} has no packet {number}", "packets are numbered from 1")
             captured = [(interface, file(path)), *others], number, "packet"
-            figures, pieces = _wirerate.explain(self._native, None, captured, any_mac)
+            figures, pieces = _wirerate.explain(self._native, None, captured, any_mac, (static_keys, None))
         return Explanation(json.loads(figures), pieces)
 
     def to_toml(self) -> str:

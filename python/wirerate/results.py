@@ -6,12 +6,13 @@ import contextlib
 import datetime
 import json
 import operator
+import os
 import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Union
 
 from . import _wirerate
-from .captures import Captures, named
+from .captures import Captures, Path, named
 from .errors import CaptureWarning, PacketError
 from .policy import Policy
 from .reports import Explanation
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 Moment = Union[float, str, datetime.datetime]
 Window = tuple[Union[str, None], Union[str, None]]
+Keys = tuple[bool, Union[str, None]]
 Progress = Union[bool, Callable[[int, int], object]]
 
 ROWS = 65_536
@@ -34,6 +36,8 @@ def replay(
     start: Moment | None = None,
     stop: Moment | None = None,
     any_mac: bool = False,
+    static_keys: bool = False,
+    esp_sa: Path | None = None,
     progress: Progress = False,
     batch_rows: int = ROWS,
 ) -> Result:
@@ -57,6 +61,13 @@ def replay(
         policy says ``pickup = "accept"``.
     any_mac : bool
         Take frames for other machines' link-layer addresses, too.
+    static_keys : bool
+        Read the keys of tunnels that the policy has in files, by their paths from its directory. Packets encrypted here have the numbers that a live
+        gateway with the same keys uses for other packets: whoever has both can read both. For laboratories, and for what is shown to nobody.
+    esp_sa : path-like, optional
+        Table of security associations with their keys, as Wireshark has it (``esp_sa``), by which ESP in the captures is decrypted. Tunnels of
+        the policy whose ends an association has get it, and what comes in by it goes on through the policy; ``esp_sa`` in `Result.summary` counts
+        what each decrypted. Keys in files are not needed then: associations without a key drop what comes in by them.
     progress : bool or callable
         True for a progress bar by tqdm, where that is installed; or a function, which is called with the bytes read and the bytes
         of all captures.
@@ -75,6 +86,9 @@ def replay(
         ``start`` or ``stop`` is a datetime without a time zone. A text that is no moment, and that no packet is between them, are errors when a
         table is read.
 
+    When a table is read, further: `PolicyError` of a policy that has keys in files where neither ``static_keys`` nor ``esp_sa`` is given, `ReadError` of a
+    file that cannot be read, `TableError` of a table with lines that are no association.
+
     Examples
     --------
     >>> result = wirerate.replay(policy, {"lan": "lan.pcapng", "wan": "wan.pcapng"})  # doctest: +SKIP
@@ -84,7 +98,8 @@ def replay(
         raise TypeError(f"policy is a {type(policy).__name__}, not a wirerate.Policy: Policy.read reads one")
     if batch_rows < 1:
         raise ValueError(f"batch_rows is {batch_rows}: a batch has a row or more")
-    return Result(policy, list(named(captures)), window(start, stop), any_mac, progress, batch_rows)
+    keys = static_keys, None if esp_sa is None else os.fspath(esp_sa)
+    return Result(policy, list(named(captures)), window(start, stop), keys, any_mac, progress, batch_rows)
 
 
 def window(start: Moment | None, stop: Moment | None) -> Window:
@@ -120,6 +135,7 @@ class Result:
         policy: Policy,
         captures: list[tuple[str | None, str]],
         window: Window,
+        keys: Keys,
         any_mac: bool,
         progress: Progress,
         batch_rows: int,
@@ -127,6 +143,7 @@ class Result:
         self._policy = policy
         self._captures = captures
         self._window = window
+        self._keys = keys
         self._any_mac = any_mac
         self._progress = progress
         self._batch_rows = batch_rows
@@ -212,7 +229,7 @@ class Result:
         if not 0 <= number < 1 << 64:
             raise PacketError(f"the replay has no packet {number}", "its packets are numbered from 0")
         captured = self._captures, number, "arrival"
-        figures, pieces = _wirerate.explain(self._policy._native, None, captured, self._any_mac)
+        figures, pieces = _wirerate.explain(self._policy._native, None, captured, self._any_mac, self._keys)
         return Explanation(json.loads(figures), pieces)
 
     def __repr__(self) -> str:
@@ -228,7 +245,7 @@ class Result:
         return pa.RecordBatchReader.from_batches(schema, (pa.record_batch(batch) for batch in played))
 
     def _begin(self, table: str) -> _wirerate.Playback:
-        return _wirerate.Playback(self._policy._native, self._captures, table, self._any_mac, self._window)
+        return _wirerate.Playback(self._policy._native, self._captures, table, self._any_mac, self._window, self._keys)
 
     def _play(self, playback: _wirerate.Playback) -> Iterator[_wirerate.Batch]:
         with told_progress(self._progress, "replay", "B") as tell:

@@ -52,6 +52,8 @@
 //! ```
 
 pub mod capture;
+mod compile;
+pub mod decrypt;
 pub mod fate;
 pub mod measurement;
 pub mod number;
@@ -60,6 +62,8 @@ pub mod split;
 pub mod summary;
 
 pub use capture::{Captures, Named, Readdress, Window};
+pub use compile::{CompileRefusal, Compiled, StaticKeys, compile};
+pub use decrypt::Decryptor;
 pub use measurement::Observer;
 pub use player::Player;
 pub use summary::Summary;

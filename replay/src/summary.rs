@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use wire::Nanos;
 
 use crate::capture::{Captures, How, Source};
+use crate::decrypt::Decryptor;
 use crate::measurement::Measurements;
 use crate::number::count;
 
@@ -45,6 +46,8 @@ pub struct Summary {
     pub elapsed: Duration,
     /// Captures.
     pub inputs: Vec<Input>,
+    /// Security associations of a table by which ESP was decrypted, as they are in the object.
+    pub esp_sa: Option<Value>,
     /// Further remarks, sentences without a full stop.
     pub notes: Vec<String>,
 }
@@ -135,9 +138,10 @@ pub struct Span {
 }
 
 impl Summary {
-    /// Adds what else there is to say.
-    pub fn note(&mut self, note: String) {
-        self.notes.push(note);
+    /// Adds what has been decrypted by a table of security associations.
+    pub fn add_decrypted(&mut self, decryptor: &Decryptor) {
+        self.notes.extend(decryptor.notes());
+        self.esp_sa = Some(decryptor.to_json());
     }
 
     /// Returns the summary of a completed replay.
@@ -196,6 +200,7 @@ impl Summary {
             },
             elapsed,
             inputs: Vec::new(),
+            esp_sa: None,
             notes: Vec::new(),
         };
         summary.inputs = captures.sources().iter().map(|source| Input::of(source, replay)).collect();
@@ -228,7 +233,7 @@ impl Summary {
             Value::Object(entries.map(|told| (told.reason.name().to_owned(), of(told).into())).collect())
         };
         let seconds = self.elapsed.as_secs_f64();
-        json!({
+        let mut object = json!({
             "frames": {
                 "received": self.frames.received.frames,
                 "forwarded": self.frames.forwarded,
@@ -256,7 +261,11 @@ impl Summary {
             "dropped": by_reason(|told| told.dropped),
             "inputs": self.inputs.iter().map(Input::to_json).collect::<Vec<_>>(),
             "notes": self.notes,
-        })
+        });
+        if let (Some(esp_sa), Some(object)) = (&self.esp_sa, object.as_object_mut()) {
+            object.insert("esp_sa".to_owned(), esp_sa.clone());
+        }
+        object
     }
 
     /// Millions of packets a second.

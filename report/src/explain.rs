@@ -16,7 +16,7 @@ use policy::{Lines, Policy};
 use replay::capture::{OpenError, Source};
 use replay::fate::left_by;
 use replay::number::count;
-use replay::{Captures, Named, Readdress};
+use replay::{Captures, Decryptor, Named, Readdress};
 use serde_json::{Map, Value, json};
 use tally::{Count, Region};
 use wire::{Nanos, PortId};
@@ -158,23 +158,32 @@ pub struct Explained {
 }
 
 impl Explained {
-    /// Explains a packet by the tables of a policy. `watch` sees the captures after each packet that is played, and may end it.
+    /// Explains a packet by the tables of a policy. Tunnels have the associations of a table, if one is given. `watch` sees the captures after
+    /// each packet that is played, and may end it.
     ///
     /// # Errors
     /// There is no such packet, or `watch` ended it.
     pub fn of<S>(
         tables: Tables,
         asked: Asked<'_>,
+        decryptor: Option<&mut Decryptor>,
         watch: &mut dyn FnMut(&Captures) -> ControlFlow<S>,
     ) -> Result<Explained, ExplainError<S>> {
+        let begin = |tables, start| {
+            let mut replay = Replay::new(tables, start, Way::Run)?;
+            if let Some(decryptor) = decryptor {
+                decryptor.join(&mut replay);
+            }
+            Ok::<Replay, ReplayError>(replay)
+        };
         let (mut replay, packet, mut rest) = match asked {
             Asked::Words(text) => {
                 let packet = Packet::in_words(text, &tables)?;
-                (Replay::new(tables, MOMENT, Way::Run)?, packet, None)
+                (begin(tables, MOMENT)?, packet, None)
             }
             Asked::Captured(Place { captures, number, readdress }) => {
                 let mut captures = Captures::open(captures, &tables, readdress)?;
-                let mut replay = Replay::new(tables, captures.start(), Way::Run)?;
+                let mut replay = begin(tables, captures.start())?;
                 let packet = play(&mut replay, &mut captures, number, watch)?;
                 (replay, packet, Some(captures))
             }

@@ -135,7 +135,7 @@ impl Arguments {
             progress.step(captures.read());
             ControlFlow::Continue(())
         };
-        let explained = Explained::of(tables, asked, &mut watch);
+        let explained = Explained::of(tables, asked, None, &mut watch);
         if let Some(progress) = progress {
             progress.finish();
         }

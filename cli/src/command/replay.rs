@@ -9,13 +9,13 @@ use clap::Args;
 use dataplane::Replay;
 use gateway::log::line::Line;
 use replay::capture::Moment;
+use replay::decrypt::{self, TableError};
 use replay::summary::{Conserved, Span};
-use replay::{Captures, Named, Observer, Player, Readdress, Summary, Window};
+use replay::{Captures, Decryptor, Named, Observer, Player, Readdress, Summary, Window};
 use tally::NoTally;
 use wire::Nanos;
 
-use crate::decrypt::{self, Decryptor};
-use crate::failure::{Exit, Failure, Fault, OutputError, PolicyError, UsageError};
+use crate::failure::{Exit, Failure, Fault, InputError, OutputError, PolicyError, UsageError};
 use crate::output::{Came, Inner, Optional, Outputs};
 use crate::policy_file::{self, Loaded, StaticKeys};
 use crate::progress::{Progress, Unit};
@@ -181,7 +181,7 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(self) -> Result<Exit, Failure> {
-        let mut decryptor = self.esp_sa.as_deref().map(Decryptor::read).transpose()?;
+        let mut decryptor = self.esp_sa.as_deref().map(read_table).transpose()?;
         let Loaded { file, policy, tables, .. } = match &decryptor {
             // The table has the keys; those that it has not stay away.
             Some(_) if !self.keys.are_read() => policy_file::load(&self.policy)?,
@@ -208,8 +208,9 @@ impl Arguments {
         }
         let mut observer = Observer::new(Optional(outputs), &tables, captures.start());
         let mut player = Player::new(tables, captures).map_err(|error| PolicyError::Setup { file, error })?;
-        let mut notes =
-            decryptor.as_mut().map(|decryptor| decryptor.join(&mut player.replay)).unwrap_or_default();
+        if let Some(decryptor) = &mut decryptor {
+            decryptor.join(&mut player.replay);
+        }
         let mut log = match &self.log {
             Some(path) => Some(RecordFile::create(path, &self.captures, &mut player.replay)?),
             None => None,
@@ -247,7 +248,6 @@ impl Arguments {
         }
         if let Some(decryptor) = &mut decryptor {
             decryptor.finish()?;
-            notes.extend(decryptor.notes());
         }
         if let Some(path) = &self.plot {
             let drawn =
@@ -260,14 +260,12 @@ impl Arguments {
         let span = Span { start: player.start(), end: player.end(), elapsed };
         let Player { mut replay, captures, .. } = player;
         let mut summary = Summary::new(&mut replay, &policy, &captures, &measured, span);
-        notes.into_iter().for_each(|note| summary.note(note));
+        if let Some(decryptor) = &decryptor {
+            summary.add_decrypted(decryptor);
+        }
         let mut out = screen::out();
         if self.json {
-            let mut object = summary.to_json();
-            if let (Some(decryptor), Some(object)) = (&decryptor, object.as_object_mut()) {
-                object.insert("esp_sa".to_owned(), decryptor.to_json());
-            }
-            writeln!(out, "{object:#}")?;
+            writeln!(out, "{:#}", summary.to_json())?;
         } else {
             summary::print(&summary, &mut out)?;
             if let Some(directory) = &self.out {
@@ -308,6 +306,17 @@ impl Arguments {
         }
         exit
     }
+}
+
+/// Reads a table of security associations. Every line that cannot be read is told.
+fn read_table(path: &Path) -> Result<Decryptor, InputError> {
+    Decryptor::read(path).map_err(|error| match error {
+        TableError::Read { path, error } => InputError::Read { path, error },
+        TableError::Lines { ref bad, .. } => {
+            bad.iter().for_each(|line| screen::error(line, None));
+            InputError::Associations(error)
+        }
+    })
 }
 
 /// Refuses a file to write that is one of the captures.

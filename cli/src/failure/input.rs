@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use replay::decrypt::TableError;
 use wire::capture::{CaptureError, Problem};
 
 use crate::bench::classify::trace::BadHeader;
@@ -21,14 +22,9 @@ pub(crate) enum InputError {
     /// A capture cannot be read or written.
     #[error(transparent)]
     Capture(CaptureError),
-    /// A table of security associations cannot be read, or has none.
-    #[error("{path} has {}", of_lines(*.lines))]
-    Associations {
-        /// The table.
-        path: PathBuf,
-        /// Lines that cannot be read.
-        lines: usize,
-    },
+    /// A table of security associations has lines that cannot be read, which have been shown, or none.
+    #[error(transparent)]
+    Associations(TableError),
     /// Headers cannot be read.
     #[error("{path}{}: {problem}", after(*.line))]
     Trace {
@@ -45,14 +41,6 @@ fn after(number: usize) -> String {
     if number == 0 { String::new() } else { format!(":{number}") }
 }
 
-fn of_lines(number: usize) -> String {
-    match number {
-        0 => "no security association".to_owned(),
-        1 => "a line that cannot be read".to_owned(),
-        many => format!("{many} lines that cannot be read"),
-    }
-}
-
 impl InputError {
     /// Returns advice on the error.
     pub(super) fn hint(&self) -> &'static str {
@@ -66,7 +54,7 @@ impl InputError {
                 Problem::HeaderCut => "the file is empty or was cut; capture again",
                 _ => "the file is damaged; `editcap` or `pcapfix` may save what is left",
             },
-            InputError::Associations { .. } => {
+            InputError::Associations(_) => {
                 "give Wireshark's table: the file esp_sa of its profile, or what strongSwan's plugin save-keys or \
                  `wirerate run --key-log` wrote; `wirerate replay --help` shows a line"
             }

@@ -25,6 +25,7 @@ use gateway::store::{self, Entry};
 use gateway::{Client, ClientError};
 use policy::Policy;
 use policy::model::NatAction;
+use replay::StaticKeys;
 use report::explain::{Chosen, key};
 use serde_json::{Value, json};
 use wire::Nanos;
@@ -34,7 +35,6 @@ use wire::header::Protocol;
 use wire::{ipv4, ipv6};
 
 use crate::failure::{Failure, PolicyError};
-use crate::policy_file::EPOCH;
 
 /// Policy and state of a running gateway.
 pub(super) struct Live {
@@ -324,7 +324,8 @@ fn effective(client: &Client, near: &Near) -> Result<(Policy, BasisView), Failur
 }
 
 fn compile(policy: &Policy) -> Result<Tables, Failure> {
-    Ok(Tables::compile(policy, EPOCH).map_err(|error| garbled(&error.to_string()))?)
+    let compiled = replay::compile(policy, StaticKeys::Left);
+    Ok(compiled.map_err(|error| garbled(&error.to_string()))?.tables)
 }
 
 fn garbled(what: &str) -> ClientError {

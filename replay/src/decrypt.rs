@@ -2,13 +2,13 @@
 //! capture, and associations for the tunnels of a replay.
 
 use std::collections::HashMap;
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use dataplane::Replay;
 use dataplane::sa::{SaAddition, SaChange, SaId, SaRequest};
 use dataplane::tables::Address;
-use esp::wireshark::{self, Check, TableSa};
+use esp::wireshark::{self, BadLine, Check, TableSa};
 use esp::{Packet, SPARE, Transform, sequence};
 use serde_json::{Value, json};
 use wire::capture::{CaptureError, PcapngWriter, Record};
@@ -17,8 +17,7 @@ use wire::ethernet::{self, EtherType};
 use wire::{LinkKind, Nanos, link_kind};
 use zeroize::Zeroizing;
 
-use crate::failure::{Failure, InputError};
-use crate::screen::{self, count};
+use crate::number::count;
 
 mod fragment;
 mod outer;
@@ -30,12 +29,14 @@ use outer::Outer;
 const DEPTH: usize = 4;
 
 /// The file of inner packets.
-pub(crate) const FILE: &str = "decrypted.pcapng";
+pub const FILE: &str = "decrypted.pcapng";
 
 /// Associations of a table, and what has been decrypted by them.
-pub(crate) struct Decryptor {
+pub struct Decryptor {
     path: PathBuf,
     sas: Vec<Known>,
+    /// Associations that no tunnel has been given, each with the reason.
+    joined: Vec<String>,
     by_spi: HashMap<u32, Vec<usize>>,
     out: Option<PcapngWriter>,
     /// Outer packets that come in fragments.
@@ -64,6 +65,58 @@ struct Counts {
     malformed: u64,
 }
 
+/// Line of a table that cannot be read. Its text has nothing that may be a key.
+#[derive(Debug, thiserror::Error)]
+#[error("{}:{line}: {}", .path.display(), config::masked_message(.error.to_string()))]
+pub struct RefusedLine {
+    /// The file.
+    pub path: PathBuf,
+    /// Number of the line, from 1.
+    pub line: usize,
+    /// Reason; a field in the place of another is repeated, and may be a key.
+    error: BadLine,
+}
+
+/// Reason for refusing a table.
+#[derive(Debug, thiserror::Error)]
+pub enum TableError {
+    /// The file cannot be read.
+    #[error("cannot read {path}: {error}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Error of the system call.
+        error: io::Error,
+    },
+    /// The table has lines that cannot be read, or no association.
+    #[error("{path} has {}", of_lines(.bad.len()))]
+    Lines {
+        /// The file.
+        path: PathBuf,
+        /// All such lines.
+        bad: Vec<RefusedLine>,
+    },
+}
+
+impl TableError {
+    /// The error, and all lines that cannot be read, each on a line of its own.
+    pub fn with_lines(&self) -> String {
+        let bad: &[RefusedLine] = match self {
+            TableError::Read { .. } => &[],
+            TableError::Lines { bad, .. } => bad,
+        };
+        bad.iter().fold(self.to_string(), |text, line| format!("{text}\n{line}"))
+    }
+}
+
+fn of_lines(number: usize) -> String {
+    match number {
+        0 => "no security association".to_owned(),
+        1 => "a line that cannot be read".to_owned(),
+        many => format!("{many} lines that cannot be read"),
+    }
+}
+
 /// Reason why a packet cannot be opened.
 enum Fault {
     Icv,
@@ -71,20 +124,21 @@ enum Fault {
 }
 
 impl Decryptor {
-    /// Reads a table. Every line that cannot be read is told.
-    pub(crate) fn read(path: &Path) -> Result<Decryptor, Failure> {
-        let read = |error| InputError::Read { path: path.to_owned(), error };
+    /// Reads a table.
+    ///
+    /// # Errors
+    /// [`TableError`], with every line that cannot be read.
+    pub fn read(path: &Path) -> Result<Decryptor, TableError> {
+        let read = |error| TableError::Read { path: path.to_owned(), error };
         let bytes = Zeroizing::new(fs::read(path).map_err(read)?);
         let text = std::str::from_utf8(&bytes)
-            .map_err(|_| read(std::io::Error::new(std::io::ErrorKind::InvalidData, "it is no text")))?;
+            .map_err(|_| read(io::Error::new(io::ErrorKind::InvalidData, "it is no text")))?;
         let (sas, bad) = wireshark::parse(text);
-        for (line, error) in &bad {
-            // A field in the place of another is repeated, and may be a key.
-            let error = config::masked_message(error.to_string());
-            screen::error(&format_args!("{}:{line}: {error}", path.display()), None);
-        }
-        if !bad.is_empty() {
-            return Err(InputError::Associations { path: path.to_owned(), lines: bad.len() }.into());
+        if sas.is_empty() || !bad.is_empty() {
+            let path = path.to_owned();
+            let bad = bad.into_iter();
+            let bad = bad.map(|(line, error)| RefusedLine { path: path.clone(), line, error }).collect();
+            return Err(TableError::Lines { path, bad });
         }
         let mut known = Vec::with_capacity(sas.len());
         let mut by_spi: HashMap<u32, Vec<usize>> = HashMap::new();
@@ -92,12 +146,10 @@ impl Decryptor {
             by_spi.entry(sa.spi).or_default().push(known.len());
             known.push(Known::new(sa));
         }
-        if known.is_empty() {
-            return Err(InputError::Associations { path: path.to_owned(), lines: 0 }.into());
-        }
         Ok(Decryptor {
             path: path.to_owned(),
             sas: known,
+            joined: Vec::new(),
             by_spi,
             out: None,
             fragments: Fragments::default(),
@@ -107,26 +159,28 @@ impl Decryptor {
     }
 
     /// The table.
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Has inner packets written to a file in this directory.
-    pub(crate) fn write_into(&mut self, directory: &Path) -> Result<(), Failure> {
+    /// Has inner packets written to a [file](FILE) in this directory.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write_into(&mut self, directory: &Path) -> Result<(), CaptureError> {
         let mut out = PcapngWriter::create(directory.join(FILE))?;
         out.interface_of("esp", LinkKind::Ip)?;
         self.out = Some(out);
         Ok(())
     }
 
-    /// Gives tunnels of a replay the associations of packets to them, in the place of those whose keys are not there. Returns what is to
-    /// be said of it.
-    pub(crate) fn join(&mut self, replay: &mut Replay) -> Vec<String> {
-        self.sas.iter_mut().filter_map(|known| known.join(replay)).collect()
+    /// Gives tunnels of a replay the associations of packets to them, in the place of those whose keys are not there.
+    pub fn join(&mut self, replay: &mut Replay) {
+        self.joined = self.sas.iter_mut().filter_map(|known| known.join(replay)).collect();
     }
 
     /// Decrypts a frame as it was captured, if it has ESP of an association; `len` is its length on the wire.
-    pub(crate) fn take(&mut self, at: Nanos, frame: &[u8], len: u32) {
+    pub fn take(&mut self, at: Nanos, frame: &[u8], len: u32) {
         let Ok(layer) = ethernet::parse(frame) else { return };
         if !matches!(layer.ethertype, EtherType::IPV4 | EtherType::IPV6) {
             return;
@@ -204,9 +258,12 @@ impl Decryptor {
     }
 
     /// Writes out what is still buffered.
-    pub(crate) fn finish(&mut self) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    /// A packet could not be written, the first of all or one that is.
+    pub fn finish(&mut self) -> Result<(), CaptureError> {
         if let Some(error) = self.failed.take() {
-            return Err(error.into());
+            return Err(error);
         }
         if let Some(out) = self.out.take() {
             out.finish()?;
@@ -215,7 +272,7 @@ impl Decryptor {
     }
 
     /// Notes on the outcome, for operators.
-    pub(crate) fn notes(&self) -> Vec<String> {
+    pub(crate) fn notes(&self) -> impl Iterator<Item = String> {
         let all = |of: fn(&Counts) -> u64| self.sas.iter().map(|known| of(&known.counts)).sum::<u64>();
         let (decrypted, icv_wrong, malformed) =
             (all(|counts| counts.decrypted), all(|counts| counts.icv_wrong), all(|counts| counts.malformed));
@@ -236,7 +293,7 @@ impl Decryptor {
                 text.push_str(&format!("; {number} {what}"));
             }
         }
-        vec![text]
+        self.joined.iter().cloned().chain([text])
     }
 
     /// The same for scripts, one for each line.
