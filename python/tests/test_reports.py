@@ -286,7 +286,7 @@ def test_ctrl_c_ends_a_thorough_comparison():
             return (f'[[rule]]\\nname = "r{number}"\\nsource = "{strict(net())}"\\ndestination = "{strict(net())}"\\n'
                 f'protocol = "tcp"\\nsport = "{random.randrange(1, 30000)}-{random.randrange(30000, 65535)}"\\n'
                 f'dport = "{first}-{first + random.randrange(5000)}"\\naction = "{random.choice(["accept", "drop"])}"\\n')
-        policy = lambda: wirerate.Policy.parse(head + "".join(map(rule, range(3000))))
+        policy = lambda: wirerate.Policy.parse(head + "".join(map(rule, range(12_000))))
         old, new = policy(), policy()
         print("begun", flush=True)
         try:
