@@ -9,6 +9,7 @@ use config::{Kind, LoadError};
 use pyo3::types::{PyAnyMethods, PyTuple};
 use pyo3::{IntoPyObjectExt, PyErr, PyResult, Python};
 use replay::CompileRefusal;
+use replay::capture::NoPackets;
 
 /// A diagnostic as a tuple, in the order of `wirerate.Diagnostic`.
 pub(crate) type Told =
@@ -92,6 +93,11 @@ pub(crate) fn not_compiled(py: Python<'_>, refusal: CompileRefusal, file: &str) 
 pub(crate) fn static_keys(py: Python<'_>, file: &str, advice: &str) -> PyErr {
     let message = format!("{file} has keys of tunnels in files, as a live gateway has them: {advice}");
     policy_error(py, message, &[])
+}
+
+/// A `WindowError`.
+pub(crate) fn window_error(py: Python<'_>, found: NoPackets) -> PyErr {
+    raised(|| error(py, "WindowError", (found.to_string(),)))
 }
 
 /// A `TableError`.

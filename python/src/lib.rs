@@ -48,5 +48,6 @@ fn _wirerate(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(sweep::objectives, module)?)?;
     module.add_function(wrap_pyfunction!(sweep::objective, module)?)?;
     module.add_function(wrap_pyfunction!(sweep::bound, module)?)?;
+    module.add_function(wrap_pyfunction!(playback::check_moment, module)?)?;
     module.add_function(wrap_pyfunction!(playback::empty, module)?)
 }

@@ -120,11 +120,11 @@ impl Playback {
         captures: Vec<(Option<String>, PathBuf)>,
         table: &str,
         any_mac: bool,
-        window: (Option<String>, Option<String>),
+        window: Moments,
         keys: Given,
         part: Option<(u16, u16)>,
     ) -> PyResult<Playback> {
-        let window = Window { from: moment(window.0)?, to: moment(window.1)? };
+        let window = self::window(window)?;
         let part = match part {
             None => None,
             Some((number, of)) => Some(Part::new(number, of).ok_or_else(|| {
@@ -222,7 +222,7 @@ impl State {
         };
         let mut captures =
             Captures::open(&input.captures, &tables, input.readdress).map_err(Refusal::Open)?;
-        captures.select(input.window).map_err(Refusal::Window)?;
+        captures.select(input.window, &tables).map_err(Refusal::Window)?;
         let observer = Observer::new(Fates::new(&tables), &tables, captures.start());
         let player = match part {
             Some(part) => Player::part(tables, captures, part),
@@ -381,6 +381,20 @@ fn counting() -> Ipfix {
     }
 }
 
+/// Moments in words: the first, and the one behind the last.
+pub(crate) type Moments = (Option<String>, Option<String>);
+
+/// Window between two moments.
+pub(crate) fn window((from, to): Moments) -> PyResult<Window> {
+    Ok(Window { from: moment(from)?, to: moment(to)? })
+}
+
+/// Raises an error of a text that is no moment.
+#[pyfunction]
+pub(crate) fn check_moment(text: String) -> PyResult<()> {
+    moment(Some(text)).map(drop)
+}
+
 fn moment(text: Option<String>) -> PyResult<Option<Moment>> {
     let moment = text.map(|text| text.parse()).transpose();
     moment.map_err(|error: NoMoment| PyValueError::new_err(error.to_string()))
@@ -390,7 +404,7 @@ fn refused(py: Python<'_>, refusal: Refusal, file: &str) -> PyErr {
     match refusal {
         Refusal::Keys(refusal) => keys::refused(py, refusal, file),
         Refusal::Open(error) => not_opened(py, error, file),
-        Refusal::Window(error) => PyValueError::new_err(error.to_string()),
+        Refusal::Window(error) => failure::window_error(py, error),
         Refusal::Setup(error) => {
             failure::policy_error(py, format!("{file} asks for more than this machine has: {error}"), &[])
         }

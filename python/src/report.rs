@@ -18,7 +18,7 @@ use replay::{Captures, CompileRefusal, Named, Readdress, StaticKeys};
 
 use crate::failure;
 use crate::keys::{self, Given, Keys};
-use crate::playback::not_opened;
+use crate::playback::{self, Moments, not_opened};
 use crate::policy::Policy;
 use crate::watch::watched;
 
@@ -113,9 +113,9 @@ fn side(policy: &Policy) -> Result<Side<'_>, Uncompiled<'_>> {
     Ok(Side { file: &policy.file, policy: &policy.policy, lines: &policy.lines, tables })
 }
 
-/// Packet of captures: their paths with interfaces, its number, and whether that is the `packet` of the first capture or the `arrival`
-/// among all.
-type Captured = (Vec<(Option<String>, PathBuf)>, u64, String);
+/// Packet of captures: their paths with interfaces, its number, whether that is the `packet` of the first capture or the `arrival`
+/// among all, and the window of time that is played.
+type Captured = (Vec<(Option<String>, PathBuf)>, u64, String, Moments);
 
 /// Explains a packet in words, or else one of captures: the object that `wirerate explain --json` prints, and the text.
 #[pyfunction]
@@ -128,14 +128,15 @@ pub(crate) fn explain(
     keys: Given,
 ) -> PyResult<(String, Pieces)> {
     let (of, keys) = (policy.get(), Keys::from(keys));
-    let (captures, number, by) = captured;
+    let (captures, number, by, window) = captured;
+    let window = playback::window(window)?;
     let number = if by == "arrival" { Number::Arrival(number) } else { Number::First(number) };
     let captures: Vec<Named> =
         captures.into_iter().map(|(interface, path)| Named { interface, path }).collect();
     let readdress = if any_mac { Readdress::Always } else { Readdress::Inferred };
     let asked = match words {
         Some(words) => Asked::Words(words),
-        None => Asked::Captured(Place { captures: &captures, number, readdress }),
+        None => Asked::Captured(Place { captures: &captures, number, readdress, window }),
     };
     let stop = Stop::default();
     let told = watched(py, &stop, None, &AtomicU64::new(0), || {
@@ -169,11 +170,10 @@ fn unexplained(py: Python<'_>, error: Unexplained, file: &str) -> PyErr {
             failure::packet_error(py, error.to_string(), hint)
         }
         Unexplained::Explain(ExplainError::Captures(error)) => not_opened(py, error, file),
-        Unexplained::Explain(ExplainError::NoPacket { of, number, first, last }) => failure::packet_error(
-            py,
-            format!("{of} has no packet {number}"),
-            format!("its packets are numbered from {first} to {last}"),
-        ),
+        Unexplained::Explain(ExplainError::NoPacket(error)) => {
+            failure::packet_error(py, error.to_string(), error.hint())
+        }
+        Unexplained::Explain(ExplainError::Window(error)) => failure::window_error(py, error),
         Unexplained::Explain(ExplainError::Setup(error)) => {
             failure::policy_error(py, format!("{file} asks for more than this machine has: {error}"), &[])
         }

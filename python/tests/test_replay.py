@@ -364,16 +364,44 @@ def test_a_window_of_time_is_played_alone(office):
         assert abs(len(found) - len(expected)) <= 1 < len(found) < len(packets)
         assert found["time"].min() >= begun + pd.Timedelta(seconds=1) and found["time"].max() < stop
         assert replayed(office, start=forms[0], stop=forms[1]).summary["frames"]["received"] == len(found)
-    for start, refusal in [("soon", "is no moment"), (-1, "is no moment"), (3600, "no packet of the captures is in that window")]:
-        with pytest.raises(ValueError, match=refusal):
-            replayed(office, start=start).summary
+    for start in ("soon", -1, float("nan")):
+        with pytest.raises(ValueError, match="is no moment"):
+            replayed(office, start=start)
+    with pytest.raises(wirerate.WindowError, match="no packet of the captures is in that window"):
+        replayed(office, start=3600).summary
     with pytest.raises(ValueError, match="start has no time zone"):
         replayed(office, start=datetime.datetime(2026, 1, 1))
     with pytest.raises(TypeError, match="stop is a bool"):
         replayed(office, stop=True)
-    # Its packets have other numbers than those of the captures.
-    with pytest.raises(ValueError, match="window"):
-        replayed(office, start=1).explain(0)
+
+
+def test_packets_of_a_window_have_the_numbers_that_they_have_among_all(office):
+    packets = replayed(office).packets.read_pandas().set_index("number").sort_index()
+    # From the second packet of a connection on.
+    is_later = (packets["protocol"] == 6) & (packets["verdict"] == "forwarded") & (packets["flow"] < packets.index) & (packets.index > 1000)
+    start = packets[is_later]["time"].iloc[0]
+    result = replayed(office, start=start.isoformat().replace("+00:00", "Z"), stop=3)
+    found = result.packets.read_pandas().set_index("number").sort_index()
+    first, last = found.index[0], found.index[-1]
+    assert first > 900 and list(found.index) == list(range(first, last + 1))
+    same = packets.loc[first:last]
+    columns = ["time", "ingress", "source", "destination", "protocol", "sport", "dport", "length"]
+    pd.testing.assert_frame_equal(found[columns].astype(object), same[columns].astype(object))
+    assert (found["time"] >= start).all() and (packets["time"].loc[: first - 1] < start).all()
+    # A flow is called by a packet of the window, in the table of flows as well.
+    assert found["flow"].min() >= first and set(result.flows.read_pandas()["flow"]) == set(found["flow"].dropna())
+    # Explained is what became of it in the window, where connections that began before are unknown.
+    unknown = found[(found["reason"] == "flow-not-open") & (same["verdict"] == "forwarded")].index[0]
+    assert replayed(office).explain(unknown).verdict == "forwarded"
+    explained = result.explain(unknown)
+    assert (explained.verdict, explained.reason) == ("dropped", "flow-not-open")
+    assert result.explain(last).verdict == found["verdict"].loc[last]
+    for number in (first - 1, last + 1):
+        with pytest.raises(wirerate.PacketError, match=f"the replay has no packet {number}") as raised:
+            result.explain(number)
+        assert raised.value.hint == f"its packets are numbered from {first} to {last}"
+    with pytest.raises(wirerate.WindowError):
+        replayed(office, start=3600).explain(0)
 
 
 def test_ctrl_c_ends_a_replay(root, tmp_path):

@@ -24,6 +24,7 @@ from .errors import (
     Related,
     TableError,
     VersionError,
+    WindowError,
 )
 from .pareto import Front, optimise
 from .policy import Policy
@@ -55,6 +56,7 @@ __all__ = [
     "Search",
     "TableError",
     "VersionError",
+    "WindowError",
     "__version__",
     "check",
     "check_text",

@@ -3,7 +3,7 @@ from typing import final
 
 __all__ = [
     "PACKET_SYNTAX", "Batch", "Chip", "Classifier", "Job", "Playback", "Policy", "Sweep", "__version__", "bound", "check", "check_file",
-    "check_text", "chips", "diff", "empty", "explain", "merge", "objective", "objectives", "obstacles", "reproduce", "values"
+    "check_moment", "check_text", "chips", "diff", "empty", "explain", "merge", "objective", "objectives", "obstacles", "reproduce", "values"
 ]
 
 __version__: str
@@ -11,6 +11,8 @@ PACKET_SYNTAX: str
 
 _Related = tuple[str, str, int, int]
 _Diagnostic = tuple[str, str, str, str | None, str | None, int | None, int | None, list[_Related]]
+_Window = tuple[str | None, str | None]
+_Captured = tuple[Sequence[tuple[str | None, str]], int, str, _Window]
 _Pieces = list[tuple[str, str]]
 
 @final
@@ -35,7 +37,7 @@ def check_file(path: str, overlaps: bool, thorough: bool) -> str: ...
 def check_text(text: str, file: str, overlaps: bool, thorough: bool) -> str: ...
 def diff(old: Policy, new: Policy, regions: int, thorough: bool) -> tuple[str, list[str], list[str], _Pieces]: ...
 def explain(
-    policy: Policy, words: str | None, captured: tuple[Sequence[tuple[str | None, str]], int, str], any_mac: bool, keys: tuple[bool, str | None]
+    policy: Policy, words: str | None, captured: _Captured, any_mac: bool, keys: tuple[bool, str | None]
 ) -> tuple[str, _Pieces]: ...
 
 @final
@@ -52,7 +54,7 @@ class Playback:
         captures: Sequence[tuple[str | None, str]],
         table: str,
         any_mac: bool,
-        window: tuple[str | None, str | None],
+        window: _Window,
         keys: tuple[bool, str | None],
         part: tuple[int, int] | None = None,
     ) -> Playback: ...
@@ -74,6 +76,7 @@ class Classifier:
     def positions(self, columns: Mapping[str, bytes | None]) -> bytes: ...
 
 def empty(table: str) -> Batch: ...
+def check_moment(text: str) -> None: ...
 def obstacles(policy: Policy) -> list[str]: ...
 def merge(policy: Policy, parts: Sequence[str]) -> tuple[str | None, str | None]: ...
 

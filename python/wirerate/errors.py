@@ -109,6 +109,10 @@ class PacketError(Error, ValueError):
         return f"{self.args[0]}\n  help: {self.hint}" if self.hint else str(self.args[0])
 
 
+class WindowError(Error, ValueError):
+    """No packet of the captures is in a window of time."""
+
+
 class GridError(Error, ValueError):
     """A sweep has too many combinations.
 

@@ -173,7 +173,7 @@ class Policy:
         if isinstance(packet, str):
             if interface is not None or others:
                 raise TypeError("interface and with_ go with a packet of a capture: words name the interface themselves")
-            figures, pieces = _wirerate.explain(self._native, packet, ([], 0, "packet"), any_mac, (static_keys, None))
+            figures, pieces = _wirerate.explain(self._native, packet, ([], 0, "packet", (None, None)), any_mac, (static_keys, None))
         else:
             try:
                 path, number = packet
@@ -182,7 +182,7 @@ class Policy:
                 raise TypeError(f"packet is {packet!r}: words, or a tuple of a capture and a number") from None
             if not 1 <= number < 1 << 64:
                 raise PacketError(f"{file(path)} has no packet {number}", "packets are numbered from 1")
-            captured = [(interface, file(path)), *others], number, "packet"
+            captured = [(interface, file(path)), *others], number, "packet", (None, None)
             figures, pieces = _wirerate.explain(self._native, None, captured, any_mac, (static_keys, None))
         return Explanation(json.loads(figures), pieces)
 

@@ -83,10 +83,9 @@ def replay(
     TypeError
         The captures are no paths.
     ValueError
-        ``start`` or ``stop`` is a datetime without a time zone. A text that is no moment, and that no packet is between them, are errors when a
-        table is read.
+        ``start`` or ``stop`` is no moment, or a datetime without a time zone.
 
-    When a table is read, further: `PolicyError` of a policy that has keys in files where neither ``static_keys`` nor ``esp_sa`` is given, `ReadError` of a
+    When a table is read, further: `WindowError` if no packet is between ``start`` and ``stop``, `PolicyError` of a policy that has keys in files where neither ``static_keys`` nor ``esp_sa`` is given, `ReadError` of a
     file that cannot be read, `TableError` of a table with lines that are no association.
 
     Examples
@@ -108,7 +107,10 @@ def window(start: Moment | None, stop: Moment | None) -> Window:
 
 
 def _moment(name: str, moment: Moment | None) -> str | None:
-    if moment is None or isinstance(moment, str):
+    if moment is None:
+        return None
+    if isinstance(moment, str):
+        _wirerate.check_moment(moment)
         return moment
     if isinstance(moment, datetime.datetime):
         if moment.tzinfo is None:
@@ -116,7 +118,9 @@ def _moment(name: str, moment: Moment | None) -> str | None:
         return moment.astimezone(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     if isinstance(moment, bool) or not isinstance(moment, (int, float)):
         raise TypeError(f"{name} is a {type(moment).__name__}, not a number of seconds, a text or a datetime")
-    return repr(moment)
+    text = repr(moment)
+    _wirerate.check_moment(text)
+    return text
 
 
 class Result:
@@ -153,7 +157,8 @@ class Result:
     def packets(self) -> pa.RecordBatchReader:
         """Packets, a row for each that was received.
 
-        Rows come as fates are known: in the order of arrival, but for packets that waited in a queue. ``number`` counts arrivals.
+        Rows come as fates are known: in the order of arrival, but for packets that waited in a queue. ``number`` counts arrivals, those outside
+        a window of time, too: a packet has the same number in each.
 
         Columns: ``number``, ``time`` (of arrival), ``ingress``, ``egress`` (of the packet, or of the answer to it), ``verdict``
         (forwarded, delivered, answered, dropped, or held at the end), ``reason``, ``rule`` (that decided, or that let the flow in),
@@ -205,7 +210,7 @@ class Result:
     def explain(self, number: int) -> Explanation:
         """Say what happens to a packet of the replay, stage by stage, and why.
 
-        The packets before it are played again, and those after it until it has left.
+        The packets before it are played again, of a window of time those from its beginning, and those after it until it has left.
 
         Parameters
         ----------
@@ -215,20 +220,16 @@ class Result:
         Raises
         ------
         PacketError
-            There is no such packet.
-        ValueError
-            The replay is of a window of time: an explanation has the packets before it, too.
+            There is no such packet, or it is not in the window of time.
 
         Examples
         --------
         >>> print(result.explain(result.drops.read_pandas()["number"][0]))  # doctest: +SKIP
         """
         number = operator.index(number)
-        if self._window != (None, None):
-            raise ValueError("packets of a window of time are not explained: replay the captures without start and stop")
         if not 0 <= number < 1 << 64:
             raise PacketError(f"the replay has no packet {number}", "its packets are numbered from 0")
-        captured = self._captures, number, "arrival"
+        captured = self._captures, number, "arrival", self._window
         figures, pieces = _wirerate.explain(self._policy._native, None, captured, self._any_mac, self._keys)
         return Explanation(json.loads(figures), pieces)
 

@@ -71,10 +71,14 @@ pub struct Captures {
     /// The source whose packet was taken last, and whose next one must be fetched.
     taken: Option<usize>,
     readdress: Readdress,
+    /// Packets before the next one.
+    arrivals: u64,
 }
 
 /// A packet, with where and when it comes in.
 pub struct Packet<'a> {
+    /// Number among the packets of all captures, from 0; those outside a window of time count, too.
+    pub arrival: u64,
     /// Place of the capture on the command line.
     pub source: usize,
     /// Number of the packet in the capture, from 1.
@@ -91,6 +95,15 @@ pub struct Packet<'a> {
     pub captured: &'a [u8],
     /// Length on the wire, in bytes.
     pub original_len: u32,
+}
+
+/// The packet that was taken last.
+struct Taken {
+    /// Place of its source.
+    place: usize,
+    ingress: PortId,
+    how: How,
+    arrival: u64,
 }
 
 /// A packet that was coalesced, and its segments.
@@ -138,8 +151,8 @@ pub struct Source {
     entry: Option<(PortId, How)>,
     /// Port by interface of the capture, once met.
     entries: Vec<Option<PortId>>,
-    /// Times of packets that are played.
-    bounds: Bounds,
+    /// Moment behind the last packet that is played.
+    to: Option<Nanos>,
     head: Head,
     scratch: Vec<u8>,
     /// Number of packets received by each interface, by evidence for the interface.
@@ -176,7 +189,17 @@ struct Head {
     readdressed: Vec<u8>,
     /// The packet as captured, where the bytes are a segment of it.
     coalesced: Option<Coalesced>,
+    faults: Faults,
     present: Presence,
+}
+
+/// Faults of a captured packet, which are counted if it is played.
+#[derive(Clone, Copy, Default)]
+struct Faults {
+    /// Bytes are missing from its end.
+    snapped: bool,
+    /// Time before that of an earlier packet.
+    backwards: bool,
 }
 
 /// Link header of a captured packet.
@@ -248,7 +271,7 @@ impl Captures {
                 reader,
                 entry,
                 entries: Vec::new(),
-                bounds: Bounds::NONE,
+                to: None,
                 head: Head::default(),
                 scratch: Vec::new(),
                 entered: BTreeMap::new(),
@@ -272,37 +295,39 @@ impl Captures {
             }
             sources.push(source);
         }
-        Ok(Captures { sources, homes: Homes::new(tables), taken: None, readdress })
+        Ok(Captures { sources, homes: Homes::new(tables), taken: None, readdress, arrivals: 0 })
     }
 
-    /// Leaves out the packets outside a window of time. To be called before the first packet is taken.
+    /// Leaves out the packets outside a window of time. To be called before the first packet is taken. The others have the numbers and
+    /// interfaces that they have among all packets.
     ///
     /// # Errors
     /// No packet is left.
-    pub fn select(&mut self, window: Window) -> Result<(), NoPackets> {
+    pub fn select(&mut self, window: Window, tables: &Tables) -> Result<(), NoPackets> {
         if window.is_whole() {
             return Ok(());
         }
         let start = self.start();
-        let bounds = window.bounds(start);
-        self.sources.iter_mut().for_each(|source| source.select(bounds));
-        if self.sources.iter().all(|source| source.head.present == Presence::Ended) {
-            return Err(NoPackets { first: Moment::At(start) });
+        let Bounds { from, to } = window.bounds(start);
+        self.sources.iter_mut().for_each(|source| source.end_at(to));
+        while self.peek().is_some_and(|at| at < from) {
+            self.take(tables);
         }
-        Ok(())
+        match self.peek() {
+            Some(_) => Ok(()),
+            None => Err(NoPackets { first: Moment::At(start) }),
+        }
     }
 
     /// The packet that comes next, by time; of several at one time, that of the capture named first.
     pub fn next(&mut self, tables: &Tables) -> Option<Packet<'_>> {
-        let place = self.earliest()?;
-        self.taken = Some(place);
+        let Taken { place, ingress, how, arrival } = self.take(tables)?;
         let source = &mut self.sources[place];
-        let (ingress, how) = source.ingress(&mut self.homes, tables);
-        source.segment(ingress, tables);
-        *source.entered.entry((how, ingress)).or_default() += 1;
+        source.count(ingress, how);
         source.receive(ingress, how, self.readdress, tables);
         let head = &source.head;
         Some(Packet {
+            arrival,
             source: place,
             number: head.number,
             at: head.at,
@@ -312,6 +337,18 @@ impl Captures {
             captured: &head.bytes,
             original_len: head.original_len,
         })
+    }
+
+    /// Takes the packet that comes next, which stays the head of its source.
+    fn take(&mut self, tables: &Tables) -> Option<Taken> {
+        let place = self.earliest()?;
+        self.taken = Some(place);
+        let source = &mut self.sources[place];
+        let (ingress, how) = source.ingress(&mut self.homes, tables);
+        source.segment(ingress, tables);
+        let arrival = self.arrivals;
+        self.arrivals += 1;
+        Some(Taken { place, ingress, how, arrival })
     }
 
     /// Returns the time of the next packet.
@@ -365,19 +402,24 @@ impl Source {
         self.reader.cut_short()
     }
 
-    /// Leaves out packets outside these bounds; the first packet is at hand.
-    fn select(&mut self, bounds: Bounds) {
-        self.bounds = bounds;
-        if self.head.present == Presence::Ended {
-            return;
-        }
-        if self.head.at < bounds.from {
-            self.snapped = 0;
-            self.advance();
-        } else if bounds.to.is_some_and(|to| self.head.at >= to) {
-            self.snapped = 0;
+    /// Leaves out packets from a moment on; the first packet is at hand.
+    fn end_at(&mut self, to: Option<Nanos>) {
+        self.to = to;
+        if to.is_some_and(|to| self.head.at >= to) {
             self.head.present = Presence::Ended;
         }
+    }
+
+    /// Counts the packet at hand, or the segment of it.
+    fn count(&mut self, ingress: PortId, how: How) {
+        *self.entered.entry((how, ingress)).or_default() += 1;
+        let head = &mut self.head;
+        if head.coalesced.as_ref().is_some_and(|coalesced| coalesced.index == 0) {
+            self.coalesced += 1;
+        }
+        let Faults { snapped, backwards } = std::mem::take(&mut head.faults);
+        self.snapped += u64::from(snapped);
+        self.backwards += u64::from(backwards);
     }
 
     /// Fetches the next packet, or the next segment of the one at hand.
@@ -393,24 +435,17 @@ impl Source {
             }
             head.coalesced = None;
         }
-        let mut before = head.at;
+        let before = head.at;
         head.present = Presence::Ended;
         head.readdressed.clear();
         loop {
             match reader.next() {
                 Ok(Some(record)) => {
                     self.read += record.bytes.len() as u64 + 32;
-                    let at = record.at.max(before);
-                    if at < self.bounds.from {
-                        before = at;
-                        continue;
-                    }
-                    if self.bounds.to.is_some_and(|to| at >= to) {
+                    if self.to.is_some_and(|to| record.at.max(before) >= to) {
                         return;
                     }
-                    if record.is_cut() {
-                        self.snapped += 1;
-                    }
+                    head.faults = Faults { snapped: record.is_cut(), backwards: record.at < before };
                     let link = record.link;
                     let Record { at, number, interface, bytes, original_len, .. } =
                         to_ethernet(record, Mac::ZERO, scratch);
@@ -421,7 +456,6 @@ impl Source {
                     (head.number, head.interface, head.original_len) = (number, interface, original_len);
                     head.bytes.clear();
                     head.bytes.extend_from_slice(bytes);
-                    self.backwards += u64::from(at < before);
                     head.at = at.max(before);
                     head.present = Presence::There;
                     return;
@@ -458,7 +492,6 @@ impl Source {
         head.original_len = first.len() as u32;
         let packet = std::mem::replace(&mut head.bytes, first);
         head.coalesced = Some(Coalesced { packet, plan, index: 0 });
-        self.coalesced += 1;
     }
 
     /// The interface that the packet comes in by, and how that is known.

@@ -20,7 +20,7 @@ use crate::capture::Packet;
 /// A packet and its fate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fate {
-    /// Number of the packet among all received, from 0.
+    /// Number of the packet among those of all captures, from 0.
     pub number: u64,
     /// Time of arrival.
     pub at: Nanos,
@@ -116,9 +116,6 @@ pub struct Fates {
     opened: Vec<Opened>,
     /// Numbers of the flows that were opened last before this step, by their places in the flow table.
     flows: HashMap<u32, u64>,
-    received: u64,
-    /// Number under which the last packet arrived, of which frames have the lower half.
-    last: u64,
 }
 
 /// Place of a packet's flow, which another flow may take within a step, and the order of packets there.
@@ -144,7 +141,7 @@ struct Pending {
     ingress: PortId,
     length: u32,
     ends: Option<PacketEnds>,
-    /// Order among packets: number under which it arrived, or of a fragment that waited, that of the first one of its datagram.
+    /// Order among packets: the number, or of a fragment that waited, that of the first one of its datagram.
     turn: u64,
     flow: Option<u64>,
 }
@@ -160,19 +157,14 @@ impl Fates {
             rows: Vec::new(),
             opened: Vec::new(),
             flows: HashMap::new(),
-            received: 0,
-            last: 0,
         }
     }
 
     /// Notes a packet that arrives under a number.
     pub fn arrives(&mut self, number: u32, packet: &Packet<'_>) {
-        let Packet { at, ingress, original_len: length, .. } = *packet;
+        let Packet { arrival, at, ingress, original_len: length, .. } = *packet;
         let ends = PacketEnds::of(packet.captured);
-        self.last += u64::from(number.wrapping_sub(self.last as u32));
-        let pending =
-            Pending { number: self.received, at, ingress, length, ends, turn: self.last, flow: None };
-        self.received += 1;
+        let pending = Pending { number: arrival, at, ingress, length, ends, turn: arrival, flow: None };
         self.pending.insert(number, pending);
     }
 

@@ -17,7 +17,7 @@ pub struct Player {
     pub replay: Replay,
     /// Captures.
     pub captures: Captures,
-    /// Packets read so far.
+    /// Number behind that of the packet read last.
     number: u64,
     start: Nanos,
     end: Nanos,
@@ -69,9 +69,9 @@ impl Player {
     ) -> Option<Nanos> {
         let Player { replay, captures, number, end, answer, part, nowhere, .. } = self;
         let packet = captures.next(&replay.tables)?;
-        let (at, this) = (packet.at, *number as u32);
+        let (at, this) = (packet.at, packet.arrival as u32);
         *end = at;
-        *number += 1;
+        *number = packet.arrival + 1;
         match part.map_or(Assigned::Here, |part| part.assign(packet.bytes)) {
             Assigned::Here => {}
             Assigned::Elsewhere => return Some(at),

@@ -13,10 +13,10 @@ use dataplane::replay::{ReplayError, Way};
 use dataplane::{Reason, Replay, Tables, Verdict};
 use policy::model::Colour;
 use policy::{Lines, Policy};
-use replay::capture::{OpenError, Source};
+use replay::capture::{NoPackets, OpenError};
 use replay::fate::left_by;
 use replay::number::count;
-use replay::{Captures, Decryptor, Named, Readdress};
+use replay::{Captures, Decryptor, Named, Readdress, Window};
 use serde_json::{Map, Value, json};
 use tally::{Count, Region};
 use wire::{Nanos, PortId};
@@ -65,6 +65,17 @@ pub struct Place<'a> {
     pub number: Number,
     /// Treatment of frames for other machines.
     pub readdress: Readdress,
+    /// Packets that are played; the others are unknown.
+    pub window: Window,
+}
+
+impl Place<'_> {
+    /// Opens the captures.
+    fn open<S>(&self, tables: &Tables) -> Result<Captures, ExplainError<S>> {
+        let mut captures = Captures::open(self.captures, tables, self.readdress)?;
+        captures.select(self.window, tables)?;
+        Ok(captures)
+    }
 }
 
 /// Number of a packet of captures.
@@ -77,11 +88,25 @@ pub enum Number {
 }
 
 impl Number {
-    /// True if a packet is the one of this number; `arrival` counts those before it.
-    fn is(self, packet: &replay::capture::Packet<'_>, arrival: u64) -> bool {
+    /// Number of a packet, if it has one of this kind.
+    fn of(self, packet: &replay::capture::Packet<'_>) -> Option<u64> {
         match self {
-            Number::First(number) => packet.source == 0 && packet.number == number,
-            Number::Arrival(number) => arrival == number,
+            Number::First(_) => (packet.source == 0).then_some(packet.number),
+            Number::Arrival(_) => Some(packet.arrival),
+        }
+    }
+
+    /// True if a packet is the one of this number. `met` has the lowest and the highest number so far.
+    fn meets(self, packet: &replay::capture::Packet<'_>, met: &mut Option<(u64, u64)>) -> bool {
+        let Some(number) = self.of(packet) else { return false };
+        let (first, _) = met.unwrap_or((number, number));
+        *met = Some((first, number));
+        number == self.value()
+    }
+
+    fn value(self) -> u64 {
+        match self {
+            Number::First(number) | Number::Arrival(number) => number,
         }
     }
 }
@@ -95,24 +120,49 @@ pub enum ExplainError<S = Infallible> {
     /// A capture cannot be read, or the policy lacks an interface.
     #[error(transparent)]
     Captures(#[from] OpenError),
-    /// The capture, or the replay of all of them, has fewer packets.
-    #[error("{of} has no packet {number}")]
-    NoPacket {
-        /// The capture, or the replay.
-        of: String,
-        /// Number asked for.
-        number: u64,
-        /// Lowest number that there is.
-        first: u64,
-        /// Highest number that there is.
-        last: u64,
-    },
+    /// The capture, or the replay of all of them, has no packet of that number.
+    #[error(transparent)]
+    NoPacket(#[from] NoPacket),
+    /// No packet is in the window of time.
+    #[error(transparent)]
+    Window(#[from] NoPackets),
     /// The policy asks for more than this machine has.
     #[error(transparent)]
     Setup(#[from] ReplayError),
     /// Whoever watched has stopped it.
     #[error("stopped before the packet was explained")]
     Stopped(S),
+}
+
+/// A packet that there is not.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{of} has no packet {number}")]
+pub struct NoPacket {
+    /// The capture, or the replay.
+    pub of: String,
+    /// Number asked for.
+    pub number: u64,
+    /// Lowest number that there is.
+    pub first: u64,
+    /// Highest number that there is.
+    pub last: u64,
+}
+
+impl NoPacket {
+    /// Error of captures that have been read to their end, with the numbers that were met; a capture of no packet is not opened.
+    fn new(captures: &Captures, number: Number, met: Option<(u64, u64)>) -> NoPacket {
+        let of = match number {
+            Number::First(_) => captures.sources().first().map(|source| source.path.display().to_string()),
+            Number::Arrival(_) => None,
+        };
+        let (first, last) = met.unwrap_or_default();
+        NoPacket { of: of.unwrap_or_else(|| "the replay".to_owned()), number: number.value(), first, last }
+    }
+
+    /// Returns advice.
+    pub fn hint(&self) -> String {
+        format!("its packets are numbered from {} to {}", self.first, self.last)
+    }
 }
 
 impl Packet {
@@ -130,16 +180,15 @@ impl Packet {
     /// # Errors
     /// The capture cannot be read, or has no such packet.
     pub fn alone(place: Place<'_>, tables: &Tables) -> Result<Packet, ExplainError> {
-        let mut captures = Captures::open(place.captures, tables, place.readdress)?;
-        let mut arrival = 0;
+        let mut captures = place.open(tables)?;
+        let mut met = None;
         while let Some(packet) = captures.next(tables) {
-            if place.number.is(&packet, arrival) {
+            if place.number.meets(&packet, &mut met) {
                 let (ingress, at, bytes) = (packet.ingress, packet.at, packet.bytes.to_vec());
                 return Ok(Packet { ingress, at, number: 0, bytes });
             }
-            arrival += 1;
         }
-        Err(no_packet(&captures, place.number))
+        Err(NoPacket::new(&captures, place.number, met).into())
     }
 }
 
@@ -181,10 +230,10 @@ impl Explained {
                 let packet = Packet::in_words(text, &tables)?;
                 (begin(tables, MOMENT)?, packet, None)
             }
-            Asked::Captured(Place { captures, number, readdress }) => {
-                let mut captures = Captures::open(captures, &tables, readdress)?;
+            Asked::Captured(place) => {
+                let mut captures = place.open(&tables)?;
                 let mut replay = begin(tables, captures.start())?;
-                let packet = play(&mut replay, &mut captures, number, watch)?;
+                let packet = play(&mut replay, &mut captures, place.number, watch)?;
                 (replay, packet, Some(captures))
             }
         };
@@ -225,40 +274,21 @@ fn play<S>(
     number: Number,
     watch: &mut dyn FnMut(&Captures) -> ControlFlow<S>,
 ) -> Result<Packet, ExplainError<S>> {
-    let mut arrival: u64 = 0;
-    let mut answer = Vec::new();
+    let (mut met, mut answer) = (None, Vec::new());
     while let Some(packet) = captures.next(&replay.tables) {
         let (bytes, _) = packet.as_sent(replay, &mut (), &mut answer);
         // Frames know the lower half of it.
-        let place = arrival as u32;
-        if number.is(&packet, arrival) {
+        let place = packet.arrival as u32;
+        if number.meets(&packet, &mut met) {
             let bytes = bytes.to_vec();
             return Ok(Packet { ingress: packet.ingress, at: packet.at, number: place, bytes });
         }
         replay.receive(packet.ingress, packet.at, place, bytes, &mut ());
-        arrival += 1;
         if let ControlFlow::Break(stop) = watch(captures) {
             return Err(ExplainError::Stopped(stop));
         }
     }
-    Err(no_packet(captures, number))
-}
-
-/// Error of captures that have been read to their end.
-fn no_packet<S>(captures: &Captures, number: Number) -> ExplainError<S> {
-    let packets = |source: &Source| source.entered.values().sum::<u64>();
-    match number {
-        Number::First(number) => {
-            let source = captures.sources().first();
-            let of = source.map_or_else(String::new, |source| source.path.display().to_string());
-            ExplainError::NoPacket { of, number, first: 1, last: source.map_or(0, packets) }
-        }
-        Number::Arrival(number) => {
-            let all: u64 = captures.sources().iter().map(packets).sum();
-            let of = "the replay".to_owned();
-            ExplainError::NoPacket { of, number, first: 0, last: all.saturating_sub(1) }
-        }
-    }
+    Err(NoPacket::new(captures, number, met).into())
 }
 
 /// Explanation of a packet.

@@ -10,7 +10,7 @@ use dataplane::state::FlowRecord;
 use gateway::Client;
 use gateway::api::Trouble;
 use policy::Lines;
-use replay::{Captures, Named, Readdress};
+use replay::{Captures, Named, Readdress, Window};
 use report::explain::{Asked, ExplainError, Explained, Explanation, Number, Packet, Place, Renderer};
 use report::packet_syntax;
 use serde_json::{Value, json};
@@ -124,6 +124,7 @@ impl Arguments {
                     captures: &captures,
                     number: Number::First(number),
                     readdress: self.readdress(),
+                    window: Window::default(),
                 })
             }
             None => Asked::Words(&text),
@@ -156,8 +157,12 @@ impl Arguments {
         let text = first.chain(self.packet.iter().cloned()).collect::<Vec<String>>().join(" ");
         let packet = |tables: &Tables| match numbered(&text) {
             Some((named, number)) => {
-                let place =
-                    Place { captures: &[named], number: Number::First(number), readdress: self.readdress() };
+                let place = Place {
+                    captures: &[named],
+                    number: Number::First(number),
+                    readdress: self.readdress(),
+                    window: Window::default(),
+                };
                 Packet::alone(place, tables).map_err(|error| failed(error, IN_FORCE))
             }
             None => in_words(&text, tables),
@@ -230,9 +235,8 @@ fn failed(error: ExplainError, file: &str) -> Failure {
     match error {
         ExplainError::Words(error) => UsageError::Words(error).into(),
         ExplainError::Captures(error) => error.into(),
-        ExplainError::NoPacket { of, number, first, last } => {
-            UsageError::NoPacket { of, number, first, last }.into()
-        }
+        ExplainError::NoPacket(error) => UsageError::NoPacket(error).into(),
+        ExplainError::Window(error) => UsageError::NoPackets(error).into(),
         ExplainError::Setup(error) => PolicyError::Setup { file: file.to_owned(), error }.into(),
         ExplainError::Stopped(never) => match never {},
     }

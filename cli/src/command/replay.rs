@@ -189,7 +189,8 @@ impl Arguments {
         };
         let readdress = if self.any_mac { Readdress::Always } else { Readdress::Inferred };
         let mut captures = Captures::open(&self.captures, &tables, readdress)?;
-        captures.select(Window { from: self.from, to: self.to }).map_err(UsageError::NoPackets)?;
+        let window = Window { from: self.from, to: self.to };
+        captures.select(window, &tables).map_err(UsageError::NoPackets)?;
         let inputs = captures.sources().iter().map(|source| source.path.as_path());
         let outputs = match &self.out {
             Some(directory) => Some(Outputs::create(directory, &tables, inputs)?),

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use replay::capture::NoPackets;
+use report::explain::NoPacket;
 use report::packet_syntax::{EXAMPLE, WordError};
 
 use crate::draft::AnswerError;
@@ -35,18 +36,9 @@ pub(crate) enum UsageError {
     /// A packet in words is not understood.
     #[error(transparent)]
     Words(#[from] WordError),
-    /// A capture has fewer packets.
-    #[error("{of} has no packet {number}")]
-    NoPacket {
-        /// The capture.
-        of: String,
-        /// The packet that was asked for.
-        number: u64,
-        /// Lowest number.
-        first: u64,
-        /// Highest number.
-        last: u64,
-    },
+    /// A capture has no packet of that number.
+    #[error(transparent)]
+    NoPacket(#[from] NoPacket),
     /// No packet is in a window of time.
     #[error(transparent)]
     NoPackets(#[from] NoPackets),
@@ -98,9 +90,7 @@ impl UsageError {
                 error.hint().unwrap_or_else(|| format!("{EXAMPLE}; `wirerate explain --help` has the words"))
             }
             UsageError::Answer(error) => error.hint(),
-            UsageError::NoPacket { first, last, .. } => {
-                format!("its packets are numbered from {first} to {last}")
-            }
+            UsageError::NoPacket(error) => error.hint(),
             UsageError::NoPackets(_) => {
                 "--from and --to are seconds from that packet on, or times of UTC; --from is the earlier"
                     .to_owned()

@@ -41,10 +41,6 @@ pub(super) struct Bounds {
     pub(super) to: Option<Nanos>,
 }
 
-impl Bounds {
-    pub(super) const NONE: Bounds = Bounds { from: Nanos(0), to: None };
-}
-
 impl Window {
     /// True if all packets are played.
     pub fn is_whole(self) -> bool {
@@ -118,6 +114,6 @@ mod tests {
         let window = Window { from: Some(Moment::After(Nanos(5))), to: Some(Moment::At(Nanos(90))) };
         assert_eq!(window.bounds(Nanos(70)), Bounds { from: Nanos(75), to: Some(Nanos(90)) });
         assert!(Window::default().is_whole() && !window.is_whole());
-        assert_eq!(Window::default().bounds(Nanos(70)), Bounds::NONE);
+        assert_eq!(Window::default().bounds(Nanos(70)), Bounds { from: Nanos(0), to: None });
     }
 }

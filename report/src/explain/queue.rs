@@ -144,13 +144,11 @@ pub(super) fn fate<S>(
     watch: &mut dyn FnMut(&Captures) -> ControlFlow<S>,
 ) -> ControlFlow<S, Option<Fate>> {
     let mut seen = Watch { number: packet.number, fate: None };
-    let mut place = packet.number;
     let mut answer = Vec::new();
     if let Some(captures) = rest {
         while let Some(next) = captures.next(&replay.tables) {
-            place = place.wrapping_add(1);
             let (bytes, _) = next.as_sent(replay, &mut seen, &mut answer);
-            replay.receive(next.ingress, next.at, place, bytes, &mut seen);
+            replay.receive(next.ingress, next.at, next.arrival as u32, bytes, &mut seen);
             if seen.fate.is_some() {
                 break;
             }
