@@ -65,19 +65,23 @@ impl Sweep {
     /// A parameter is not there, or is of traffic that is not generated.
     pub fn check(&self) -> Result<(), SweepError> {
         for axis in self.grid.axes() {
-            for value in &axis.values {
-                match &axis.key {
-                    Key::Parameter(path) => self.texts.clone().set(path, value).map_err(SweepError::Set)?,
-                    Key::Traffic(_) if self.plan.streams.is_empty() => {
-                        return Err(SweepError::Grid(BadAxis::NoStream { name: axis.name.clone() }));
-                    }
-                    Key::Traffic(key) => {
+            match &axis.key {
+                // A path is there or is not, whatever the value, and to look for it is to read the texts.
+                Key::Parameter(path) => {
+                    let value = axis.values.first().map_or("", String::as_str);
+                    self.texts.clone().set(path, value).map_err(SweepError::Set)?;
+                }
+                Key::Traffic(_) if self.plan.streams.is_empty() => {
+                    return Err(SweepError::Grid(BadAxis::NoStream { name: axis.name.clone() }));
+                }
+                Key::Traffic(key) => {
+                    for value in &axis.values {
                         for stream in &self.plan.streams {
                             stream.clone().set(key, value).map_err(SweepError::Stream)?;
                         }
                     }
-                    Key::Rules | Key::Classes => {}
                 }
+                Key::Rules | Key::Classes => {}
             }
         }
         if self.runs > 1 && self.plan.streams.is_empty() {
