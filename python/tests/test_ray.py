@@ -259,6 +259,32 @@ def test_a_large_capture_is_split_by_flow(cluster, policy, quiet, tmp_path):
     assert job[0].hash(0) != job[1].hash(0)
 
 
+def test_a_window_of_time_has_the_rows_of_that_window(cluster, policy, quiet, tmp_path):
+    third = -(-quiet.stat().st_size // 3)
+    expected = wirerate.replay(policy, quiet, start=1, stop=3).summary
+    assert 0 < expected["frames"]["received"] < wirerate.replay(policy, quiet).summary["frames"]["received"]
+    for split_bytes in (None, third):
+        row, = wirerate.ray.replay(policy, [quiet], start=1, stop=3, split_bytes=split_bytes, out=tmp_path).to_pylist()
+        assert (row["error"], row["split"]) == (None, "file" if split_bytes is None else "flow")
+        assert all(row[name] == count for name, count in expected["frames"].items())
+        found = json.loads(row["summary"])
+        assert (found["flows"]["peak"] is None) == (split_bytes is not None)
+        found["flows"]["peak"] = expected["flows"]["peak"]
+        assert found == {key: value for key, value in expected.items() if key not in ("seconds", "mpps")}
+    # Rows of other windows are others, with what was planned of the job.
+    plans = [wirerate.jobs.replay_job(policy, [str(quiet)], any_mac=False, split_bytes=None, window=window)
+        for window in [(None, None), ("1", None), (None, "1"), ("1", "3")]]
+    assert len({wirerate.jobs.Job(plan).hash(0) for plan in plans}) == 4
+    damaged = {**json.loads(plans[0]), "window": ["soon", None]}
+    with pytest.raises(wirerate.JobError, match="is no moment"):
+        wirerate.jobs.Job(json.dumps(damaged))
+    with pytest.raises(ValueError, match="is no moment"):
+        wirerate.ray.replay(policy, [quiet], start="soon", address="nowhere:1")
+    # A capture of another time has nothing to play, whole or split.
+    rows = [wirerate.ray.replay(policy, [quiet], start=3600, split_bytes=each).to_pylist()[0] for each in (None, third)]
+    assert rows[0]["error"] == rows[1]["error"] and "no packet of the captures is in that window" in rows[0]["error"]
+
+
 def test_parts_that_might_be_another_whole_are_played_whole(cluster, root, quiet):
     text = (root / "policies/firewall.toml").read_text()
     peak = wirerate.replay(wirerate.Policy.parse(text), quiet).summary["flows"]["peak"]

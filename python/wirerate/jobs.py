@@ -23,7 +23,7 @@ from . import _wirerate
 from .chip import Chip, Traffic, items, lost, runs, schema
 from .errors import CaptureWarning, Error, JobError, VersionError
 from .policy import Policy
-from .results import replay
+from .results import Window, replay
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,8 +39,8 @@ _SHAPES: dict[str, dict[str, Any]] = {
     SWEEP: {"kind": str, "wirerate": {"version": str, "build": str}, "chip": _TEXT, "mapping": _TEXT, "policy": _TEXT,
         "traffic": [[(str, type(None)), str]], "captures": [_CAPTURE], "ports": [[str, str]], "seed": int, "warm": int, "repeat": int,
         "loss": (float, type(None)), "axes": [[str, [str]]]},
-    REPLAY: {"kind": str, "wirerate": {"version": str, "build": str}, "policy": _TEXT, "any_mac": bool, "split_bytes": (int, type(None)),
-        "captures": [_CAPTURE]},
+    REPLAY: {"kind": str, "wirerate": {"version": str, "build": str}, "policy": _TEXT, "any_mac": bool,
+        "window": [(str, type(None)), (str, type(None))], "split_bytes": (int, type(None)), "captures": [_CAPTURE]},
 }
 
 MOST_PARTS = 64
@@ -121,8 +121,8 @@ def sweep_job(
     })
 
 
-def replay_job(policy: Policy, files: Sequence[str], *, any_mac: bool, split_bytes: int | None) -> str:
-    """Plan replays of captures, each by itself. A capture that is not there has its error as its row."""
+def replay_job(policy: Policy, files: Sequence[str], *, any_mac: bool, split_bytes: int | None, window: Window = (None, None)) -> str:
+    """Plan replays of a window of time of captures, each by itself. A capture that is not there has its error as its row."""
     if split_bytes is not None and split_bytes < 1:
         raise ValueError(f"split_bytes is {split_bytes}: 1 or more, or None")
     captures = []
@@ -131,8 +131,8 @@ def replay_job(policy: Policy, files: Sequence[str], *, any_mac: bool, split_byt
             captures.append(capture(path))
         except OSError:
             captures.append({"path": path, "size": 0, "sha256": ""})
-    return canonical({"kind": REPLAY, "wirerate": _versions(), "policy": _policy(policy), "any_mac": any_mac, "split_bytes": split_bytes,
-        "captures": captures})
+    return canonical({"kind": REPLAY, "wirerate": _versions(), "policy": _policy(policy), "any_mac": any_mac, "window": list(window),
+        "split_bytes": split_bytes, "captures": captures})
 
 
 class Job:
@@ -229,7 +229,8 @@ class Job:
             try:
                 with warnings.catch_warnings(record=True) as caught:
                     warnings.simplefilter("always", CaptureWarning)
-                    told = replay(self._policy, of["path"], any_mac=self.data["any_mac"]).summary
+                    start, stop = self.data["window"]
+                    told = replay(self._policy, of["path"], start=start, stop=stop, any_mac=self.data["any_mac"]).summary
                 found = [str(warning.message) for warning in caught]
             except (Error, OSError) as raised:
                 error = str(raised)
@@ -244,7 +245,9 @@ class Job:
         if error is not None:
             return made
         try:
-            playback = _wirerate.Playback(self._policy._native, [(None, capture["path"])], "nothing", self.data["any_mac"], (None, None), (False, None), (part, of))
+            start, stop = self.data["window"]
+            playback = _wirerate.Playback(self._policy._native, [(None, capture["path"])], "nothing", self.data["any_mac"], (start, stop),
+                (False, None), (part, of))
             done = False
             while not done:
                 _, done = playback.next(1)
@@ -329,6 +332,12 @@ def _checked(text: str | bytes) -> dict[str, Any]:
             f"the job was planned by wirerate {made['version']} (build {made['build'][:12]}), and a worker has "
             f"{_wirerate.__version__} (build {build()[:12]}) in {pathlib.Path(__file__).parent}: install one build on all nodes")
     _check(data, _SHAPES[data["kind"]], "the job")
+    for moment in data.get("window", []):
+        try:
+            if moment is not None:
+                _wirerate.check_moment(moment)
+        except ValueError as error:
+            raise JobError(f"the job: window: {error}") from None
     return data
 
 

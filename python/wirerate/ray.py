@@ -30,7 +30,7 @@ from .jobs import REPLAY, Job, Part, Row, replay_job, sweep_job
 from .parts import Parts
 from .policy import Policy
 from .request import Request, answer, say
-from .results import Progress, told_progress
+from .results import Moment, Progress, told_progress, window
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -110,6 +110,8 @@ def replay(
     *,
     out: Path | None = None,
     address: str | None = None,
+    start: Moment | None = None,
+    stop: Moment | None = None,
     any_mac: bool = False,
     split_bytes: int | None = SPLIT_BYTES,
     progress: Progress = False,
@@ -129,6 +131,9 @@ def replay(
         Captures, at the same paths on all nodes.
     out, address, progress, task_seconds
         As for `sweep`.
+    start, stop
+        As for `wirerate.replay`; seconds and durations are from the first packet of each capture on. A capture without a packet between them
+        has that as its error.
     any_mac
         As for `wirerate.replay`.
     split_bytes : int, optional
@@ -150,7 +155,7 @@ def replay(
     if isinstance(files, (str, bytes, os.PathLike)):
         raise TypeError("files is one path, not a list of them")
     paths = [os.path.abspath(os.fspath(path)) for path in files]
-    text = replay_job(policy, paths, any_mac=any_mac, split_bytes=split_bytes)
+    text = replay_job(policy, paths, any_mac=any_mac, split_bytes=split_bytes, window=window(start, stop))
     job = Job(text)
     # Opening a file is worth about as much as playing 64 KiB of it.
     weights = [65_536.0 + capture["size"] for capture in job.data["captures"]]
