@@ -11,13 +11,14 @@ use dataplane::Tables;
 use policy::Policy;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
+use replay::capture::Moment;
 use replay::split::{Bound, Inexact, Part, PartResult, merge, obstacles};
 use replay::summary::Span;
-use replay::{Observer, Player, Summary};
+use replay::{Observer, Player, Summary, Window};
 use serde_json::Value;
-use wire::PortId;
 use wire::build;
 use wire::ethernet::Mac;
+use wire::{Nanos, PortId};
 
 use crate::scene::packet::BYTES;
 use crate::scene::{Arrival, START, policy as policies};
@@ -99,6 +100,21 @@ fn likely(mut seed: [u8; policies::BYTES], how: u8) -> [u8; policies::BYTES] {
     seed
 }
 
+/// All packets, or those from the middle on, or those up to there.
+fn window(how: u8, arrivals: &[Arrival]) -> Window {
+    // In a capture, clocks that are set back stand still, and none goes on for ever.
+    let at = |count: usize| {
+        let latest = arrivals[..count].iter().map(|arrival| arrival.at).max();
+        latest.unwrap().min(START + Nanos::from_secs(300_000_000))
+    };
+    let (first, middle) = (at(1), at(arrivals.len() / 2 + 1));
+    match how >> 4 & 3 {
+        0 => Window { from: Some(Moment::At(middle)), to: None },
+        1 if first < middle => Window { from: None, to: Some(Moment::At(middle)) },
+        _ => Window::default(),
+    }
+}
+
 #[test]
 fn merged_parts_are_the_whole() {
     let config = Config { failure_persistence: None, max_shrink_time: 60_000, ..Config::default() };
@@ -110,7 +126,9 @@ fn merged_parts_are_the_whole() {
         &(any::<[u8; policies::BYTES]>(), any::<u8>(), 2_u16..6, packets),
         |(seed, how, of, packets)| {
             let scene = policies::of(&likely(seed, how));
-            let trial = Trial::new(&scene.text, &arrivals(&scene, &packets), "whole");
+            let arrivals = arrivals(&scene, &packets);
+            let mut trial = Trial::new(&scene.text, &arrivals, "whole");
+            trial.window = window(how, &arrivals);
             if !obstacles(&trial.policy, &trial.tables()).is_empty() {
                 shared.set(shared.get() + 1);
                 return Ok(());

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use dataplane::replay::Witness;
 use dataplane::{Reason, Tables, Verdict};
 use policy::Policy;
-use replay::{Captures, Named, Readdress};
+use replay::{Captures, Named, Readdress, Window};
 use wire::capture::{PcapngWriter, Record};
 use wire::{Frame, Nanos, PortId};
 
@@ -52,6 +52,8 @@ impl Witness for Story {
 pub(crate) struct Trial {
     pub(crate) policy: Policy,
     pub(crate) capture: PathBuf,
+    /// Packets that are played.
+    pub(crate) window: Window,
 }
 
 impl Trial {
@@ -60,7 +62,7 @@ impl Trial {
         let policy = policy::check(text, "split.toml").policy.expect("a policy without errors");
         let capture =
             std::env::temp_dir().join(format!("wirerate-split-{}-{name}.pcapng", std::process::id()));
-        let trial = Trial { policy, capture };
+        let trial = Trial { policy, capture, window: Window::default() };
         trial.write(arrivals);
         trial
     }
@@ -69,10 +71,12 @@ impl Trial {
         Tables::compile(&self.policy, 1).expect("tables")
     }
 
-    /// The capture, from its beginning.
+    /// The capture, from its beginning or that of the window.
     pub(crate) fn captures(&self, tables: &Tables) -> Captures {
         let named = [Named { interface: None, path: self.capture.clone() }];
-        Captures::open(&named, tables, Readdress::Inferred).expect("a capture")
+        let mut captures = Captures::open(&named, tables, Readdress::Inferred).expect("a capture");
+        captures.select(self.window, tables).expect("a packet in the window");
+        captures
     }
 
     /// Writes what arrives into one capture, whose interfaces are called as those of the policy.
