@@ -76,7 +76,7 @@ pub(super) fn grow<S: Shape>(
         let open = if is_last { u32::MAX } else { growth.open };
         let (branch, grown, left) = grower.root(&rest, open)?;
         let first = grown.first().map_or(Position::MAX, |at| entries[*at as usize].position);
-        grower.roots.push(Root { branch, first, room: ROOM });
+        grower.roots.push(Root { branch, first, room: ROOM, open });
         rest = left;
     }
     grower.roots.sort_by_key(|root| root.first);

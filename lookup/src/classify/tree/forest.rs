@@ -32,6 +32,8 @@ pub(super) struct Root {
     pub first: Position,
     /// Cuboids that may come before this tree is grown anew by itself; [`ROOM`] of one that was grown with the others.
     pub room: u32,
+    /// Number of the bits gathered by its root that may be open in a cuboid of the tree.
+    pub open: u32,
 }
 
 /// Room of trees that are only grown anew together.

@@ -15,8 +15,8 @@ use crate::classify::tree::search::Order;
 use crate::classify::tree::select::{Member, Selection, select};
 use crate::classify::{Position, TooLarge};
 
-/// Branches by which a cuboid's headers may go in a tree that is good for it. Of several such trees, the cuboid comes into that
-/// which gathers the most bits: it divides headers best.
+/// Branches by which a cuboid's headers may go in a tree that is good for it, besides leaving no more bits open than those that the tree
+/// was grown of. Of several such trees, the cuboid comes into that which gathers the most bits: it divides headers best.
 const SPREAD: usize = 2048;
 /// Trees up to which another one is begun, where none is good for a cuboid: its nodes gather bits that tell such cuboids apart.
 const TREES: usize = 6;
@@ -79,15 +79,21 @@ impl<S: Shape> Editable<S> {
         let mut trees: Vec<usize> = (0..self.forest.roots.len()).collect();
         trees.sort_by_key(|tree| Reverse(self.root_bits(*tree)));
         for tree in &trees {
-            if self.find_targets(*tree, entry, SPREAD).is_ok() {
+            let is_like = self.root_open(*tree, entry) <= self.forest.roots[*tree].open;
+            if is_like && self.find_targets(*tree, entry, SPREAD).is_ok() {
                 return *tree;
             }
         }
         let tree = if trees.len() < TREES {
-            self.forest.roots.push(Root { branch: Branch::NOWHERE, first: Position::MAX, room: ROOM });
+            self.forest.roots.push(Root {
+                branch: Branch::NOWHERE,
+                first: Position::MAX,
+                room: ROOM,
+                open: u32::MAX,
+            });
             trees.len()
         } else {
-            let fewest = trees.into_iter().min_by_key(|tree| self.root_cells(*tree, entry));
+            let fewest = trees.into_iter().min_by_key(|tree| self.root_open(*tree, entry));
             fewest.unwrap_or_default()
         };
         // Never too many for all that there are.

@@ -57,14 +57,14 @@ impl<S: Shape> Editable<S> {
         if root.is_node() { bits(&Node::of(&self.forest.octets[root.octet()])) } else { 0 }
     }
 
-    /// Number of branches of a tree's root by which a cuboid's headers go.
-    pub(super) fn root_cells(&self, tree: usize, entry: &Entry<S>) -> usize {
+    /// Number of the bits gathered by a tree's root that a cuboid leaves open.
+    pub(super) fn root_open(&self, tree: usize, entry: &Entry<S>) -> u32 {
         let root = self.forest.roots[tree].branch;
         if !root.is_node() {
-            return 1;
+            return 0;
         }
         let selection = Selection::<S>::of_node(&Node::of(&self.forest.octets[root.octet()]));
-        entry.fixed(&nothing::<S>()).map_or(0, |fixed| 1 << selection.open(&fixed))
+        entry.fixed(&nothing::<S>()).map_or(0, |fixed| selection.open(&fixed))
     }
 
     /// Finds the branches of a tree that lead headers of a cuboid to leaves, `most` of them; puts them into `workshop.targets`.

@@ -163,11 +163,11 @@ fn rules_that_were_hidden_come_back_without_memory() {
 #[test]
 fn bounds_are_kept() {
     let mut grown = 0;
-    for like in [Like::Acl, Like::Fw] {
+    for (like, more) in [(Like::Acl, 200_000), (Like::Fw, 500_000), (Like::Ipc, 200_000)] {
         let (pool, headers) = made(like, 3000, 15);
         let mut list = pool[..200].to_vec();
         let mut tree = updatable(&list, Bounds::default());
-        let narrow = Bounds { memory: tree.memory_bytes() + 200_000 };
+        let narrow = Bounds { memory: tree.memory_bytes() + more };
         tree.keep_within(narrow).unwrap();
         assert!(tree.keep_within(Bounds { memory: 1000 }).is_err());
         let mut refused = 0;
@@ -227,6 +227,26 @@ fn rules_may_ask_for_more_than_leaves_compare() {
         ..*header
     });
     holds(&tree, &list, &shown.collect::<Vec<_>>());
+}
+
+/// Each rule goes and comes back: it is copied into about as many leaves as when the trees were grown.
+#[test]
+fn rules_that_come_back_take_as_much_memory() {
+    for like in [Like::Acl, Like::Fw, Like::Ipc] {
+        let (list, headers) = made(like, 3000, 22);
+        let mut tree = updatable(&list, Bounds::default());
+        let bytes = |tree: &UpdatableTree| tree.trees.as_ref().map_or(0, |trees| trees.v4.forest.bytes());
+        let grown = bytes(&tree);
+        for step in 0..list.len() {
+            // In an order in which neighbours do not follow each other.
+            let at = (step * 1201) % list.len();
+            tree.remove(at as Position);
+            tree.insert(at as Position, &list[at]).unwrap();
+        }
+        assert_eq!(tree.age, 2 * list.len(), "never grown anew");
+        assert!(bytes(&tree) < 2 * grown, "{like:?}: {} of {grown}", bytes(&tree));
+        holds(&tree, &list, &headers);
+    }
 }
 
 /// Trees that began with nothing, and then had thousands of rules, are as good as others.
