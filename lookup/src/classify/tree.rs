@@ -56,7 +56,7 @@ impl Tree {
             asked.into_iter().map(|position| (position, patterns[position as usize].clone())).collect();
         let asked_bytes = bytes_of(&asked);
         bounds.admit(asked_bytes)?;
-        let pair = cuboids.grow(Bounds { memory: bounds.memory - asked_bytes })?;
+        let pair = cuboids.grow(None, Bounds { memory: bounds.memory - asked_bytes })?;
         let (count, processor) = (patterns.len(), Processor::detect());
         Ok(Tree { pair, asked, asked_bytes, count, bounds, processor })
     }
@@ -85,6 +85,13 @@ struct Cuboids {
     v6: Vec<Entry<V6>>,
 }
 
+/// Number of open bits that trees of either family were grown with ([`Growth::open`]).
+#[derive(Clone, Copy)]
+struct Openness {
+    v4: u32,
+    v6: u32,
+}
+
 /// Trees of both families.
 struct Pair {
     v4: Forest<V4>,
@@ -101,12 +108,14 @@ impl Cuboids {
         Ok(Cuboids { v4: entries(patterns.clone(), bounds)?, v6: entries(patterns, bounds)? })
     }
 
+    /// Grows trees, with the openness of those that were the fastest for much the same cuboids, where there are such.
+    ///
     /// # Errors
     /// No trees of these keep within the bounds.
-    fn grow(&self, bounds: Bounds) -> Result<Pair, TooLarge> {
-        let v4 = grow(&self.v4, bounds)?;
+    fn grow(&self, like: Option<Openness>, bounds: Bounds) -> Result<Pair, TooLarge> {
+        let v4 = grow(&self.v4, like.map(|like| like.v4), bounds)?;
         let left = bounds.memory.saturating_sub(v4.bytes() + v4.hiding.bytes());
-        let v6 = grow(&self.v6, Bounds { memory: left })?;
+        let v6 = grow(&self.v6, like.map(|like| like.v6), Bounds { memory: left })?;
         let pair = Pair { v4, v6 };
         bounds.admit(pair.bytes())?;
         Ok(pair)
@@ -117,6 +126,10 @@ impl Pair {
     /// Bytes of the trees, and of what they hide.
     fn bytes(&self) -> usize {
         self.v4.bytes() + self.v4.hiding.bytes() + self.v6.bytes() + self.v6.hiding.bytes()
+    }
+
+    fn openness(&self) -> Openness {
+        Openness { v4: self.v4.open, v6: self.v6.open }
     }
 }
 
@@ -136,10 +149,14 @@ fn entries<'a, S: Shape>(
     Ok(entries)
 }
 
-/// The fastest trees of one family that keep within the bounds.
-fn grow<S: Shape>(entries: &[Entry<S>], bounds: Bounds) -> Result<Forest<S>, TooLarge> {
+/// The fastest trees of one family that keep within the bounds; those of one openness, where it is known to be good.
+fn grow<S: Shape>(entries: &[Entry<S>], like: Option<u32>, bounds: Bounds) -> Result<Forest<S>, TooLarge> {
     // How open a cuboid may be that stays in a tree has no value that suits all patterns: some are tried.
-    let tried: &[u32] = if entries.len() > MANY { &[4, 6, 8] } else { &[2, 4, 6, 7, 8, 10, 12] };
+    let tried: &[u32] = match &like {
+        Some(open) => std::slice::from_ref(open),
+        None if entries.len() > MANY => &[4, 6, 8],
+        None => &[2, 4, 6, 7, 8, 10, 12],
+    };
     let worth = Bounds { memory: bounds.memory.min(worth(entries.len())) };
     let work = work(entries.len());
     let mut scratch = Scratch::default();
@@ -163,6 +180,7 @@ fn grow<S: Shape>(entries: &[Entry<S>], bounds: Bounds) -> Result<Forest<S>, Too
     }
     match best {
         Some((_, forest)) => Ok(forest),
+        None if like.is_some() => grow(entries, None, bounds),
         // Longer lists at the leaves take less memory.
         None => {
             let growth =

@@ -84,7 +84,7 @@ pub(super) fn grow<S: Shape>(
     grower.octets.resize(grower.octets.len() + block_octets::<S>(asks_zones), Octet::default());
     let mut forest = Forest::new(grower.roots, &grower.branches, &grower.octets, asks_zones)
         .map_err(|error| TooLarge { needed: error.bytes, bound: bounds.memory })?;
-    forest.hiding = grower.hiding;
+    (forest.open, forest.hiding) = (growth.open, grower.hiding);
     Ok(forest)
 }
 

@@ -17,6 +17,8 @@ pub(super) struct Forest<S: Shape> {
     pub octets: Slab<Octet>,
     /// Estimate of the time of a search when the trees were grown ([`weigh`](super::weigh::weigh)).
     pub time: f32,
+    /// [`Growth::open`](super::build::Growth::open) when the trees were grown.
+    pub open: u32,
     /// Rules that were left out of leaves when the trees were grown.
     pub hiding: Hiding,
     asks_zones: bool,
@@ -49,8 +51,8 @@ impl<S: Shape> Forest<S> {
         asks_zones: bool,
     ) -> Result<Forest<S>, MemoryError> {
         let (branches, octets) = (Slab::copy_of(branches)?, Slab::copy_of(octets)?);
-        let (time, hiding) = (0.0, Hiding::default());
-        Ok(Forest { roots, branches, octets, time, hiding, asks_zones, shape: PhantomData })
+        let (time, open, hiding) = (0.0, 0, Hiding::default());
+        Ok(Forest { roots, branches, octets, time, open, hiding, asks_zones, shape: PhantomData })
     }
 
     /// An independent copy.
@@ -59,7 +61,7 @@ impl<S: Shape> Forest<S> {
     /// The system has not that much memory.
     pub(super) fn copy(&self) -> Result<Forest<S>, MemoryError> {
         let mut copy = Forest::new(self.roots.clone(), &self.branches, &self.octets, self.asks_zones)?;
-        copy.time = self.time;
+        (copy.time, copy.open) = (self.time, self.open);
         copy.hiding = self.hiding.clone();
         Ok(copy)
     }

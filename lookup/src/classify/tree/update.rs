@@ -17,7 +17,7 @@ use super::families::{Families, Processor};
 use super::hiding::Hiding;
 use super::layout::{Shape, V4, V6};
 use super::search::Order;
-use super::{Cuboids, Pair, Tree, account, bytes_of, weigh, worth};
+use super::{Cuboids, Openness, Pair, Tree, account, bytes_of, weigh, worth};
 use crate::classify::budget::Budget;
 use crate::classify::{Bounds, Classifier, Header, NO_MATCH, Pattern, Position, TooLarge, Updatable, linear};
 
@@ -38,10 +38,19 @@ pub(super) struct UpdatableTree {
     changes: usize,
     /// Changes since the trees were grown.
     age: usize,
+    /// Number of rules for which the openness of the trees was chosen, and the openness.
+    chosen: Chosen,
     /// Bytes that trees may take until they are grown anew.
     enough: usize,
     budget: Budget,
     processor: Processor,
+}
+
+/// Openness that was the best of several for a number of rules.
+#[derive(Clone, Copy)]
+struct Chosen {
+    rules: usize,
+    openness: Openness,
 }
 
 struct Trees {
@@ -73,9 +82,11 @@ impl UpdatableTree {
         }
         let rules = Rules::new(patterns.iter().cloned().map(Arc::new));
         let pair = Pair { v4: tree.pair.v4.copy().ok()?, v6: tree.pair.v6.copy().ok()? };
+        let chosen = Chosen { rules: tree.count, openness: pair.openness() };
         let trees = Some(Trees::new(pair, &rules));
         let (budget, processor) = (Budget::new(tree.bounds), tree.processor);
-        let mut made = UpdatableTree { trees, rules, changes: 0, age: 0, enough: 0, budget, processor };
+        let mut made =
+            UpdatableTree { trees, rules, changes: 0, age: 0, chosen, enough: 0, budget, processor };
         let bytes = made.bytes();
         made.budget = made.budget.with(bytes);
         made.enough = made.more_than_enough();
@@ -149,7 +160,8 @@ impl UpdatableTree {
             || is_longer(weigh::weigh(&v6.forest, order, &of_v6), v6.forest.time)
     }
 
-    /// Grows the trees anew, of the present patterns. As where a list of rules is searched by another one, the bounds are of either: those
+    /// Grows the trees anew, of the present patterns; with the openness that they have, unless it was chosen for many more rules, or many
+    /// fewer: choosing takes several times as long. As where a list of rules is searched by another one, the bounds are of either: those
     /// that there are go when the others are grown.
     ///
     /// # Errors
@@ -158,7 +170,16 @@ impl UpdatableTree {
         let bounds = Bounds { memory: self.budget.with(self.rules.bytes()).left() };
         let cuboids = Cuboids::of(self.rules.in_order(), bounds)?;
         // To each octet belongs a count of branches.
-        let pair = cuboids.grow(Bounds { memory: bounds.memory / 9 * 8 })?;
+        let bounds = Bounds { memory: bounds.memory / 9 * 8 };
+        let Chosen { rules, openness } = self.chosen;
+        let count = self.rules.numbers.count();
+        let pair = if (rules / 2..=2 * rules).contains(&count) {
+            cuboids.grow(Some(openness), bounds)?
+        } else {
+            let pair = cuboids.grow(None, bounds)?;
+            self.chosen = Chosen { rules: count, openness: pair.openness() };
+            pair
+        };
         self.rules = self.rules.renumbered();
         self.trees = Some(Trees::new(pair, &self.rules));
         self.budget = self.budget.with(self.bytes());
@@ -392,6 +413,7 @@ impl Updatable for UpdatableTree {
             rules: self.rules.clone(),
             changes: self.changes,
             age: self.age,
+            chosen: self.chosen,
             enough: self.enough,
             budget: self.budget,
             processor: self.processor,

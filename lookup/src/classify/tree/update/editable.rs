@@ -115,7 +115,7 @@ impl<S: Shape> Editable<S> {
         let end = (self.octets + self.length).min(from.octets.len());
         let (branches, octets) = (&from.branches[..self.branches], &from.octets[..end]);
         let mut forest = Forest::new(from.roots.clone(), branches, octets, from.asks_zones())?;
-        forest.time = from.time;
+        (forest.time, forest.open) = (from.time, from.open);
         let octets = forest.octets.entries_mut();
         for leaf in self.leaves() {
             for block in self.blocks(leaf) {

@@ -264,6 +264,28 @@ fn trees_that_have_become_slow_are_grown_anew() {
     assert!(!updatable(&pool, Bounds::default()).takes_longer(REVISED), "what is new is not worn");
 }
 
+/// The openness of trees is chosen anew only for many more rules, or many fewer; else it is what the choice would come to.
+#[test]
+fn openness_is_chosen_again_for_twice_as_many_rules() {
+    let (pool, headers) = made(Like::Fw, 2001, 23);
+    let mut list = pool[..1000].to_vec();
+    let mut tree = updatable(&list, Bounds::default());
+    let time = |tree: &UpdatableTree| tree.trees.as_ref().map_or(0.0, |trees| trees.v4.forest.time);
+    for count in [1000, 2000, 2001] {
+        for pattern in &pool[list.len()..count] {
+            tree.insert(7, pattern).unwrap();
+            list.insert(7, pattern.clone());
+        }
+        tree.grow_anew().unwrap();
+        assert_eq!(tree.chosen.rules, if count == 2001 { 2001 } else { 1000 });
+        holds(&tree, &list, &headers);
+        let built = Tree::new(&list, Bounds::default()).unwrap();
+        if count != 2000 {
+            assert_eq!(time(&tree), built.pair.v4.time);
+        }
+    }
+}
+
 /// Reload after reload, each of which changes some rules: trees are changed, until they have become slow.
 #[test]
 fn trees_are_revised_again_and_again() {
