@@ -39,7 +39,6 @@ impl Budget {
     }
 
     /// Bytes that are taken.
-    #[cfg(test)]
     pub(super) fn taken(&self) -> usize {
         self.taken
     }

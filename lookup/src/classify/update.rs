@@ -6,8 +6,10 @@
 //! Whoever looks up holds a version, which never changes, and takes another between two batches: [`Versions`] makes them.
 //! It has two copies and changes them in turn, each once for what the other has seen before (as Left-Right does: Ramalhete
 //! and Correia, Brief Announcement: Left-Right - A Concurrency Control Technique with Wait-Free Population Oblivious
-//! Reads, 2015), so that look-ups meet no lock, and a change costs as much as there is to change.
+//! Reads, 2015), so that look-ups meet no lock, and a change costs as much as there is to change. What the other copy wrote for a change may
+//! be copied instead ([`Updatable::follow`]).
 
+use std::any::Any;
 use std::sync::Arc;
 
 use self::difference::{Step, steps};
@@ -38,6 +40,20 @@ pub trait Updatable: Classifier {
     /// Removes what is at `position`, if anything.
     fn remove(&mut self, position: Position);
 
+    /// Makes the edits that have made `newer` of what this one is. Where it finds there what they come to, it need not look for it again.
+    ///
+    /// # Errors
+    /// There is no memory for that within the bounds; some of the edits may be made.
+    fn follow(&mut self, newer: &dyn Updatable, edits: &[Edit]) -> Result<(), TooLarge> {
+        let _ = newer;
+        edits.iter().try_for_each(|edit| edit.apply(self))
+    }
+
+    /// Returns itself, where [`Updatable::follow`] is to know the type of `newer`.
+    fn as_any(&self) -> Option<&dyn Any> {
+        None
+    }
+
     /// Returns an independent copy.
     fn copy(&self) -> Box<dyn Updatable>;
 
@@ -60,7 +76,7 @@ pub enum Edit {
 }
 
 impl Edit {
-    fn apply(&self, search: &mut dyn Updatable) -> Result<(), TooLarge> {
+    pub(super) fn apply(&self, search: &mut (impl Updatable + ?Sized)) -> Result<(), TooLarge> {
         match self {
             Edit::Insert(position, pattern) => search.insert(*position, pattern),
             Edit::Remove(position) => {
@@ -129,7 +145,7 @@ impl Versions {
         let mut next = match self.before.take() {
             Some(mut before) => match Arc::get_mut(&mut before) {
                 Some(search) => {
-                    behind.iter().try_for_each(|edit| edit.apply(search))?;
+                    search.follow(&*self.current, &behind)?;
                     before
                 }
                 None => Arc::from(self.current.copy()),

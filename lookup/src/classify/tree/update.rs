@@ -5,6 +5,7 @@
 //! by a node. A rule that goes loses its position, and searches pass it over; once in a while all leaves are swept. What makes
 //! a search much slower than it was when the trees were grown, has them grown anew (docs/decisions/0061).
 
+use std::any::Any;
 use std::sync::Arc;
 
 use tally::Tally;
@@ -12,6 +13,7 @@ use tally::Tally;
 use self::editable::Editable;
 use self::order::Positions;
 use self::rules::Rules;
+use self::version::State;
 use super::entry::{Entry, of_pattern};
 use super::families::{Families, Processor};
 use super::hiding::Hiding;
@@ -19,15 +21,18 @@ use super::layout::{Shape, V4, V6};
 use super::search::Order;
 use super::{Cuboids, Openness, Pair, Tree, account, bytes_of, weigh, worth};
 use crate::classify::budget::Budget;
+use crate::classify::update::Edit;
 use crate::classify::{Bounds, Classifier, Header, NO_MATCH, Pattern, Position, TooLarge, Updatable, linear};
 
 mod editable;
 mod insert;
+mod journal;
 mod leaf;
 mod order;
 mod renew;
 mod rules;
 mod target;
+mod version;
 
 /// Trees over patterns that come and go.
 pub(super) struct UpdatableTree {
@@ -44,6 +49,9 @@ pub(super) struct UpdatableTree {
     enough: usize,
     budget: Budget,
     processor: Processor,
+    state: State,
+    /// State since which all that was written is known; `None` where something is not.
+    base: Option<State>,
 }
 
 /// Openness that was the best of several for a number of rules.
@@ -72,7 +80,6 @@ const CHANGES: usize = 1024;
 const SAMPLES: usize = 1024;
 /// Removed rules that leaves may have, and changes before trees are grown anew for room, at least: a sixteenth of all rules, or this.
 const REMOVED: usize = 64;
-
 impl UpdatableTree {
     /// Trees that can be changed, from those that have been grown of these patterns. `None` where they do not keep within the bounds,
     /// or the system has no memory for them.
@@ -85,8 +92,19 @@ impl UpdatableTree {
         let chosen = Chosen { rules: tree.count, openness: pair.openness() };
         let trees = Some(Trees::new(pair, &rules));
         let (budget, processor) = (Budget::new(tree.bounds), tree.processor);
-        let mut made =
-            UpdatableTree { trees, rules, changes: 0, age: 0, chosen, enough: 0, budget, processor };
+        let state = State::new();
+        let mut made = UpdatableTree {
+            trees,
+            rules,
+            changes: 0,
+            age: 0,
+            chosen,
+            enough: 0,
+            budget,
+            processor,
+            state,
+            base: Some(state),
+        };
         let bytes = made.bytes();
         made.budget = made.budget.with(bytes);
         made.enough = made.more_than_enough();
@@ -123,6 +141,7 @@ impl UpdatableTree {
 
     /// A rule has come or gone: now and then the time of a search is estimated.
     fn changed(&mut self) {
+        self.note_change();
         self.changes += 1;
         self.age += 1;
         let has_grown = self.trees.as_ref().is_some_and(|trees| trees.bytes() > self.enough);
@@ -182,6 +201,7 @@ impl UpdatableTree {
         };
         self.rules = self.rules.renumbered();
         self.trees = Some(Trees::new(pair, &self.rules));
+        self.base = None;
         self.budget = self.budget.with(self.bytes());
         (self.age, self.enough) = (0, self.more_than_enough());
         Ok(())
@@ -201,7 +221,7 @@ impl UpdatableTree {
     /// Grows the trees anew where leaves lack rules; where there is no memory for that, patterns are compared one by one.
     fn grow_or_scan(&mut self) {
         if self.grow_anew().is_err() {
-            self.trees = None;
+            (self.trees, self.base) = (None, None);
             self.rules.swept();
             self.budget = self.budget.with(self.bytes());
         }
@@ -362,11 +382,12 @@ impl Updatable for UpdatableTree {
     }
 
     fn insert(&mut self, position: Position, pattern: &Pattern) -> Result<(), TooLarge> {
-        let number = match self.rules.insert(position, pattern, &mut self.budget) {
+        let pattern = Arc::new(pattern.clone());
+        let number = match self.rules.insert(position, &pattern, &mut self.budget) {
             Ok(number) => number,
             Err(too_large) => {
                 self.make_room(too_large)?;
-                self.rules.insert(position, pattern, &mut self.budget)?
+                self.rules.insert(position, &pattern, &mut self.budget)?
             }
         };
         let position = Order::position(self.rules.numbers.positions(), number);
@@ -408,19 +429,18 @@ impl Updatable for UpdatableTree {
     }
 
     fn copy(&self) -> Box<dyn Updatable> {
-        let mut copy = UpdatableTree {
-            trees: self.trees.as_ref().and_then(Trees::copy),
-            rules: self.rules.clone(),
-            changes: self.changes,
-            age: self.age,
-            chosen: self.chosen,
-            enough: self.enough,
-            budget: self.budget,
-            processor: self.processor,
-        };
-        // Its lists have no more room than they need.
-        copy.budget = self.budget.with(copy.bytes());
-        Box::new(copy)
+        Box::new(self.duplicate())
+    }
+
+    fn follow(&mut self, newer: &dyn Updatable, edits: &[Edit]) -> Result<(), TooLarge> {
+        match newer.as_any().and_then(|newer| newer.downcast_ref::<UpdatableTree>()) {
+            Some(newer) => self.catch_up(newer),
+            None => edits.iter().try_for_each(|edit| edit.apply(self)),
+        }
+    }
+
+    fn as_any(&self) -> Option<&dyn Any> {
+        Some(self)
     }
 
     fn into_classifier(mut self: Box<Self>) -> Box<dyn Classifier> {

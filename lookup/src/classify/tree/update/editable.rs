@@ -3,6 +3,9 @@
 //! A leaf may be the target of many branches. It is changed where it lies if all of them are to see the change, else copied.
 //! Blocks of leaves that are left are used again; nodes stay until trees are grown anew.
 
+use std::ops::Range;
+
+use super::journal::Written;
 use super::leaf::Slot;
 use super::order::Positions;
 use super::target::{Target, Visited};
@@ -42,6 +45,10 @@ pub(super) struct Editable<S: Shape> {
     free_node: u32,
     /// The first free run of as many branches as have these bits, plus 1, or 0; the run begins with the next.
     free_branches: [u32; BITS],
+    /// Octets, and counts of branches to them, that were written since the version before.
+    written: Written<4>,
+    /// Branches that were.
+    written_branches: Written<32>,
     pub(super) workshop: Workshop<S>,
 }
 
@@ -78,11 +85,14 @@ impl<S: Shape> Editable<S> {
             free: [END; RUN],
             free_node: END,
             free_branches: [0; BITS],
+            written: Written::default(),
+            written_branches: Written::default(),
             workshop: Workshop::default(),
             forest,
         };
         editable.count_references();
         editable.sweep(order);
+        editable.begin_version();
         editable
     }
 
@@ -100,8 +110,62 @@ impl<S: Shape> Editable<S> {
             free: self.free,
             free_node: self.free_node,
             free_branches: self.free_branches,
+            written: Written::default(),
+            written_branches: Written::default(),
             workshop: Workshop::default(),
         })
+    }
+
+    /// Becomes what `newer` has become of it, by copying what was written there.
+    ///
+    /// # Errors
+    /// The system has not that much memory; these trees are of no use any more.
+    pub(super) fn follow(&mut self, newer: &Editable<S>) -> Result<(), MemoryError> {
+        let (octets, branches) = (&newer.forest.octets, &newer.forest.branches);
+        if self.forest.octets.len() == octets.len() {
+            newer.written.each(octets.len(), |items| {
+                self.forest.octets[items.clone()].copy_from_slice(&octets[items.clone()]);
+                self.references[items.clone()].copy_from_slice(&newer.references[items]);
+            });
+        } else {
+            self.forest.octets = Slab::copy_of(octets)?;
+            self.references.clone_from(&newer.references);
+        }
+        if self.forest.branches.len() == branches.len() {
+            newer.written_branches.each(branches.len(), |items| {
+                self.forest.branches[items.clone()].copy_from_slice(&branches[items]);
+            });
+        } else {
+            self.forest.branches = Slab::copy_of(branches)?;
+        }
+        self.forest.roots.clone_from(&newer.forest.roots);
+        (self.octets, self.branches) = (newer.octets, newer.branches);
+        (self.free, self.free_node, self.free_branches) = (newer.free, newer.free_node, newer.free_branches);
+        self.begin_version();
+        Ok(())
+    }
+
+    /// Begins a version: nothing was written since.
+    fn begin_version(&mut self) {
+        self.written.clear();
+        self.written_branches.clear();
+    }
+
+    /// Octets that are going to be written.
+    pub(super) fn octets_mut(&mut self, items: Range<usize>) -> &mut [Octet] {
+        self.written.note(items.clone());
+        &mut self.forest.octets[items]
+    }
+
+    /// Branches that are going to be written.
+    fn branches_mut(&mut self, items: Range<usize>) -> &mut [Branch] {
+        self.written_branches.note(items.clone());
+        &mut self.forest.branches[items]
+    }
+
+    fn set_references(&mut self, octet: usize, references: u32) {
+        self.written.note(octet..octet + 1);
+        self.references[octet] = references;
     }
 
     /// Trees without room in them, whose leaves have positions in the place of numbers. All rules that are removed must be
@@ -190,7 +254,7 @@ impl<S: Shape> Editable<S> {
     /// Sets a branch, of the root of `tree` or of a node.
     pub(super) fn lead(&mut self, tree: usize, target: &Target, to: Branch) {
         match target.branch() {
-            Some(branch) => self.forest.branches[branch] = to,
+            Some(branch) => self.branches_mut(branch..branch + 1)[0] = to,
             None => self.forest.roots[tree].branch = to,
         }
     }
@@ -198,7 +262,7 @@ impl<S: Shape> Editable<S> {
     /// Notes so many more branches to a leaf. Those to no pattern are not counted.
     pub(super) fn refer(&mut self, leaf: u32, more: u32) {
         if leaf as usize != Branch::NOWHERE.octet() {
-            self.references[leaf as usize] += more;
+            self.set_references(leaf as usize, self.references(leaf) + more);
         }
     }
 
@@ -207,8 +271,8 @@ impl<S: Shape> Editable<S> {
         if leaf as usize == Branch::NOWHERE.octet() {
             return;
         }
-        self.references[leaf as usize] -= fewer;
-        if self.references[leaf as usize] == 0 {
+        self.set_references(leaf as usize, self.references(leaf) - fewer);
+        if self.references(leaf) == 0 {
             let blocks = self.blocks(leaf).count();
             self.release(leaf as usize, leaf as usize + blocks * self.length);
         }
@@ -241,9 +305,9 @@ impl<S: Shape> Editable<S> {
         } else {
             self.free_node = self.forest.octets[octet].0[0];
         }
-        self.forest.octets[octet] = selection.node(first as u32).to_octet();
-        self.forest.branches[first..first + targets.len()].copy_from_slice(targets);
-        self.references[octet] = NODE;
+        self.octets_mut(octet..octet + 1)[0] = selection.node(first as u32).to_octet();
+        self.branches_mut(first..first + targets.len()).copy_from_slice(targets);
+        self.set_references(octet, NODE);
         Ok(Branch::node(octet as u32))
     }
 
@@ -259,11 +323,13 @@ impl<S: Shape> Editable<S> {
             let bits = branches.len().ilog2() as usize % BITS;
             left.extend_from_slice(branches);
             let Node { first, .. } = Node::of(&self.forest.octets[branch.octet()]);
-            self.forest.branches[first as usize] = Branch::leaf(self.free_branches[bits]);
+            let (next, octet) = (Branch::leaf(self.free_branches[bits]), branch.octet());
+            self.branches_mut(first as usize..first as usize + 1)[0] = next;
             self.free_branches[bits] = first + 1;
-            self.forest.octets[branch.octet()].0[0] = self.free_node;
-            self.free_node = branch.octet() as u32;
-            self.references[branch.octet()] = FREE_NODE;
+            let next = self.free_node;
+            self.octets_mut(octet..octet + 1)[0].0[0] = next;
+            self.free_node = octet as u32;
+            self.set_references(octet, FREE_NODE);
         }
     }
 
@@ -292,7 +358,8 @@ impl<S: Shape> Editable<S> {
         let mut blocks = (end - begin) / self.length;
         while blocks > 0 {
             let run = blocks.min(RUN);
-            self.forest.octets[begin].0[0] = self.free[run - 1];
+            let next = self.free[run - 1];
+            self.octets_mut(begin..begin + 1)[0].0[0] = next;
             self.free[run - 1] = begin as u32;
             begin += run * self.length;
             blocks -= run;

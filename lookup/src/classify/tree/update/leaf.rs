@@ -200,8 +200,8 @@ impl<S: Shape> Editable<S> {
         let mut place = at % WIDTH;
         let mut begin = leaf as usize + at / WIDTH * self.length;
         loop {
-            let block = &mut self.forest.octets[begin..begin + self.length];
-            let last = self.length - 1;
+            let block = self.octets_mut(begin..begin + self.length);
+            let last = block.len() - 1;
             let more = block[last].0[WIDTH - 1] & MORE;
             block[last].0[WIDTH - 1] &= !MORE;
             for lane in 0..last / 2 {
@@ -225,12 +225,12 @@ impl<S: Shape> Editable<S> {
         let nothing = Slot::nothing();
         for number in 0..blocks {
             let begin = leaf as usize + number * self.length;
-            let block = &mut self.forest.octets[begin..begin + self.length];
+            let block = self.octets_mut(begin..begin + self.length);
             for place in 0..WIDTH {
                 slots.get(number * WIDTH + place).unwrap_or(&nothing).write(block, place);
             }
             if number + 1 < blocks {
-                block[self.length - 1].0[WIDTH - 1] |= MORE;
+                block[block.len() - 1].0[WIDTH - 1] |= MORE;
             }
         }
     }

@@ -87,7 +87,7 @@ impl<S: Shape> Editable<S> {
         let blocks = blocks(&from.octets, branch.octet(), self.length).count();
         let leaf = self.take(blocks, budget).ok()?;
         let octets = &from.octets[branch.octet()..branch.octet() + blocks * self.length];
-        self.forest.octets[leaf as usize..leaf as usize + octets.len()].copy_from_slice(octets);
+        self.octets_mut(leaf as usize..leaf as usize + octets.len()).copy_from_slice(octets);
         leaves.insert(branch.octet(), Branch::leaf(leaf));
         Some(Branch::leaf(leaf))
     }

@@ -19,6 +19,16 @@ pub(super) struct Rules {
     removed: Vec<u32>,
     /// Bytes of the patterns.
     pattern_bytes: usize,
+    /// Events since the version before, in their order.
+    events: Vec<Event>,
+}
+
+/// Change of the rules.
+#[derive(Clone)]
+enum Event {
+    Insert { position: Position, pattern: Arc<Pattern> },
+    Remove { position: Position },
+    Swept,
 }
 
 impl Rules {
@@ -33,6 +43,7 @@ impl Rules {
             // Removing is to need no memory.
             free: Vec::with_capacity(count),
             removed: Vec::with_capacity(count),
+            events: Vec::new(),
         }
     }
 
@@ -43,6 +54,36 @@ impl Rules {
 
     pub(super) fn pattern(&self, number: u32) -> Option<&Pattern> {
         self.patterns.get(number as usize)?.as_deref()
+    }
+
+    /// Becomes what `newer` has become of these rules.
+    ///
+    /// # Errors
+    /// The budget has no memory for that; the rules are of no use any more.
+    pub(super) fn follow(&mut self, newer: &Rules, budget: &mut Budget) -> Result<(), TooLarge> {
+        for event in &newer.events {
+            match event {
+                Event::Insert { position, pattern } => {
+                    self.insert(*position, pattern, budget)?;
+                }
+                Event::Remove { position } => {
+                    self.remove(*position, budget);
+                }
+                Event::Swept => self.swept(),
+            }
+        }
+        self.begin_version();
+        Ok(())
+    }
+
+    /// Begins a version: nothing has happened since.
+    pub(super) fn begin_version(&mut self) {
+        self.events.clear();
+    }
+
+    /// Number of events since the version before.
+    pub(super) fn events(&self) -> usize {
+        self.events.len()
     }
 
     /// Patterns in the order of the list.
@@ -57,7 +98,7 @@ impl Rules {
     pub(super) fn insert(
         &mut self,
         position: Position,
-        pattern: &Pattern,
+        pattern: &Arc<Pattern>,
         budget: &mut Budget,
     ) -> Result<u32, TooLarge> {
         self.numbers.reserve(budget)?;
@@ -78,8 +119,9 @@ impl Rules {
             self.patterns.push(None);
             self.numbers.new_number()
         });
-        self.patterns[number as usize] = Some(Arc::new(pattern.clone()));
+        self.patterns[number as usize] = Some(pattern.clone());
         self.numbers.insert(position, number);
+        self.events.push(Event::Insert { position, pattern: pattern.clone() });
         Ok(number)
     }
 
@@ -91,6 +133,7 @@ impl Rules {
             budget.give_back(bytes(&pattern));
         }
         self.removed.push(number);
+        self.events.push(Event::Remove { position });
         Some(number)
     }
 
@@ -102,6 +145,7 @@ impl Rules {
     /// No leaf has removed rules any more: their numbers are free.
     pub(super) fn swept(&mut self) {
         self.free.append(&mut self.removed);
+        self.events.push(Event::Swept);
     }
 
     /// Bytes of all its lists, with the room in them.

@@ -1,5 +1,6 @@
 use wire::random::Random;
 
+use super::version::EVENTS;
 use super::*;
 use crate::classify::generate::{Like, Locality, rules, trace};
 use crate::classify::tree::layout::{Branch, NUMBER, Node};
@@ -336,6 +337,64 @@ fn copies_that_see_the_same_changes_are_alike() {
     let (one, other) = (one.into_classifier(), other.into_classifier());
     assert_eq!(one.memory_bytes(), other.memory_bytes());
     assert_eq!(one.region_bytes(), other.region_bytes());
+}
+
+/// Two versions take turns: each copies what the other one has come to, and is as if it had made the edits itself.
+#[test]
+fn versions_follow_each_other() {
+    for (like, most) in [(Like::Fw, 30), (Like::Acl, 700), (Like::Ipc, 3000)] {
+        let (pool, headers) = made(like, 900, 24);
+        let mut list = pool[..400].to_vec();
+        let mut random = Random::new(25);
+        let mut now = updatable(&list, Bounds::default());
+        let mut before = now.duplicate();
+        let (mut grown, mut copied) = (0, 0);
+        for round in 0..3 + 15_000 / most {
+            for _ in 0..random.below(most) {
+                let age = now.age;
+                let (insert, at) = (random.below(2) == 0, random.below(list.len() as u64 + 1) as usize);
+                if insert && list.len() < 900 {
+                    let pattern = &pool[random.below(900) as usize];
+                    now.insert(at as Position, pattern).unwrap();
+                    list.insert(at, pattern.clone());
+                } else if at < list.len() {
+                    now.remove(at as Position);
+                    list.remove(at);
+                }
+                grown += u32::from(now.age < age);
+            }
+            copied += u32::from(now.base != Some(before.state));
+            before.follow(&now, &[]).unwrap();
+            for (one, other) in [(&now, &before), (&before, &now)] {
+                let (Some(one), Some(other)) = (&one.trees, &other.trees) else { panic!("there is memory") };
+                is_written_as(&one.v4, &other.v4);
+                is_written_as(&one.v6, &other.v6);
+            }
+            if round % 20 < 2 {
+                holds(&before, &list, &headers);
+            }
+            std::mem::swap(&mut now, &mut before);
+        }
+        assert_eq!(
+            copied > 0,
+            grown > 0 || most > EVENTS as u64,
+            "{like:?}: grown {grown} times, copied {copied}"
+        );
+        // One that the other was not made of is copied, too.
+        let mut other = updatable(&pool, Bounds::default());
+        other.follow(&now, &[]).unwrap();
+        holds(&other, &list, &headers);
+    }
+}
+
+fn is_written_as<S: Shape>(one: &Editable<S>, other: &Editable<S>) {
+    let words = |trees: &Editable<S>| -> Vec<[u32; 8]> {
+        trees.forest.octets[..trees.octets].iter().map(|octet| octet.0).collect()
+    };
+    assert!(words(one) == words(other));
+    assert!(one.forest.branches.entries() == other.forest.branches.entries());
+    assert!(one.leaves().eq(other.leaves()));
+    assert!(one.leaves().all(|leaf| one.references(leaf) == other.references(leaf)));
 }
 
 /// Many networks beside each other, and one that contains all.
