@@ -6,6 +6,7 @@
 //! a search much slower than it was when the trees were grown, has them grown anew (docs/decisions/0061).
 
 use std::any::Any;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use tally::Tally;
@@ -78,8 +79,10 @@ const MUCH: usize = 6;
 const CHANGES: usize = 1024;
 /// Patterns that an estimate looks at.
 const SAMPLES: usize = 1024;
-/// Removed rules that leaves may have, and changes before trees are grown anew for room, at least: a sixteenth of all rules, or this.
-const REMOVED: usize = 64;
+/// Removed rules that leaves may have, and changes before trees are grown anew for room: a quarter of all rules, within these limits, or a
+/// sixteenth of many.
+const REMOVED: RangeInclusive<usize> = 64..=256;
+
 impl UpdatableTree {
     /// Trees that can be changed, from those that have been grown of these patterns. `None` where they do not keep within the bounds,
     /// or the system has no memory for them.
@@ -229,7 +232,8 @@ impl UpdatableTree {
 
     /// Number of changes that are worth a pass over all rules.
     fn change_of_many(&self) -> usize {
-        REMOVED.max(self.rules.numbers.count() / 16)
+        let count = self.rules.numbers.count();
+        (count / 4).clamp(*REMOVED.start(), *REMOVED.end()).max(count / 16)
     }
 
     /// Trees without the means to change them; `None` where the system has no memory for them.
