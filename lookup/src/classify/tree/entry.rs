@@ -234,6 +234,29 @@ impl<S: Shape> Entry<S> {
         (self.exact == Exact::No).then_some(self.position)
     }
 
+    /// The part of the cuboid that another one has, too; `None` where they have no header in common.
+    pub(super) fn common(&self, other: &Entry<S>) -> Option<Entry<S>> {
+        let mut common = Entry { low: S::Lanes::default(), span: S::Lanes::default(), ..*self };
+        for slice in S::SLICES {
+            let of = |entry: &Entry<S>| {
+                let [low, span] = [&entry.low, &entry.span].map(|lanes| slice.of(lanes.as_ref()[slice.lane]));
+                (low, span)
+            };
+            let ((low, span), (other_low, other_span)) = (of(self), of(other));
+            let (low, span) = match slice.kind {
+                Kind::Range => {
+                    let first = low.max(other_low);
+                    (first, (low + span).min(other_low + other_span).checked_sub(first)?)
+                }
+                Kind::Bits if (span ^ other_span) & low & other_low != 0 => return None,
+                Kind::Bits => (low | other_low, span | other_span),
+            };
+            common.low.as_mut()[slice.lane] |= low << slice.shift;
+            common.span.as_mut()[slice.lane] |= span << slice.shift;
+        }
+        Some(common)
+    }
+
     /// The bits that all of its headers share, of those whose `known` bits have their values; `None` where none of its
     /// headers does, as far as the first bits of each field tell.
     pub(super) fn fixed(&self, known: &Fixed<S::Key>) -> Option<Fixed<S::Key>> {

@@ -9,6 +9,8 @@ use crate::classify::Position;
 pub(super) struct Hiding {
     hides: Bits,
     hidden: Bits,
+    /// Hidden rules that were compared with rules that hid others and have gone.
+    compared: usize,
 }
 
 impl Hiding {
@@ -29,9 +31,21 @@ impl Hiding {
         self.hides.has(number)
     }
 
-    /// The rules that are hidden somewhere.
-    pub(super) fn hidden(&self) -> impl Iterator<Item = u32> {
-        self.hidden.iter()
+    /// The rules that are hidden somewhere, to be compared with one that has gone. Adds to the number that is compared.
+    pub(super) fn compare(&mut self) -> Vec<u32> {
+        let hidden: Vec<u32> = self.hidden.iter().collect();
+        self.compared += hidden.len();
+        hidden
+    }
+
+    /// Number of rules that were compared.
+    pub(super) fn compared(&self) -> usize {
+        self.compared
+    }
+
+    /// A rule is hidden nowhere any more.
+    pub(super) fn show(&mut self, number: u32) {
+        self.hidden.clear(number);
     }
 
     /// Forgets a rule that is removed.

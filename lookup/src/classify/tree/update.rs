@@ -13,12 +13,12 @@ use tally::Tally;
 
 use self::editable::Editable;
 use self::order::Positions;
-use self::rules::Rules;
+use self::rules::{Removed, Rules};
 use self::version::State;
 use super::entry::{Entry, of_pattern};
 use super::families::{Families, Processor};
 use super::hiding::Hiding;
-use super::layout::{Shape, V4, V6};
+use super::layout::{NUMBER, Shape, V4, V6};
 use super::search::Order;
 use super::{Cuboids, Openness, Pair, Tree, account, bytes_of, weigh, worth};
 use crate::classify::budget::Budget;
@@ -82,6 +82,8 @@ const SAMPLES: usize = 1024;
 /// Removed rules that leaves may have, and changes before trees are grown anew for room: a quarter of all rules, within these limits, or a
 /// sixteenth of many.
 const REMOVED: RangeInclusive<usize> = 64..=256;
+/// Times that all rules may be compared with rules that hid others, before none is hidden any more.
+const COMPARED: usize = 32;
 
 impl UpdatableTree {
     /// Trees that can be changed, from those that have been grown of these patterns. `None` where they do not keep within the bounds,
@@ -288,11 +290,39 @@ impl Trees {
         insert(&mut self.v6, number, pattern, order, budget)
     }
 
-    /// Puts rules that are hidden somewhere into all leaves of theirs.
-    fn show_hidden(&mut self, rules: &Rules, budget: &mut Budget) -> Result<(), TooLarge> {
-        let hiding = std::mem::take(&mut self.hiding);
-        budget.give_back(hiding.bytes());
-        hiding.hidden().try_for_each(|number| self.insert(number, rules, budget))
+    /// Puts rules that are hidden somewhere into leaves, for the headers of a rule that has gone from `position`, and hid others. Where many
+    /// rules hide many, comparing all with each would take longer than having them in all leaves.
+    fn show_hidden(
+        &mut self,
+        hider: &Pattern,
+        position: Position,
+        rules: &Rules,
+        budget: &mut Budget,
+    ) -> Result<(), TooLarge> {
+        let (mut v4, mut v6) = (Vec::new(), Vec::new());
+        of_pattern::<V4>(hider, NUMBER, &mut v4);
+        of_pattern::<V6>(hider, NUMBER, &mut v6);
+        let order = rules.numbers.positions();
+        let hidden = self.hiding.compare();
+        if self.hiding.compared() > COMPARED * rules.numbers.count() {
+            let hiding = std::mem::take(&mut self.hiding);
+            budget.give_back(hiding.bytes());
+            return hidden.into_iter().try_for_each(|number| self.insert(number, rules, budget));
+        }
+        for number in hidden {
+            let Some(pattern) = rules.pattern(number) else { continue };
+            if Order::position(order, number) < position {
+                continue;
+            }
+            let shown = [
+                show(&mut self.v4, number, pattern, &v4, order, budget)?,
+                show(&mut self.v6, number, pattern, &v6, order, budget)?,
+            ];
+            if shown == [Shown::Whole; 2] {
+                self.hiding.show(number);
+            }
+        }
+        Ok(())
     }
 
     fn sweep(&mut self, rules: &mut Rules) {
@@ -314,9 +344,47 @@ fn insert<S: Shape>(
     let mut entries: Vec<Entry<S>> = std::mem::take(&mut trees.workshop.entries);
     entries.clear();
     of_pattern(pattern, number, &mut entries);
-    let done = entries.iter().try_for_each(|entry| trees.insert(entry, order, budget));
+    let done = entries.iter().try_for_each(|entry| trees.insert(entry, entry, order, budget));
     trees.workshop.entries = entries;
     done
+}
+
+/// Extent to which a rule is in leaves.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    /// In all leaves of its headers.
+    Whole,
+    /// Perhaps not in all.
+    Partly,
+}
+
+/// Puts the cuboids that a pattern has in one family into leaves, for the headers that `hider` has, too.
+fn show<S: Shape>(
+    trees: &mut Editable<S>,
+    number: u32,
+    pattern: &Pattern,
+    hider: &[Entry<S>],
+    order: Positions<'_>,
+    budget: &mut Budget,
+) -> Result<Shown, TooLarge> {
+    let mut entries: Vec<Entry<S>> = std::mem::take(&mut trees.workshop.entries);
+    entries.clear();
+    of_pattern(pattern, number, &mut entries);
+    let mut shown = Shown::Whole;
+    let done = entries.iter().try_for_each(|entry| {
+        let parts = hider.iter().filter_map(|hider| entry.common(hider));
+        let mut whole = false;
+        parts.into_iter().try_for_each(|part| {
+            whole |= (part.low, part.span) == (entry.low, entry.span);
+            trees.insert(entry, &part, order, budget)
+        })?;
+        if !whole {
+            shown = Shown::Partly;
+        }
+        Ok(())
+    });
+    trees.workshop.entries = entries;
+    done.map(|()| shown)
 }
 
 impl Classifier for UpdatableTree {
@@ -409,7 +477,7 @@ impl Updatable for UpdatableTree {
     }
 
     fn remove(&mut self, position: Position) {
-        let Some(number) = self.rules.remove(position, &mut self.budget) else { return };
+        let Some(Removed { number, pattern }) = self.rules.remove(position, &mut self.budget) else { return };
         let many = self.change_of_many();
         match &mut self.trees {
             Some(trees) => {
@@ -417,7 +485,7 @@ impl Updatable for UpdatableTree {
                 trees.v6.close_place(position);
                 let hides = trees.hiding.hides(number);
                 trees.hiding.forget(number);
-                if hides && trees.show_hidden(&self.rules, &mut self.budget).is_err() {
+                if hides && trees.show_hidden(&pattern, position, &self.rules, &mut self.budget).is_err() {
                     self.grow_or_scan();
                 } else if self.rules.removed() > many {
                     trees.sweep(&mut self.rules);

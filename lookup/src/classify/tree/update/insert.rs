@@ -28,18 +28,19 @@ const LONG: usize = 2 * WIDTH;
 const SHARED: usize = 4;
 
 impl<S: Shape> Editable<S> {
-    /// Puts a cuboid into leaves.
+    /// Puts a cuboid into leaves, for the headers of a part of it.
     ///
     /// # Errors
     /// The budget has no memory for it; some leaves may have it.
     pub(super) fn insert(
         &mut self,
         entry: &Entry<S>,
+        part: &Entry<S>,
         order: Positions<'_>,
         budget: &mut Budget,
     ) -> Result<(), TooLarge> {
         let entry = self.narrowed(entry);
-        let tree = self.choose(&entry);
+        let tree = self.choose(&self.narrowed(part));
         let mut targets = std::mem::take(&mut self.workshop.targets);
         targets.sort_unstable_by_key(|target| target.leaf);
         let slot = Slot::of(&entry);

@@ -23,6 +23,13 @@ pub(super) struct Rules {
     events: Vec<Event>,
 }
 
+/// A rule that was removed.
+pub(super) struct Removed {
+    /// Its number, which leaves may have until they are [swept](Rules::swept).
+    pub(super) number: u32,
+    pub(super) pattern: Arc<Pattern>,
+}
+
 /// Change of the rules.
 #[derive(Clone)]
 enum Event {
@@ -125,16 +132,15 @@ impl Rules {
         Ok(number)
     }
 
-    /// Removes what is at a position. Returns the number, which leaves may have until they are [swept](Rules::swept).
-    pub(super) fn remove(&mut self, position: Position, budget: &mut Budget) -> Option<u32> {
+    /// Removes what is at a position.
+    pub(super) fn remove(&mut self, position: Position, budget: &mut Budget) -> Option<Removed> {
         let number = self.numbers.remove(position)?;
-        if let Some(pattern) = self.patterns[number as usize].take() {
-            self.pattern_bytes -= bytes(&pattern);
-            budget.give_back(bytes(&pattern));
-        }
+        let pattern = self.patterns[number as usize].take()?;
+        self.pattern_bytes -= bytes(&pattern);
+        budget.give_back(bytes(&pattern));
         self.removed.push(number);
         self.events.push(Event::Remove { position });
-        Some(number)
+        Some(Removed { number, pattern })
     }
 
     /// Number of removed rules that leaves may have.

@@ -132,6 +132,106 @@ fn rules_that_were_hidden_come_back() {
     finds(&*tree, &list, &headers);
 }
 
+/// Rules that hide others, broad and narrow, nested and crossing, go in any order while others come; what they hid is found again. Of narrow
+/// ones, the rules that others hide stay hidden.
+#[test]
+fn rules_that_hide_others_go_in_any_order() {
+    let mut random = Random::new(27);
+    let net = |random: &mut Random, v6: bool, length: u64| {
+        let bits = if v6 { 128 } else { 32 };
+        let address = u128::from(random.below(4)) << (bits - 2) | u128::from(random.below(8)) << (bits - 11);
+        let host = (u128::MAX >> (128 - bits)) >> length;
+        (length > 0).then(|| vec![AddressSpan { v6, first: address & !host, last: address | host }])
+    };
+    let mut one = |broad: bool| {
+        let (v6, low) = (random.below(3) == 0, random.below(40_000) as u16);
+        let lengths = if broad { [0, 1, 2] } else { [2, 10, 16] };
+        let [source, destination] = [0; 2].map(|_| {
+            let length = lengths[random.below(3) as usize];
+            net(&mut random, v6, length)
+        });
+        let destination = if broad && source.is_none() { net(&mut random, v6, 1) } else { destination };
+        let ports = vec![PortSpan { first: low, last: low + random.below(20_000) as u16 }];
+        Pattern {
+            source,
+            destination,
+            dports: if random.below(if broad { 8 } else { 2 }) == 0 { ports } else { Vec::new() },
+            protocols: if random.below(3) == 0 { vec![6] } else { Vec::new() },
+            ..Pattern::default()
+        }
+    };
+    let (broad, narrow): (Vec<Pattern>, Vec<Pattern>) =
+        ((0..60).map(|_| one(true)).collect(), (0..600).map(|_| one(false)).collect());
+    let headers: Vec<Header> =
+        trace(&narrow, 200, Locality::NONE, 28).iter().map(|aimed| aimed.header).collect();
+    let (mut most, mut kept) = (0, 0);
+    for round in 0..8 {
+        // The first rounds begin with narrow rules in front of broad ones; in the last ones, broad ones hide nearly all.
+        let mut list = narrow[..400].to_vec();
+        for pattern in &broad {
+            let span = list.len() as u64 / (1 + round);
+            list.insert(random.below(span + 1) as usize, pattern.clone());
+        }
+        let mut tree = updatable(&list, Bounds::default());
+        let hidden = |tree: &UpdatableTree| {
+            tree.trees.as_ref().map_or(0, |trees| trees.hiding.clone().compare().len())
+        };
+        most = most.max(hidden(&tree));
+        let mut left = broad.len();
+        while left > 0 {
+            if random.below(3) == 0 {
+                let at = random.below(list.len() as u64 + 1) as usize;
+                let pattern = &narrow[random.below(600) as usize];
+                tree.insert(at as Position, pattern).unwrap();
+                list.insert(at, pattern.clone());
+                continue;
+            }
+            let broad_now: Vec<usize> = (0..list.len()).filter(|at| broad.contains(&list[*at])).collect();
+            let at = broad_now[random.below(broad_now.len() as u64) as usize];
+            let before = hidden(&tree);
+            let hides =
+                tree.rules.numbers.number(at as Position).is_some_and(|number| {
+                    tree.trees.as_ref().is_some_and(|trees| trees.hiding.hides(number))
+                });
+            tree.remove(at as Position);
+            list.remove(at);
+            kept += u32::from(hides && hidden(&tree) > before / 2);
+            left = broad_now.len() - 1;
+            finds(&tree, &list, &headers);
+        }
+        holds(&tree, &list, &headers);
+    }
+    assert!(most > 100 && kept > 20, "{most} hidden, {kept} times most of them stayed so");
+}
+
+/// Comparing is given up, of many rules that hide many, before it takes longer than having all of them in their leaves.
+#[test]
+fn rules_of_which_many_hide_many_are_not_compared_for_ever() {
+    let net = |first: u128, host: u128| Pattern {
+        source: Some(vec![AddressSpan { v6: false, first, last: first | host }]),
+        v6: Admit::No,
+        ..Pattern::default()
+    };
+    let mut list = Vec::new();
+    for number in 0..256 {
+        list.push(net(number << 24, 0x00ff_ffff));
+        list.extend((0..12).map(|inner| net(number << 24 | inner << 16, 0xffff)));
+    }
+    let header = |source| Header { source, family: wire::Family::V4, ..Header::default() };
+    let headers: Vec<Header> = (0..1024).map(|number| header(number << 22 | 7)).collect();
+    let mut tree = updatable(&list, Bounds::default());
+    let hiding =
+        |tree: &UpdatableTree| tree.trees.as_ref().map(|trees| trees.hiding.clone()).unwrap_or_default();
+    assert_eq!(hiding(&tree).compare().len(), 12 * 256);
+    for gone in 0..2 * COMPARED as Position {
+        assert!(gone > 16 || !hiding(&tree).compare().is_empty());
+        tree.remove(12 * gone);
+        list.remove(12 * gone as usize);
+    }
+    assert!(hiding(&tree).compare().is_empty());
+    holds(&tree, &list, &headers);
+}
+
 /// To remove a rule may need memory, for those that it hid: there is an answer without any.
 #[test]
 fn rules_that_were_hidden_come_back_without_memory() {
