@@ -1,7 +1,7 @@
 //! Trees whose rules come and go, changed where they lie.
 //!
 //! Leaves have numbers of rules, which stay as others come and go; a map leads from numbers to positions. A rule that comes
-//! is put into the leaves that its headers come to, in the tree where these are fewest, and a leaf that becomes long is divided
+//! is put into the leaves that its headers come to, in the tree that growing would leave it to, and a leaf that becomes long is divided
 //! by a node. A rule that goes loses its position, and searches pass it over; once in a while all leaves are swept. What makes
 //! a search much slower than it was when the trees were grown, has them grown anew (docs/decisions/0061).
 

@@ -1,4 +1,4 @@
-//! Insertion of a cuboid: into the tree where it has the fewest copies, whose long leaves are divided.
+//! Insertion of a cuboid: into the tree that growing would leave it to, whose long leaves are divided.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
