@@ -120,6 +120,17 @@ fn wide(kind: u8) -> Pattern {
     pattern
 }
 
+/// Rules of a network and of more networks within it than a block of a leaf has room for: growing leaves these out behind the first.
+fn nested(kind: u8) -> impl Iterator<Item = Pattern> {
+    let first = u128::from(kind >> 4) << 28;
+    let lengths = std::iter::once((0, 4)).chain((0..10).map(|inner| (inner << 20, 12)));
+    lengths.map(move |(inner, length)| {
+        let (first, host) = (first | inner, u128::from(u32::MAX >> length));
+        let spans = Some(vec![AddressSpan { v6: false, first, last: first | host }]);
+        Pattern { source: spans, v6: Admit::No, ..Pattern::default() }
+    })
+}
+
 fn random_pattern(random: &mut Random) -> Pattern {
     let mut bytes = [0; 10];
     bytes.fill_with(|| random.next_u64() as u8);
@@ -144,6 +155,12 @@ fn edits(bytes: &mut Bytes<'_>, list: &[Pattern]) -> (Vec<Pattern>, Vec<Edit>) {
                 let at = bytes.place(list.len() + 1);
                 let pattern = pattern(std::array::from_fn(|_| bytes.next()));
                 insert(&mut list, &mut edits, at, pattern);
+            }
+            2 if kind & 8 != 0 => {
+                for (at, pattern) in nested(kind).enumerate() {
+                    let at = at.min(list.len());
+                    insert(&mut list, &mut edits, at, pattern);
+                }
             }
             2 => {
                 let at = bytes.place(list.len() + 1) / 4;
