@@ -17,6 +17,7 @@ import os
 import pathlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from . import _wirerate
@@ -125,14 +126,21 @@ def replay_job(policy: Policy, files: Sequence[str], *, any_mac: bool, split_byt
     """Plan replays of a window of time of captures, each by itself. A capture that is not there has its error as its row."""
     if split_bytes is not None and split_bytes < 1:
         raise ValueError(f"split_bytes is {split_bytes}: 1 or more, or None")
-    captures = []
-    for path in files:
-        try:
-            captures.append(capture(path))
-        except OSError:
-            captures.append({"path": path, "size": 0, "sha256": ""})
+    # Several at a time: whoever plans has nothing else to do, and nobody else has anything before that is done.
+    readers = ThreadPoolExecutor()
+    try:
+        captures = list(readers.map(_listed, files))
+    finally:
+        readers.shutdown(cancel_futures=True)
     return canonical({"kind": REPLAY, "wirerate": _versions(), "policy": _policy(policy), "any_mac": any_mac, "window": list(window),
         "split_bytes": split_bytes, "captures": captures})
+
+
+def _listed(path: str) -> dict[str, Any]:
+    try:
+        return capture(path)
+    except OSError:
+        return {"path": path, "size": 0, "sha256": ""}
 
 
 class Job:
