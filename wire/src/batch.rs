@@ -80,13 +80,13 @@ impl Batch {
 
     /// Takes all frames out, first to last.
     #[inline]
-    pub fn drain(&mut self) -> impl ExactSizeIterator<Item = Frame> + '_ {
+    pub fn drain(&mut self) -> impl Iterator<Item = Frame> + '_ {
         self.frames.drain(..)
     }
 
     /// Takes out the first `frames` frames, or all if there are fewer; the others move up.
     #[inline]
-    pub fn drain_front(&mut self, frames: usize) -> impl ExactSizeIterator<Item = Frame> + '_ {
+    pub fn drain_front(&mut self, frames: usize) -> impl Iterator<Item = Frame> + '_ {
         let frames = frames.min(self.frames.len());
         self.frames.drain(..frames)
     }

@@ -270,19 +270,21 @@ impl Pool {
 
     /// Takes back the slots of many frames, in fewer steps than [`Pool::put`] of each.
     #[inline(always)]
-    pub fn put_all(&mut self, frames: impl ExactSizeIterator<Item = Frame>) {
-        let mut after = self.free.len();
-        // Frames of others are no more slots of this pool: what was allocated is enough.
-        self.free.resize((after + frames.len()).min(self.slots as usize), 0);
+    pub fn put_all(&mut self, frames: impl Iterator<Item = Frame>) {
+        let Pool { shared, free, big, .. } = self;
+        let before = free.len();
+        let mut places = free.spare_capacity_mut().iter_mut();
+        let room = places.len();
         for frame in frames {
-            if frame.shared() != self.shared {
-                self.put_other(frame);
-            } else if let Some(place) = self.free.get_mut(after) {
-                *place = frame.into_slot();
-                after += 1;
+            if frame.shared() != *shared {
+                Pool::put_other(big, frame);
+            } else if let Some(place) = places.next() {
+                place.write(frame.into_slot());
             }
         }
-        self.free.truncate(after);
+        let after = before + room - places.len();
+        // SAFETY: the places up to there were written above. Should `frames` panic before, its slots are lost rather than handed out twice.
+        unsafe { free.set_len(after) }
     }
 
     /// Takes a frame's slot back. A frame of another pool goes home to that pool.
@@ -291,13 +293,14 @@ impl Pool {
         if frame.shared() == self.shared {
             self.free.push(frame.into_slot());
         } else {
-            self.put_other(frame);
+            Pool::put_other(&mut self.big, frame);
         }
     }
 
+    /// Takes the slot of a frame of another pool, such as `big`, back to that pool.
     #[cold]
-    fn put_other(&mut self, frame: Frame) {
-        match &mut self.big {
+    fn put_other(big: &mut Option<Box<Pool>>, frame: Frame) {
+        match big {
             Some(big) if frame.is_big() => big.put(frame),
             // Its pool finds it among the orphans.
             _ => drop(frame),
@@ -545,11 +548,28 @@ mod tests {
         let allocated = here.free.capacity();
         here.put_all(frames.into_iter());
         assert_eq!((here.available(), here.free.capacity()), (4, allocated));
-        let slots: std::collections::BTreeSet<u32> =
-            std::iter::from_fn(|| here.take()).map(Frame::into_slot).collect();
+        let frames: Vec<Frame> = std::iter::from_fn(|| here.take()).collect();
+        let slots: std::collections::BTreeSet<u32> = frames.iter().map(Frame::slot).collect();
         assert_eq!(slots.len(), 4);
         assert!(here.take_big(1).is_some());
         assert!(there.take().is_some() && there.take().is_some());
+    }
+
+    #[test]
+    fn a_pool_outlives_frames_that_end_in_a_panic() {
+        let mut pool = Pool::new(4, 2048).unwrap();
+        let mut frames: Vec<Frame> = std::iter::from_fn(|| pool.take()).collect();
+        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let mut left = 2;
+            pool.put_all(
+                frames.drain(..).inspect(|_| left = usize::checked_sub(left, 1).expect("two come back")),
+            );
+        }));
+        assert!(ended.is_err());
+        drop(frames);
+        let frames: Vec<Frame> = std::iter::from_fn(|| pool.take()).collect();
+        let slots: std::collections::BTreeSet<u32> = frames.iter().map(Frame::slot).collect();
+        assert_eq!(slots.len(), frames.len());
     }
 
     #[test]
