@@ -94,13 +94,20 @@ impl Head {
 /// lie at least 2 KiB apart: packets at one offset in all slots would fall into two of the 64 sets of a first-level
 /// cache, which have room for 16 to 24.
 #[inline(always)]
-pub(crate) fn colour(slot: u32) -> usize {
+fn colour(slot: u32) -> usize {
     // Of a page's two slots of 2 KiB one is odd, and lies in other sets anyway.
     (slot as usize >> 1) % 4 * 64
 }
 
-/// Bytes of the largest colour.
-pub(crate) const COLOURS: usize = 3 * 64;
+/// Offset at which a packet of `len` bytes is put in a slot with room for so many, `None` if it does not fit behind the headroom.
+#[inline(always)]
+pub(crate) fn start(slot: u32, len: usize, room: usize) -> Option<u16> {
+    if len > (room - HEADROOM).min(LONGEST) {
+        return None;
+    }
+    let start = HEADROOM + colour(slot);
+    Some((if start + len <= room { start } else { HEADROOM }) as u16)
+}
 
 impl Deref for Frame {
     type Target = Notes;
@@ -223,12 +230,7 @@ impl Frame {
     /// front. `None`, and unchanged, if `len` bytes do not fit.
     #[inline]
     pub fn prepare(&mut self, len: usize) -> Option<&mut [u8]> {
-        if len > (self.room() - HEADROOM).min(LONGEST) {
-            return None;
-        }
-        let start = HEADROOM + colour(self.slot());
-        let fits = start + len <= self.room();
-        self.put((if fits { start } else { HEADROOM }) as u16, len as u16);
+        self.put(start(self.slot(), len, self.room())?, len as u16);
         Some(self.bytes_mut())
     }
 

@@ -235,29 +235,20 @@ impl Pool {
     /// room for.
     #[inline(always)]
     pub fn take_filled(&mut self, packet: &[u8]) -> Option<Frame> {
-        if self.size == Size::Big || packet.len() > self.slot_bytes - HEADROOM - frame::COLOURS {
-            return self.take_tight(packet);
-        }
         let slot = self.take_slot()?;
-        let start = HEADROOM + frame::colour(slot);
-        // SAFETY: as in `take`; the packet fits behind headroom and colour, as was just asked.
+        // SAFETY: valid while the pool's hold lasts.
+        let room = unsafe { self.shared.as_ref() }.room;
+        let Some(start) = frame::start(slot, packet.len(), room) else {
+            self.free.push(slot);
+            return None;
+        };
+        // SAFETY: as in `take`; the packet fits behind `start`.
         let mut frame = unsafe {
             let head = Shared::heads(self.shared).add(slot as usize);
-            Frame::over(head, Size::Small, slot, start as u16, packet.len() as u16)
+            Frame::over(head, self.size, slot, start, packet.len() as u16)
         };
         frame.bytes_mut().copy_from_slice(packet);
         Some(frame)
-    }
-
-    /// [`Pool::take_filled`] for a packet that has little room.
-    #[cold]
-    fn take_tight(&mut self, packet: &[u8]) -> Option<Frame> {
-        let mut frame = self.take()?;
-        if frame.fill(packet) {
-            return Some(frame);
-        }
-        self.put(frame);
-        None
     }
 
     /// An empty frame for a packet of up to [`LONGEST`] bytes that stands for many segments, `size` bytes of payload in each but the
