@@ -6,7 +6,7 @@
 //! here waits or allocates: where the buffer is full, a record is counted as lost. The sweep for active timeouts waits for room.
 
 use bytemuck::{Pod, Zeroable};
-use lookup::memory::{MemoryError, Slab};
+use lookup::memory::{MemoryError, Paging, Slab};
 use policy::model::IpfixRecord;
 use tally::NoTally;
 use wire::tcp::Flags;
@@ -504,5 +504,5 @@ fn is_over(state: State) -> bool {
 /// Takes memory for the counts of flows, where the tables ask for any.
 pub(crate) fn counts(tables: &Tables) -> Result<Option<Slab<Counts>>, MemoryError> {
     let has = tables.ipfix.has(IpfixRecord::Flow);
-    has.then(|| flow::records(most_flows(tables))).transpose()
+    has.then(|| flow::records(most_flows(tables), Paging::Prefault)).transpose()
 }

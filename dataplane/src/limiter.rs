@@ -13,6 +13,8 @@
 //! Across a reload counts of a rule stay with its name, the token debt under a rate with name and rate. Flows refer to
 //! their counts by places that stay.
 
+use bytemuck::{Pod, Zeroable};
+use lookup::memory::{MemoryError, Paging};
 use policy::model::{Rate, Scope};
 use wire::Nanos;
 
@@ -28,7 +30,8 @@ pub(crate) use set::Sets;
 
 /// A token bucket, kept as the time at which the bucket would be full again (the generic cell rate algorithm, ITU-T
 /// I.371): eight bytes, and no arithmetic between packets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(transparent)]
 pub struct Bucket {
     pub(crate) full_at: Nanos,
 }
@@ -146,7 +149,10 @@ pub const ALL_RULES: u32 = 0;
 impl Limiter {
     /// Makes room for the rules of `tables`, and for as many sources as there can be flows. `share` is this shard's part
     /// in bounds for all workers.
-    pub fn new(tables: &Tables, share: Share) -> Limiter {
+    ///
+    /// # Errors
+    /// The system has not that much memory to give.
+    pub fn new(tables: &Tables, share: Share, paging: Paging) -> Result<Limiter, MemoryError> {
         let rules = &tables.filter.rules;
         let mut counts = Vec::new();
         let mut place = |rule: &FilterRule| {
@@ -157,21 +163,18 @@ impl Limiter {
                 NONE
             }
         };
-        Limiter {
+        let sources = |has: fn(&Tables) -> bool| if has(tables) { tables.limits.flows as usize } else { 0 };
+        Ok(Limiter {
             rates: vec![Bucket::default(); rules.len()],
             places: rules.iter().map(&mut place).collect(),
             counts,
-            rates_by_source: Sets::new(if rates_sources(tables) { tables.limits.flows as usize } else { 0 }),
-            counts_by_source: Sets::new(if counts_sources(tables) {
-                tables.limits.flows as usize
-            } else {
-                0
-            }),
+            rates_by_source: Sets::new(sources(rates_sources), paging)?,
+            counts_by_source: Sets::new(sources(counts_sources), paging)?,
             errors: [Bucket::default(); ErrorKind::COUNT],
             errors_to: vec![Bucket::default(); RECEIVERS * ErrorKind::COUNT],
             share,
             asks: Asks::default(),
-        }
+        })
     }
 
     /// True if one more passes under the rate of the rule at a place. `hash` is that of the [`subject`] by the number of
@@ -260,7 +263,7 @@ impl Limiter {
 
     /// Number of times that connections are counted now, by rules and by sources.
     pub fn counted(&self) -> u64 {
-        self.counts.iter().chain(&self.counts_by_source.values).map(|count| u64::from(*count)).sum()
+        self.counts.iter().chain(self.counts_by_source.values.entries()).map(|count| u64::from(*count)).sum()
     }
 
     /// Bytes of memory.
@@ -313,7 +316,8 @@ mod tests {
         let rule = &tables.filter.rules[0];
         let (rate, subject) = (rule.rate.unwrap(), subject(Address::v4(1), 0));
         for (workers, passed, counted) in [(1, 5 + 20, 7), (2, 3 + 10, 4), (5, 1 + 4, 2), (20, 1 + 1, 1)] {
-            let mut limiter = Limiter::new(&tables, Share::new(0, workers).unwrap());
+            let mut limiter =
+                Limiter::new(&tables, Share::new(0, workers).unwrap(), Paging::Prefault).unwrap();
             // At once, and then over two seconds, as many as are tried.
             let start = Nanos::from_secs(100);
             let moments =
@@ -334,7 +338,7 @@ mod tests {
     fn a_receiver_and_a_kind_take_nothing_from_others() {
         let text = "[interface.lan]\nzone = \"lan\"\naddresses = [\"192.168.1.1/24\"]\n";
         let tables = Tables::compile(&policy::check(text, "one.toml").policy.unwrap(), 1).unwrap();
-        let mut limiter = Limiter::new(&tables, Share::new(0, 1).unwrap());
+        let mut limiter = Limiter::new(&tables, Share::new(0, 1).unwrap(), Paging::Prefault).unwrap();
         let (start, bounds) = (Nanos::from_secs(100), ErrorBounds { receiver: 10, all: 50 });
         let mut sent = |kind, receiver: u64, tries| {
             (0..tries).filter(|_| limiter.admits_error(kind, receiver << 32, bounds, start)).count()

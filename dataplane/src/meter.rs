@@ -4,6 +4,7 @@
 //! is exact: what is less than a token is carried to the next packet, so that a meter of any rate passes its rate over any
 //! time. Clocks that stand or go back add no tokens; one that is set back by more than a second goes on from there.
 
+use bytemuck::{Pod, Zeroable};
 use fastdivide::DividerU64;
 use policy::model::{Colour, ColourMode, Meter as Settings, MeterKind, MeterRate, Overhead};
 use serde::{Deserialize, Serialize};
@@ -96,7 +97,8 @@ pub struct Arrival {
 }
 
 /// State of a meter.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
 pub struct Buckets {
     /// Time of the last packet.
     last: Nanos,
@@ -105,7 +107,8 @@ pub struct Buckets {
 }
 
 /// Tokens, and the numerator of the fraction of one more.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
 struct Bucket {
     tokens: u64,
     remainder: u64,

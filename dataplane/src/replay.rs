@@ -4,6 +4,7 @@
 //! Frames due by the links' rates depart, in that virtual time, before the next frame comes in. Neighbours without a
 //! link-layer address are given an assumed one, so that every forwarded packet can be seen.
 
+use lookup::memory::Paging;
 use tally::{NoTally, Tally};
 use wire::{BATCH, Batch, Frame, Nanos, Pool, PoolError, PortId};
 
@@ -191,20 +192,31 @@ pub enum ReloadError {
 }
 
 impl Replay {
-    /// A gateway that has seen nothing yet. `start` is the moment of the first frame.
+    /// A gateway that has seen nothing yet. `start` is the moment of the first frame. Its tables have their pages of memory on demand.
     pub fn new(tables: Tables, start: Nanos, way: Way) -> Result<Replay, ReplayError> {
-        Replay::with(tables, start, way, Resolve::Assume)
+        Replay::paged(tables, start, way, Paging::OnDemand)
+    }
+
+    /// [`Replay::new`], with pages of memory at the moment that `paging` says: many packets are played faster from huge pages.
+    pub fn paged(tables: Tables, start: Nanos, way: Way, paging: Paging) -> Result<Replay, ReplayError> {
+        Replay::with(tables, start, way, Resolve::Assume, paging)
     }
 
     /// Makes a gateway whose neighbours the caller resolves, as a live one's
     /// ([`Shard::update_neighbour`](crate::Shard::update_neighbour)): packets to others are pending.
     pub fn resolved_by_host(tables: Tables, start: Nanos, way: Way) -> Result<Replay, ReplayError> {
-        Replay::with(tables, start, way, Resolve::ByHost)
+        Replay::with(tables, start, way, Resolve::ByHost, Paging::OnDemand)
     }
 
-    fn with(tables: Tables, start: Nanos, way: Way, resolve: Resolve) -> Result<Replay, ReplayError> {
+    fn with(
+        tables: Tables,
+        start: Nanos,
+        way: Way,
+        resolve: Resolve,
+        paging: Paging,
+    ) -> Result<Replay, ReplayError> {
         let setup = Setup { seed: SEED, now: start, resolve, share: Share::WHOLE };
-        let mut shard = Shard::new(&tables, setup).map_err(ReplayError::Shard)?;
+        let mut shard = Shard::paged(&tables, setup, paging).map_err(ReplayError::Shard)?;
         shard.sas.count_alone(start);
         shard.releases.keep(most_released(&tables));
         let slots = slots(&tables, resolve);

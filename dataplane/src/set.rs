@@ -11,7 +11,7 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use lookup::memory::MemoryError;
+use lookup::memory::{MemoryError, Paging};
 use lookup::set::{HashKeys, Prefix};
 use tally::Tally;
 use wire::{Family, Nanos};
@@ -105,10 +105,10 @@ pub(crate) const NEVER: u64 = u64::MAX;
 
 impl Sets {
     /// Takes memory for the elements that the tables allow.
-    pub(crate) fn new(tables: &Tables, seed: [u64; 2]) -> Result<Sets, MemoryError> {
+    pub(crate) fn new(tables: &Tables, seed: [u64; 2], paging: Paging) -> Result<Sets, MemoryError> {
         let store = match tables.sets.is_empty() {
             true => None,
-            false => Some(Box::new(Store::new(tables, keys(seed))?)),
+            false => Some(Box::new(Store::new(tables, keys(seed), paging)?)),
         };
         Ok(Sets { store, stamps: Stamps::new(tables) })
     }

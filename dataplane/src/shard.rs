@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use lookup::memory::MemoryError;
+use lookup::memory::{MemoryError, Paging};
 use policy::model::{Mode, Scope};
 use tally::{NoTally, Tally};
 use wire::{BATCH, Batch, Frame, Meta, Nanos, PortId};
@@ -134,28 +134,33 @@ pub enum ShardError {
 impl Shard {
     /// Allocates all memory, to the limits that the tables state.
     pub fn new(tables: &Tables, setup: Setup) -> Result<Shard, ShardError> {
+        Shard::paged(tables, setup, Paging::Prefault)
+    }
+
+    /// [`Shard::new`], with pages of the large tables at the moment that `paging` says. What a reload adds is there at once.
+    pub fn paged(tables: &Tables, setup: Setup, paging: Paging) -> Result<Shard, ShardError> {
         let timeouts = timeouts(tables);
-        let mut flows = FlowTable::new(most_flows(tables), setup.seed, timeouts, setup.now)
+        let mut flows = FlowTable::paged(most_flows(tables), setup.seed, timeouts, setup.now, paging)
             .map_err(ShardError::Memory)?;
         flows.begin_epoch(tables.epoch, timeouts);
         let most = most_flows(tables);
         if tables.filter.has_syn_proxy {
-            flows.numbers.keep(flow::records(most).map_err(ShardError::Memory)?);
+            flows.numbers.keep(flow::records(most, paging).map_err(ShardError::Memory)?);
         }
         if tables.source_macs.is_some() {
-            flows.senders.keep(flow::records(most).map_err(ShardError::Memory)?);
+            flows.senders.keep(flow::records(most, paging).map_err(ShardError::Memory)?);
         }
         if remembers_classes(tables) {
-            flows.classes.keep(flow::records(most).map_err(ShardError::Memory)?);
+            flows.classes.keep(flow::records(most, paging).map_err(ShardError::Memory)?);
         }
         if watches_sets(tables) {
-            flows.watches.keep(flow::records(most).map_err(ShardError::Memory)?);
+            flows.watches.keep(flow::records(most, paging).map_err(ShardError::Memory)?);
         }
         if remembers_wans(tables) {
-            flows.wans.keep(flow::records(most).map_err(ShardError::Memory)?);
+            flows.wans.keep(flow::records(most, paging).map_err(ShardError::Memory)?);
         }
         if tables.filter.has_helpers {
-            flows.helped.keep(flow::records(most).map_err(ShardError::Memory)?);
+            flows.helped.keep(flow::records(most, paging).map_err(ShardError::Memory)?);
         }
         let sessions = Sessions::new(tables, &setup);
         sessions.begin();
@@ -163,12 +168,18 @@ impl Shard {
         sas.begin(setup.now);
         Ok(Shard {
             flows,
-            mappings: Mappings::new(most_mappings(tables), &tables.nat.pools, setup.seed, setup.share)
-                .map_err(ShardError::Nat)?,
+            mappings: Mappings::paged(
+                most_mappings(tables),
+                &tables.nat.pools,
+                setup.seed,
+                setup.share,
+                paging,
+            )
+            .map_err(ShardError::Nat)?,
             sas,
             hops: Hops::new(tables, setup.resolve, NEIGHBOURS).map_err(ShardError::Memory)?,
-            limiter: Limiter::new(tables, setup.share),
-            meters: Meters::new(tables, setup.share, setup.now),
+            limiter: Limiter::new(tables, setup.share, paging).map_err(ShardError::Memory)?,
+            meters: Meters::new(tables, setup.share, setup.now, paging).map_err(ShardError::Memory)?,
             fragments: Fragments::new(&tables.limits.fragments, tables.timeouts.fragment, setup.seed)
                 .map_err(ShardError::Memory)?,
             releases: Releases::default(),
@@ -186,7 +197,7 @@ impl Shard {
             imports: Imports::default(),
             openings: Openings::default(),
             fast_path: FastPath::default(),
-            sets: Sets::new(tables, setup.seed).map_err(ShardError::Memory)?,
+            sets: Sets::new(tables, setup.seed, paging).map_err(ShardError::Memory)?,
             expectations: Expectations::new(tables),
             misses: Misses::default(),
             multicast: None,

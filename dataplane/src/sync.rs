@@ -16,7 +16,7 @@
 use std::collections::VecDeque;
 
 use bytemuck::{Pod, Zeroable};
-use lookup::memory::{MemoryError, Slab};
+use lookup::memory::{MemoryError, Paging, Slab};
 use serde::{Deserialize, Serialize};
 use tally::NoTally;
 use wire::{Nanos, PortId};
@@ -158,7 +158,10 @@ impl Room {
     /// The system refused memory.
     pub(crate) fn new(tables: &Tables) -> Result<Room, MemoryError> {
         let flows = most_flows(tables);
-        Ok(Room { marks: flow::records(flows)?, listed: VecDeque::with_capacity(flows as usize) })
+        Ok(Room {
+            marks: flow::records(flows, Paging::Prefault)?,
+            listed: VecDeque::with_capacity(flows as usize),
+        })
     }
 }
 

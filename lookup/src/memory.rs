@@ -3,6 +3,9 @@
 //! A table of a million flows spans tens of thousands of small pages, more than a processor's TLB holds, so
 //! that a random look-up would miss twice. All memory is asked for, and touched, when the table is made:
 //! nothing is allocated and no page fault is taken later. A slab never grows.
+//!
+//! Whoever uses a table for some milliseconds has its pages [on demand](Paging::OnDemand): clearing all of them would take longer than
+//! the use.
 #![allow(unsafe_code)]
 
 use std::fmt;
@@ -14,6 +17,15 @@ use bytemuck::Pod;
 
 /// The small page of every system that we run on is this size or a multiple of it.
 const PAGE: usize = 4096;
+
+/// The moment at which the system gives a table its pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Paging {
+    /// When the table is made: no page fault is taken later.
+    Prefault,
+    /// On first use of each page, which is then a small one (demand paging): for tables most of which is never used.
+    OnDemand,
+}
 
 /// A fixed number of `T` in memory of their own.
 pub struct Slab<T> {
@@ -41,8 +53,16 @@ impl<T: Pod> Slab<T> {
     /// # Errors
     /// The system has not that much memory to give.
     pub fn new(count: usize) -> Result<Slab<T>, MemoryError> {
+        Slab::paged(count, Paging::Prefault)
+    }
+
+    /// [`Slab::new`], with pages at the moment that `paging` says.
+    ///
+    /// # Errors
+    /// As of [`Slab::new`]. Of pages on demand, the system may promise more than it has.
+    pub fn paged(count: usize, paging: Paging) -> Result<Slab<T>, MemoryError> {
         let count = count.max(1);
-        let (map, first) = memory(count)?;
+        let (map, first) = memory(count, paging)?;
         Ok(Slab { _map: map, first, count })
     }
 
@@ -64,7 +84,7 @@ impl<T> Slab<T> {
     /// # Errors
     /// The system has not that much memory to give.
     pub fn of(entries: Vec<T>) -> Result<Slab<T>, MemoryError> {
-        let (map, first) = memory::<T>(entries.len().max(1))?;
+        let (map, first) = memory::<T>(entries.len().max(1), Paging::Prefault)?;
         let count = entries.len();
         for (place, entry) in entries.into_iter().enumerate() {
             // SAFETY: there is room for so many, and nobody else has the memory.
@@ -125,14 +145,16 @@ impl<T: fmt::Debug> fmt::Debug for Slab<T> {
 }
 
 /// Takes zeroed memory for `count` entries.
-fn memory<T>(count: usize) -> Result<(Mapping, NonNull<T>), MemoryError> {
+fn memory<T>(count: usize, paging: Paging) -> Result<(Mapping, NonNull<T>), MemoryError> {
     const { assert!(align_of::<T>() <= PAGE && size_of::<T>() > 0) };
     let refused = |source| MemoryError { bytes: count.saturating_mul(size_of::<T>()), source };
     let bytes =
         count.checked_mul(size_of::<T>()).ok_or_else(|| refused(io::ErrorKind::OutOfMemory.into()))?;
-    let mut map = mapping(bytes).map_err(refused)?;
-    for page in map[..bytes].chunks_mut(PAGE) {
-        page[0] = 0;
+    let mut map = mapping(bytes, paging).map_err(refused)?;
+    if paging == Paging::Prefault {
+        for page in map[..bytes].chunks_mut(PAGE) {
+            page[0] = 0;
+        }
     }
     let first = NonNull::from(&mut map[..]).cast();
     Ok((map, first))
@@ -143,11 +165,14 @@ type Mapping = memmap2::MmapMut;
 
 /// Maps zeroed memory.
 #[cfg(unix)]
-fn mapping(bytes: usize) -> io::Result<Mapping> {
+fn mapping(bytes: usize, paging: Paging) -> io::Result<Mapping> {
     let map = Mapping::map_anon(room(bytes))?;
     // Advice only: where there are no huge pages the table works as well, slower.
     #[cfg(target_os = "linux")]
-    let _ = map.advise(memmap2::Advice::HugePage);
+    let _ = map.advise(match paging {
+        Paging::Prefault => memmap2::Advice::HugePage,
+        Paging::OnDemand => memmap2::Advice::NoHugePage,
+    });
     Ok(map)
 }
 
@@ -177,7 +202,7 @@ impl DerefMut for Mapping {
 }
 
 #[cfg(not(unix))]
-fn mapping(bytes: usize) -> io::Result<Mapping> {
+fn mapping(bytes: usize, _: Paging) -> io::Result<Mapping> {
     let mut pages = Vec::new();
     let count = room(bytes).div_ceil(PAGE);
     pages.try_reserve_exact(count).map_err(|_| io::ErrorKind::OutOfMemory)?;
@@ -222,7 +247,7 @@ pub struct MemoryError {
 mod tests {
     use std::rc::Rc;
 
-    use super::{Slab, list_of, room_for};
+    use super::{Paging, Slab, list_of, room_for};
 
     #[test]
     fn a_slab_is_zeroed_and_keeps_what_is_written() {
@@ -231,6 +256,14 @@ mod tests {
         assert_eq!((slab.entries().len(), slab.bytes()), (10_000, 80_000));
         slab.entries_mut()[9_999] = 7;
         assert_eq!(slab.entries()[9_999], 7);
+    }
+
+    #[test]
+    fn pages_on_demand_are_zeroed_too() {
+        let mut slab: Slab<u64> = Slab::paged(1 << 20, Paging::OnDemand).unwrap();
+        slab.entries_mut()[1 << 19] = 7;
+        assert_eq!(slab.entries().iter().sum::<u64>(), 7);
+        assert_eq!((slab[1 << 19], slab.bytes()), (7, 8 << 20));
     }
 
     #[test]

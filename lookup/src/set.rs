@@ -13,7 +13,7 @@ use bytemuck::{Pod, Zeroable};
 use tally::{Branch, Op, Region, Tally};
 use wire::Family;
 
-use crate::memory::{MemoryError, Slab};
+use crate::memory::{MemoryError, Paging, Slab};
 
 /// Prefix of one family. Bits behind the length are 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -144,11 +144,19 @@ impl SetTable {
     /// # Errors
     /// The system has not that much memory to give.
     pub fn new(most: u32, keys: HashKeys) -> Result<SetTable, MemoryError> {
+        SetTable::paged(most, keys, Paging::Prefault)
+    }
+
+    /// [`SetTable::new`], with pages of memory at the moment that `paging` says.
+    ///
+    /// # Errors
+    /// As of [`SetTable::new`].
+    pub fn paged(most: u32, keys: HashKeys, paging: Paging) -> Result<SetTable, MemoryError> {
         let most = most.clamp(1, 1 << 30);
         // Three of four places at the most are taken.
         let places = (most + most / 3 + 1).next_power_of_two();
         Ok(SetTable {
-            slots: Slab::new(places as usize)?,
+            slots: Slab::paged(places as usize, paging)?,
             mask: places - 1,
             keys: keys.0,
             v4: Lengths { counts: [0; 33], used: [0; 3] },

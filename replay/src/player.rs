@@ -2,6 +2,7 @@
 
 use dataplane::replay::{Due, Readdressed, ReplayError, Way, Witness};
 use dataplane::{Replay, Tables};
+use lookup::memory::Paging;
 use wire::Nanos;
 
 use crate::capture::{Captures, Packet};
@@ -10,6 +11,9 @@ use crate::split::{Assigned, Part};
 
 /// Requests for tokens of buckets that all flows share, at most, that a part keeps.
 const MOST_ASKS: usize = 1 << 20;
+
+/// Bytes of captures that are worth having all of the tables' memory at once.
+const LARGE: u64 = 16 << 20;
 
 /// A replay under way.
 pub struct Player {
@@ -36,7 +40,8 @@ impl Player {
     /// The policy asks for more than this machine has.
     pub fn new(tables: Tables, captures: Captures) -> Result<Player, ReplayError> {
         let start = captures.start();
-        let replay = Replay::new(tables, start, Way::Run)?;
+        let paging = if captures.size() < LARGE { Paging::OnDemand } else { Paging::Prefault };
+        let replay = Replay::paged(tables, start, Way::Run, paging)?;
         Ok(Player {
             replay,
             captures,

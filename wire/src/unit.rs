@@ -1,13 +1,18 @@
 //! Units as types, so that a duration is not mistaken for an instant, nor bits for bytes.
 
-use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 use std::time::Duration;
 
+use bytemuck::{Pod, Zeroable};
+use serde::{Deserialize, Serialize};
+
 /// A moment or a span of time in nanoseconds. As a moment it counts from an epoch that the host chooses
 /// (a capture's timestamps count from 1970); 64 bits last 584 years.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Pod, Zeroable,
+)]
+#[repr(transparent)]
 pub struct Nanos(pub u64);
 
 impl Nanos {

@@ -1,7 +1,7 @@
 //! Records beside the flows, one for each place, in memory that is taken only for a policy that needs such records.
 
 use bytemuck::Pod;
-use lookup::memory::{MemoryError, Slab};
+use lookup::memory::{MemoryError, Paging, Slab};
 
 use super::FlowId;
 
@@ -18,8 +18,8 @@ impl<T> Default for Beside<T> {
 ///
 /// # Errors
 /// The system has not that much memory to give.
-pub(crate) fn records<T: Pod>(flows: u32) -> Result<Slab<T>, MemoryError> {
-    Slab::new(flows as usize)
+pub(crate) fn records<T: Pod>(flows: u32, paging: Paging) -> Result<Slab<T>, MemoryError> {
+    Slab::paged(flows as usize, paging)
 }
 
 impl<T: Pod> Beside<T> {

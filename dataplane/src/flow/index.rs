@@ -7,7 +7,7 @@
 //! quarters full, so that it is nearly always in the first.
 
 use bytemuck::{Pod, Zeroable};
-use lookup::memory::{MemoryError, Slab};
+use lookup::memory::{MemoryError, Paging, Slab};
 use tally::{Branch, Op, Region, Tally};
 use wide::{CmpEq, i8x16, i16x16};
 
@@ -66,9 +66,9 @@ pub(super) struct Index {
 
 impl Index {
     /// An index for at most `entries` entries.
-    pub(super) fn new(entries: usize) -> Result<Index, MemoryError> {
+    pub(super) fn new(entries: usize, paging: Paging) -> Result<Index, MemoryError> {
         // A quarter of the places stays free; one bucket more, so that even the smallest index has some.
-        Ok(Index { buckets: Slab::new(entries * 4 / (PLACES * 3) + 1)? })
+        Ok(Index { buckets: Slab::paged(entries * 4 / (PLACES * 3) + 1, paging)? })
     }
 
     /// The entry with this hash for which `is` holds.

@@ -18,7 +18,7 @@ mod restore;
 
 use crate::helper::Helped;
 use crate::set::Watch;
-use lookup::memory::{MemoryError, Slab};
+use lookup::memory::{MemoryError, Paging, Slab};
 pub use member::Member;
 pub use restore::{Former, Windows};
 
@@ -116,6 +116,20 @@ impl FlowTable {
         timeouts: Timeouts,
         now: Nanos,
     ) -> Result<FlowTable, MemoryError> {
+        FlowTable::paged(capacity, seed, timeouts, now, Paging::Prefault)
+    }
+
+    /// [`FlowTable::new`], with pages of memory at the moment that `paging` says.
+    ///
+    /// # Errors
+    /// The system has not enough memory to give.
+    pub fn paged(
+        capacity: u32,
+        seed: [u64; 2],
+        timeouts: Timeouts,
+        now: Nanos,
+        paging: Paging,
+    ) -> Result<FlowTable, MemoryError> {
         let capacity = capacity.clamp(1, FlowTable::MAX_CAPACITY);
         let before = Tick::within(now).0.min(timeouts.longest().max(YEAR));
         let start = Nanos(now.0 - u64::from(before) * Tick::LENGTH.0);
@@ -127,9 +141,9 @@ impl FlowTable {
             watches: Beside::default(),
             helped: Beside::default(),
             hasher: Hasher::new(seed),
-            index: Index::new(2 * capacity as usize)?,
-            flows: Slab::new(capacity as usize)?,
-            cold: Slab::new(capacity as usize)?,
+            index: Index::new(2 * capacity as usize, paging)?,
+            flows: Slab::paged(capacity as usize, paging)?,
+            cold: Slab::paged(capacity as usize, paging)?,
             timeouts,
             wheel: Wheel::new(Tick(before)),
             evictable: Queue::new(),

@@ -2,6 +2,9 @@
 
 use std::ops::Range;
 
+use bytemuck::Pod;
+use lookup::memory::{MemoryError, Paging, Slab};
+
 use crate::flow::Key;
 
 /// Entries of one set.
@@ -10,24 +13,24 @@ const WAYS: usize = 8;
 /// A set-associative table of values by key. A key is in the emptier of two sets, as it was when the key came.
 #[derive(Debug)]
 pub(crate) struct Sets<V> {
-    pub(crate) keys: Vec<Key>,
-    pub(crate) values: Vec<V>,
+    pub(crate) keys: Slab<Key>,
+    pub(crate) values: Slab<V>,
     mask: usize,
 }
 
-impl<V: Copy + Default> Sets<V> {
+impl<V: Pod> Sets<V> {
     /// Room for `entries`, and eight at least; none at all for 0.
-    pub(crate) fn new(entries: usize) -> Sets<V> {
+    ///
+    /// # Errors
+    /// The system has not that much memory to give.
+    pub(crate) fn new(entries: usize, paging: Paging) -> Result<Sets<V>, MemoryError> {
         if entries == 0 {
-            return Sets { keys: Vec::new(), values: Vec::new(), mask: 0 };
+            return Ok(Sets { keys: Slab::copy_of(&[])?, values: Slab::copy_of(&[])?, mask: 0 });
         }
         // Twice the room: with two sets to choose from, next to no key finds both full.
         let sets = (2 * entries / WAYS).max(1).next_power_of_two();
-        Sets {
-            keys: vec![Key::default(); sets * WAYS],
-            values: vec![V::default(); sets * WAYS],
-            mask: sets - 1,
-        }
+        let (keys, values) = (Slab::paged(sets * WAYS, paging)?, Slab::paged(sets * WAYS, paging)?);
+        Ok(Sets { keys, values, mask: sets - 1 })
     }
 
     /// The place of `key`; one with the value `new` if it has none and a value of its sets is `vacant`.
@@ -85,7 +88,7 @@ impl<V: Copy + Default> Sets<V> {
     }
 
     pub(crate) fn memory_bytes(&self) -> usize {
-        size_of_val(self.keys.as_slice()) + size_of_val(self.values.as_slice())
+        self.keys.bytes() + self.values.bytes()
     }
 }
 
@@ -104,7 +107,7 @@ mod tests {
             let mut random = Random::new(entries);
             let keys: Vec<(Key, u64)> =
                 (0..entries).map(|n| (subject(Address::v4(n as u32), 0), random.next_u64())).collect();
-            let mut sets: Sets<usize> = Sets::new(keys.len());
+            let mut sets: Sets<usize> = Sets::new(keys.len(), Paging::OnDemand).unwrap();
             for (n, (key, hash)) in keys.iter().enumerate() {
                 assert!(sets.find_or_take(key, *hash, n, |_| false).is_some(), "{n} of {entries}");
             }
@@ -116,7 +119,7 @@ mod tests {
 
     #[test]
     fn sets_refuse_rather_than_forget_what_counts() {
-        let mut sets: Sets<u32> = Sets::new(4);
+        let mut sets: Sets<u32> = Sets::new(4, Paging::Prefault).unwrap();
         assert_eq!(sets.keys.len(), WAYS);
         for n in 0..8 {
             let place = sets.find_or_take(&subject(Address::v4(n), 0), 0, 0, |count| *count == 0).unwrap();

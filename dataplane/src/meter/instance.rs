@@ -6,6 +6,7 @@
 
 use std::net::IpAddr;
 
+use lookup::memory::{MemoryError, Paging};
 use policy::model::{Colour, Meter as Settings, MeterScope, NoInstance};
 use serde::{Deserialize, Serialize};
 use tally::{NoTally, Op, Region, Tally};
@@ -41,14 +42,23 @@ const ENTRY: usize = 64;
 
 impl Meters {
     /// Full buckets for the meters of `tables`, with room for as many instances as they say.
-    pub(crate) fn new(tables: &Tables, share: Share, now: Nanos) -> Meters {
+    ///
+    /// # Errors
+    /// The system has not that much memory to give.
+    pub(crate) fn new(
+        tables: &Tables,
+        share: Share,
+        now: Nanos,
+        paging: Paging,
+    ) -> Result<Meters, MemoryError> {
         let mut base = 0;
         let instances = |settings: &Settings| {
-            let made = Instances::new(settings, longest(tables), share, now, base);
+            let mut made = Instances::new(settings, longest(tables), share, now, paging)?;
+            made.base = base;
             base += made.region_bytes();
-            made
+            Ok(made)
         };
-        Meters { list: tables.classes.meters.iter().map(instances).collect() }
+        Ok(Meters { list: tables.classes.meters.iter().map(instances).collect::<Result<_, _>>()? })
     }
 
     /// Meters a packet by the meter at a place. `subject` is the key of the packet's instance with its hash, where there is more
@@ -193,7 +203,13 @@ impl Meters {
 }
 
 impl Instances {
-    fn new(settings: &Settings, least: Bytes, share: Share, now: Nanos, base: usize) -> Instances {
+    fn new(
+        settings: &Settings,
+        least: Bytes,
+        share: Share,
+        now: Nanos,
+        paging: Paging,
+    ) -> Result<Instances, MemoryError> {
         // What begins at a source, or is of a flow, is one worker's.
         let share = match settings.per {
             MeterScope::All | MeterScope::Destination(..) => share,
@@ -201,13 +217,13 @@ impl Instances {
         };
         let meter = Meter::new(settings, share, least);
         let each = if settings.per == MeterScope::All { 0 } else { settings.instances };
-        Instances {
+        Ok(Instances {
             meter,
             when_full: settings.when_full,
             shared: meter.full(now),
-            each: Sets::new(each as usize),
-            base,
-        }
+            each: Sets::new(each as usize, paging)?,
+            base: 0,
+        })
     }
 
     fn region_bytes(&self) -> usize {

@@ -10,7 +10,6 @@ use std::net::IpAddr;
 
 use tally::{Region, Tally};
 
-use super::host::NONE;
 use super::port::{Random, next_with_free};
 use super::{PoolId, PortRange, Share};
 
@@ -74,6 +73,9 @@ struct Entry {
 }
 
 const ENTRY: usize = size_of::<Entry>();
+
+/// No host.
+const NONE: u32 = u32::MAX;
 
 const FREE: Entry = Entry { host: NONE, held: 0, next: NO_BLOCK };
 

@@ -2,7 +2,7 @@
 //! here by their place in [`Mappings`](super::Mappings).
 
 use bytemuck::{Pod, Zeroable};
-use lookup::memory::{MemoryError, Slab};
+use lookup::memory::{MemoryError, Paging, Slab};
 use tally::{Region, Tally};
 use wire::Family;
 
@@ -13,8 +13,16 @@ use crate::flow::Key;
 use crate::flow::hash::Hasher;
 use crate::tables::VrfNumber;
 
-/// No entry.
-pub(super) const NONE: u32 = u32::MAX;
+/// Place of the next free entry, of an entry that has its distance.
+pub(super) fn after(place: u32, distance: u32) -> u32 {
+    place.wrapping_add(1).wrapping_add(distance)
+}
+
+/// Distance of the next free entry from the one behind a place. In zeroed memory the next free entry is the one behind; the last one leads
+/// behind the end of the table, which is full then.
+pub(super) fn distance(place: u32, next: u32) -> u32 {
+    next.wrapping_sub(place.wrapping_add(1))
+}
 
 /// An inside address in one pool.
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -22,7 +30,7 @@ pub(super) const NONE: u32 = u32::MAX;
 pub(super) struct Host {
     /// High and low half.
     address: [u64; 2],
-    /// Place of the outside address in the list; of a free entry, the next free one.
+    /// Place of the outside address in the list; of a free entry, [the distance](after) of the next free one.
     pub(super) outside: u32,
     /// Mappings of each port space. 16 bits do, as a host keeps to one outside address, with 65535 ports.
     pub(super) held: [u16; PortSpace::COUNT],
@@ -71,20 +79,15 @@ pub(super) struct Hosts {
 }
 
 impl Hosts {
-    pub(super) fn new(count: u32, base: usize) -> Result<Hosts, MemoryError> {
-        let mut entries: Slab<Host> = Slab::new(count as usize)?;
-        let index = Index::new(count as usize, base + entries.bytes())?;
-        for (place, host) in entries.entries_mut().iter_mut().enumerate() {
-            host.outside = place as u32 + 1;
-        }
-        if let Some(last) = entries.entries_mut().last_mut() {
-            last.outside = NONE;
-        }
-        Ok(Hosts { entries, index, free: if count == 0 { NONE } else { 0 }, base })
+    pub(super) fn new(count: u32, base: usize, paging: Paging) -> Result<Hosts, MemoryError> {
+        // Zeroed entries are free, one behind the other.
+        let entries: Slab<Host> = Slab::paged(count as usize, paging)?;
+        let index = Index::new(count as usize, base + entries.bytes(), paging)?;
+        Ok(Hosts { entries, index, free: 0, base })
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.free == NONE
+        self.free as usize >= self.entries.len()
     }
 
     pub(super) fn get(&self, place: u32) -> &Host {
@@ -127,7 +130,7 @@ impl Hosts {
     ) -> Option<u32> {
         let place = self.free;
         let host = self.entries.entries_mut().get_mut(place as usize)?;
-        self.free = host.outside;
+        self.free = after(place, host.outside);
         *host = Host {
             address: halves(inside.address),
             outside,
@@ -153,7 +156,7 @@ impl Hosts {
         let host = *self.get(place);
         let hash = hash(hasher, host.pool(), &host.end(0, 0), tally);
         self.index.remove(hash, place, tally);
-        let free = Host { outside: self.free, ..Host::zeroed() };
+        let free = Host { outside: distance(place, self.free), ..Host::zeroed() };
         *self.get_mut(place) = free;
         self.free = place;
         tally.instructions(6);

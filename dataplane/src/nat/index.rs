@@ -6,7 +6,7 @@
 //! One slot in three stays free, so that a search in vain reads five on average, and fewer before the table is full. The hash
 //! is keyed, so that nobody outside can aim entries at one place.
 
-use lookup::memory::{MemoryError, Slab};
+use lookup::memory::{MemoryError, Paging, Slab};
 use tally::{Region, Tally};
 
 /// Bytes of a slot.
@@ -21,8 +21,8 @@ pub(super) struct Index {
 
 impl Index {
     /// An index for at most `entries` entries.
-    pub(super) fn new(entries: usize, base: usize) -> Result<Index, MemoryError> {
-        Ok(Index { slots: Slab::new(entries + entries / 2 + 2)?, base })
+    pub(super) fn new(entries: usize, base: usize, paging: Paging) -> Result<Index, MemoryError> {
+        Ok(Index { slots: Slab::paged(entries + entries / 2 + 2, paging)?, base })
     }
 
     /// The entry under this hash for which `is` holds.

@@ -17,7 +17,7 @@ use tally::{NoTally, Region, Tally};
 use wire::Family;
 
 use super::block::{BlockChange, Blocks};
-use super::host::{Hosts, NONE};
+use super::host::{Hosts, after, distance};
 use super::index::Index;
 use super::pool::{Compiled, ConfigError, Outside, Pool, PoolConfig, PortRange, side_of};
 use super::port::{BYTES_OF_ADDRESS, Chunk, Home, Ports, Random, Sharing, Wanted, Wish, next_with_free};
@@ -34,7 +34,7 @@ mod restore;
 mod wanted;
 
 pub use list::{Mapping, PoolUse};
-use lookup::memory::{MemoryError, Slab};
+use lookup::memory::{MemoryError, Paging, Slab};
 pub(crate) use reload::{PoolsPlan, RetiredPools};
 pub use restore::Restore;
 pub(crate) use wanted::WantedPort;
@@ -59,12 +59,13 @@ impl Capacity {
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Entry {
-    /// The host's place, or `NONE` in a free entry.
+    /// The host's place.
     host: u32,
-    /// Number of references; of a free entry, the next free one.
+    /// Number of references; of a free entry, [the distance](after) of the next free one.
     references: u32,
     inside: u16,
     outside: u16,
+    /// 0 in a free entry: no protocol with ports has that number.
     protocol: u8,
     unused: [u8; 3],
 }
@@ -116,8 +117,23 @@ impl Mappings {
         seed: [u64; 2],
         share: Share,
     ) -> Result<Mappings, Vec<ConfigError>> {
+        Mappings::paged(capacity, pools, seed, share, Paging::Prefault)
+    }
+
+    /// [`Mappings::new`], with pages of memory at the moment that `paging` says.
+    ///
+    /// # Errors
+    /// As of [`Mappings::new`].
+    pub fn paged(
+        capacity: Capacity,
+        pools: &[PoolConfig],
+        seed: [u64; 2],
+        share: Share,
+        paging: Paging,
+    ) -> Result<Mappings, Vec<ConfigError>> {
         let compiled = Compiled::of(pools, share)?;
-        Mappings::take(capacity, compiled, seed, share).map_err(|error| vec![ConfigError::Memory(error)])
+        Mappings::take(capacity, compiled, seed, share, paging)
+            .map_err(|error| vec![ConfigError::Memory(error)])
     }
 
     fn take(
@@ -125,23 +141,19 @@ impl Mappings {
         compiled: Compiled,
         seed: [u64; 2],
         share: Share,
+        paging: Paging,
     ) -> Result<Mappings, MemoryError> {
-        // `NONE` is no place, and an index slot holds a place plus one.
-        let count = capacity.mappings.clamp(1, NONE - 1);
-        let mut entries: Slab<Entry> = Slab::new(count as usize)?;
-        for (place, entry) in (1..).zip(entries.entries_mut()) {
-            *entry = Entry { host: NONE, references: place, ..Entry::zeroed() };
-        }
-        if let Some(last) = entries.entries_mut().last_mut() {
-            last.references = NONE;
-        }
+        // An index slot holds a place plus one.
+        let count = capacity.mappings.clamp(1, u32::MAX - 1);
+        // Zeroed entries are free, one behind the other.
+        let entries: Slab<Entry> = Slab::paged(count as usize, paging)?;
         // The region's layout: entries, both indexes, hosts with theirs, bitmaps.
         let mut base = entries.bytes();
-        let by_inside = Index::new(count as usize, base)?;
+        let by_inside = Index::new(count as usize, base, paging)?;
         base += by_inside.bytes();
-        let by_outside = Index::new(count as usize, base)?;
+        let by_outside = Index::new(count as usize, base, paging)?;
         base += by_outside.bytes();
-        let hosts = Hosts::new(capacity.hosts.clamp(1, NONE - 1), base)?;
+        let hosts = Hosts::new(capacity.hosts.clamp(1, u32::MAX - 1), base, paging)?;
         base += hosts.bytes();
         let Compiled { pools, mut outside } = compiled;
         let mut chunk = Chunk::new(outside.len(), share)?;
@@ -266,7 +278,7 @@ impl Mappings {
         if u32::from(held) >= share.of_bound(self.pools[usize::from(pool.0)].quota) {
             return Err(Refusal::QuotaReached);
         }
-        if self.free == NONE || (host.is_none() && self.hosts.is_full()) {
+        if self.is_full_for(host) {
             return Err(Refusal::TableFull);
         }
         let (outside, port) = match host.and_then(|host| self.take_of_own(host, &inside, space, tally)) {
@@ -388,7 +400,7 @@ impl Mappings {
         let hash_outside = self.hash_outside(&outside, tally);
         self.by_outside.prefetch(hash_outside);
         let entry = &mut self.entries.entries_mut()[place as usize];
-        self.free = entry.references;
+        self.free = after(place, entry.references);
         *entry = Entry {
             host,
             references: 1,
@@ -416,7 +428,13 @@ impl Mappings {
     /// True if another mapping can be entered, of whatever host.
     #[inline(always)]
     pub(crate) fn has_room(&self) -> bool {
-        self.free != NONE && !self.hosts.is_full()
+        !self.is_full_for(None)
+    }
+
+    /// True if no mapping can be entered of a host, or of one that has none yet.
+    #[inline(always)]
+    fn is_full_for(&self, host: Option<u32>) -> bool {
+        self.free >= self.capacity() || (host.is_none() && self.hosts.is_full())
     }
 
     /// Takes a reference to a mapping that exists; `None` if there is none in that place.
@@ -451,7 +469,7 @@ impl Mappings {
         let hash = self.hash_outside(&outside, tally);
         self.by_outside.remove(hash, id.0, tally);
         self.entries.entries_mut()[id.0 as usize] =
-            Entry { host: NONE, references: self.free, ..Entry::zeroed() };
+            Entry { references: distance(id.0, self.free), ..Entry::zeroed() };
         self.free = id.0;
         self.live -= 1;
         tally.instructions(10);
@@ -600,7 +618,7 @@ impl Mappings {
 
     #[inline]
     fn entry(&self, id: MappingId) -> Option<Entry> {
-        self.entries.entries().get(id.0 as usize).copied().filter(|entry| entry.host != NONE)
+        self.entries.entries().get(id.0 as usize).copied().filter(|entry| entry.protocol != 0)
     }
 
     fn find_inside<T: Tally>(&self, host: u32, inside: Endpoint, hash: u32, tally: &mut T) -> Option<u32> {

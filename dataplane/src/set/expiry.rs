@@ -1,7 +1,7 @@
 //! Elements of a set by the moment at which they are over: a binary heap, of which each element knows its place.
 
 use bytemuck::{Pod, Zeroable};
-use lookup::memory::{MemoryError, Slab};
+use lookup::memory::{MemoryError, Paging, Slab};
 
 use super::store::{NONE, Node};
 
@@ -22,8 +22,8 @@ pub(super) struct Expiry {
 
 impl Expiry {
     /// Takes memory for so many elements; for none, nothing is kept.
-    pub(super) fn new(most: u32) -> Result<Expiry, MemoryError> {
-        let timers = if most == 0 { None } else { Some(Slab::new(most as usize)?) };
+    pub(super) fn new(most: u32, paging: Paging) -> Result<Expiry, MemoryError> {
+        let timers = if most == 0 { None } else { Some(Slab::paged(most as usize, paging)?) };
         Ok(Expiry { timers, len: 0 })
     }
 

@@ -5,7 +5,7 @@
 //! step; elements of an earlier generation are in no set, and their memory is given back little by little.
 
 use bytemuck::{Pod, Zeroable};
-use lookup::memory::{MemoryError, Slab};
+use lookup::memory::{MemoryError, Paging, Slab};
 use lookup::set::{HashKeys, Holders, Prefix, SetTable};
 use policy::model::{DynamicSet, SetSource};
 use tally::{Op, Region, Tally};
@@ -94,7 +94,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    pub(crate) fn new(tables: &Tables, keys: HashKeys) -> Result<Store, MemoryError> {
+    pub(crate) fn new(tables: &Tables, keys: HashKeys, paging: Paging) -> Result<Store, MemoryError> {
         // No sound policy asks for more.
         let all: u64 = tables.sets.iter().map(|set| u64::from(set.size)).sum();
         let all = all.min(DynamicSet::MOST_SIZE.into()) as u32;
@@ -105,7 +105,7 @@ impl Store {
                 len: 0,
                 size,
                 generation: 0,
-                expiry: Expiry::new(if is_own { size } else { 0 })?,
+                expiry: Expiry::new(if is_own { size } else { 0 }, paging)?,
                 is_own,
                 refused: 0,
                 expired: 0,
@@ -116,8 +116,8 @@ impl Store {
         let lists = tables.sets.iter().map(|set| list(set.size, set.source == SetSource::Rules));
         let told = if tables.set_questions.has_additions { MOST_TOLD } else { 0 };
         Ok(Store {
-            table: SetTable::new(all, keys)?,
-            nodes: Slab::new(all as usize)?,
+            table: SetTable::paged(all, keys, paging)?,
+            nodes: Slab::paged(all as usize, paging)?,
             free: NONE,
             fresh: 0,
             lists: lists.collect::<Result<_, MemoryError>>()?,

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::ops::Range;
 
-use lookup::memory::Slab;
+use lookup::memory::{Paging, Slab};
 use policy::model::{IpfixRecord, Mode};
 use tally::{NoTally, Region};
 use wire::ethernet::Mac;
@@ -77,21 +77,36 @@ impl Part for Flows {
         let flows = most_flows(new);
         Ok(Box::new(FlowsPlan {
             timeouts: timeouts(new),
-            handshakes: may_need.then(|| records(flows)).transpose().map_err(ShardError::Memory)?,
-            macs: may_ask.then(|| records(flows)).transpose().map_err(ShardError::Memory)?,
-            classes: may_class.then(|| records(flows)).transpose().map_err(ShardError::Memory)?,
+            handshakes: may_need
+                .then(|| records(flows, Paging::Prefault))
+                .transpose()
+                .map_err(ShardError::Memory)?,
+            macs: may_ask
+                .then(|| records(flows, Paging::Prefault))
+                .transpose()
+                .map_err(ShardError::Memory)?,
+            classes: may_class
+                .then(|| records(flows, Paging::Prefault))
+                .transpose()
+                .map_err(ShardError::Memory)?,
             counts: if may_count { counts(new).map_err(ShardError::Memory)? } else { None },
-            watches: may_watch.then(|| records(flows)).transpose().map_err(ShardError::Memory)?,
+            watches: may_watch
+                .then(|| records(flows, Paging::Prefault))
+                .transpose()
+                .map_err(ShardError::Memory)?,
             changes: may_list.then(|| Room::new(new)).transpose().map_err(ShardError::Memory)?,
             helped: match may_help {
                 true => {
                     let expectations = Expectations::anyway(new);
-                    Some((records(flows).map_err(ShardError::Memory)?, expectations))
+                    Some((records(flows, Paging::Prefault).map_err(ShardError::Memory)?, expectations))
                 }
                 false => None,
             },
             retired: None,
-            wans: may_leave.then(|| records(flows)).transpose().map_err(ShardError::Memory)?,
+            wans: may_leave
+                .then(|| records(flows, Paging::Prefault))
+                .transpose()
+                .map_err(ShardError::Memory)?,
             renewed,
         }))
     }

@@ -3,6 +3,7 @@
 //! The work of a reload is bounded by rules. Tables of sources are kept as they are, so that flows go on counting where they do; they
 //! are taken beforehand where none was needed so far.
 
+use lookup::memory::{MemoryError, Paging};
 use policy::model::Scope;
 use tally::{NoTally, Region};
 use wire::{Family, Nanos};
@@ -45,7 +46,7 @@ impl Part for Limits {
     }
 
     fn prepare(&self, reload: &Reload<'_>) -> Result<Box<dyn Plan>, ShardError> {
-        Ok(Box::new(LimiterPlan::prepare(reload)))
+        Ok(Box::new(LimiterPlan::prepare(reload).map_err(ShardError::Memory)?))
     }
 
     fn memory_bytes(&self, shard: &Shard) -> usize {
@@ -88,7 +89,7 @@ impl Part for Limits {
 }
 
 impl LimiterPlan {
-    fn prepare(reload: &Reload<'_>) -> LimiterPlan {
+    fn prepare(reload: &Reload<'_>) -> Result<LimiterPlan, MemoryError> {
         let Reload { old, new, renumbering, .. } = reload;
         let rules = || new.filter.rules.iter().zip(&renumbering.rules_were);
         let same_meter = |(rule, was): (&FilterRule, &Option<u32>)| {
@@ -101,14 +102,14 @@ impl LimiterPlan {
         };
         let sources = new.limits.flows as usize;
         let newly = |needed: fn(&Tables) -> bool| if needed(new) && !needed(old) { sources } else { 0 };
-        LimiterPlan {
+        Ok(LimiterPlan {
             meters: rules().map(same_meter).collect(),
             counts: rules().map(whole).collect(),
             rates: vec![Bucket::default(); new.filter.rules.len()],
             places: vec![NONE; new.filter.rules.len()],
-            rates_by_source: Sets::new(newly(rates_sources)),
-            counts_by_source: Sets::new(newly(counts_sources)),
-        }
+            rates_by_source: Sets::new(newly(rates_sources), Paging::Prefault)?,
+            counts_by_source: Sets::new(newly(counts_sources), Paging::Prefault)?,
+        })
     }
 }
 

@@ -1,6 +1,7 @@
 //! Traffic meters: buckets stay with a meter that is the same under the same name. Other processes take in token debts by the
 //! meter's name, whatever its rates are there.
 
+use lookup::memory::Paging;
 use policy::model::{Meter, MeterScope};
 use tally::{NoTally, Region};
 use wire::{Family, Nanos, PortId};
@@ -35,7 +36,8 @@ impl Part for Buckets {
             u16::try_from(place).ok()
         };
         let were = new.classes.meters.iter().map(was).collect();
-        Ok(Box::new(MetersPlan { meters: Meters::new(new, setup.share, setup.now), were }))
+        let meters = Meters::new(new, setup.share, setup.now, Paging::Prefault);
+        Ok(Box::new(MetersPlan { meters: meters.map_err(ShardError::Memory)?, were }))
     }
 
     fn memory_bytes(&self, shard: &Shard) -> usize {

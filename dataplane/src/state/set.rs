@@ -3,6 +3,7 @@
 //! Tables with the same sets, of the same sizes, keep the memory as it is. Otherwise the elements are moved to other memory, one by
 //! one, while the worker stands still: about 0.2 s for a million. Those past a smaller size are dropped, and counted.
 
+use lookup::memory::Paging;
 use policy::model::SetSource;
 use tally::Region;
 use wire::Nanos;
@@ -36,8 +37,11 @@ impl Part for Elements {
         let is_same = old.sets.len() == new.sets.len()
             && old.sets.iter().zip(&new.sets).all(|(old, new)| is_same_memory(old, new))
             && old.set_questions.has_additions == new.set_questions.has_additions;
-        let mut fresh =
-            if is_same { None } else { Some(Sets::new(new, setup.seed).map_err(ShardError::Memory)?) };
+        let mut fresh = if is_same {
+            None
+        } else {
+            Some(Sets::new(new, setup.seed, Paging::Prefault).map_err(ShardError::Memory)?)
+        };
         if let Some(fresh) = fresh.as_mut().filter(|_| setup.share.worker() == 0) {
             fresh.keep_changes(Changes::new(new));
         }

@@ -4,6 +4,7 @@ use dataplane::limiter::{Ask, Limiter};
 use dataplane::nat::Share;
 use dataplane::shard::NEIGHBOURS;
 use dataplane::{Tables, fragment};
+use lookup::memory::Paging;
 use serde_json::{Map, Value, json};
 use wire::Nanos;
 
@@ -40,6 +41,9 @@ pub enum Inexact {
         Bound::Answers => "[limit] errors-per-second or errors-in-all",
     })]
     Bound(Bound),
+    /// The system has no memory for the buckets of bounds that all flows share.
+    #[error("bounds that all flows share could not be checked: no memory for a table of {0} bytes")]
+    Memory(usize),
     /// More packets asked for a bound that all flows share than are kept.
     #[error("too many packets asked for tokens of buckets that all flows share")]
     Asks,
@@ -138,7 +142,8 @@ fn check_bounds(tables: &Tables, parts: &[PartResult]) -> Result<(), Inexact> {
     let lists: Option<Vec<Vec<Ask>>> = parts.iter().map(PartResult::asks).collect();
     let mut asks = lists.ok_or(Inexact::Differ)?.concat();
     asks.sort_by_key(|ask| ask.at());
-    let mut limiter = Limiter::new(tables, Share::WHOLE);
+    let mut limiter =
+        Limiter::new(tables, Share::WHOLE, Paging::OnDemand).map_err(|error| Inexact::Memory(error.bytes))?;
     match asks.into_iter().find(|ask| !limiter.grant(*ask, tables)) {
         None => Ok(()),
         Some(Ask::Rate { .. }) => Err(Inexact::Bound(Bound::Rate)),

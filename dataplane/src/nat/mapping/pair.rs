@@ -5,7 +5,7 @@ use tally::{NoTally, Tally};
 
 use super::super::port::{Wanted, Wish};
 use super::super::{Endpoint, Mapped, MappingId, PoolId, PortRange, PortSpace, Refusal};
-use super::{Mappings, NONE};
+use super::Mappings;
 
 /// Outside ports tried for the first of two.
 const MOST_TRIES: usize = 8;
@@ -99,7 +99,7 @@ impl Mappings {
         if let Some(found) = self.find_inside(host, inside, hash, tally) {
             return (self.outside_end(found).port == port).then(|| self.hold(found, tally));
         }
-        if self.goes_by_blocks(first.id) || self.free == NONE {
+        if self.goes_by_blocks(first.id) || self.is_full_for(Some(host)) {
             return None;
         }
         let (share, compiled) = (self.ports.share(), self.pools.get(usize::from(place))?);

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use tally::NoTally;
 
 use super::super::{Endpoint, MappingId, PoolCounters, PoolId, PortBlock, PortSpace};
-use super::{Mappings, NONE};
+use super::Mappings;
 
 /// Reason for refusing to restore a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
@@ -70,7 +70,7 @@ impl Mappings {
         if self.inside_of(&outside, tally).is_some() || !self.may_enter(address, outside.port, host) {
             return Err(Restore::PortTaken);
         }
-        if self.free == NONE || (host.is_none() && self.hosts.is_full()) {
+        if self.is_full_for(host) {
             return Err(Restore::TableFull);
         }
         let host = match host {

@@ -4,7 +4,7 @@ use tally::NoTally;
 
 use super::super::port::{Wanted, Wish};
 use super::super::{Endpoint, Mapped, PoolId, PortRange, PortSpace, Refusal};
-use super::{Mappings, NONE, preferred};
+use super::{Mappings, preferred};
 use crate::port_mapping::{PortWish, common};
 
 /// Outside ports that a mapping may have.
@@ -63,7 +63,7 @@ impl Mappings {
         if u32::from(held) >= self.ports.share().of_bound(compiled.quota) {
             return Err(Refusal::QuotaReached);
         }
-        if self.free == NONE || (host.is_none() && self.hosts.is_full()) {
+        if self.is_full_for(host) {
             return Err(Refusal::TableFull);
         }
         let side = compiled.side(inside.family);
