@@ -23,6 +23,7 @@ mod pool;
 mod port;
 pub mod rewrite;
 mod share;
+mod write_behind;
 
 pub use block::{BlockChange, BlockEvent, LEAST_BLOCK, PortBlock};
 pub use mapping::{Capacity, Mapping, Mappings, PoolUse, Restore};

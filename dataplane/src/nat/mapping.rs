@@ -21,6 +21,7 @@ use super::host::{Hosts, after, distance};
 use super::index::Index;
 use super::pool::{Compiled, ConfigError, Outside, Pool, PoolConfig, PortRange, side_of};
 use super::port::{BYTES_OF_ADDRESS, Chunk, Home, Ports, Random, Sharing, Wanted, Wish, next_with_free};
+use super::write_behind::WriteBehind;
 use super::{BlockEvent, Endpoint, Mapped, MappingId, PoolId, PortSpace, Refusal, Share};
 use crate::flow::Key;
 use crate::flow::hash::Hasher;
@@ -79,7 +80,7 @@ pub struct Mappings {
     free: u32,
     live: u32,
     by_inside: Index,
-    by_outside: Index,
+    by_outside: WriteBehind,
     hosts: Hosts,
     ports: Ports,
     /// Ports of the gateway's own services, handed out last: bitmaps of the addresses that have services.
@@ -151,7 +152,7 @@ impl Mappings {
         let mut base = entries.bytes();
         let by_inside = Index::new(count as usize, base, paging)?;
         base += by_inside.bytes();
-        let by_outside = Index::new(count as usize, base, paging)?;
+        let by_outside = WriteBehind::new(count as usize, base, paging)?;
         base += by_outside.bytes();
         let hosts = Hosts::new(capacity.hosts.clamp(1, u32::MAX - 1), base, paging)?;
         base += hosts.bytes();
@@ -398,7 +399,6 @@ impl Mappings {
             vrf: VrfNumber::DEFAULT,
         };
         let hash_outside = self.hash_outside(&outside, tally);
-        self.by_outside.prefetch(hash_outside);
         let entry = &mut self.entries.entries_mut()[place as usize];
         self.free = after(place, entry.references);
         *entry = Entry {
