@@ -20,12 +20,13 @@ use dataplane::replay::Witness;
 use dataplane::{Reason, Verdict};
 use pyo3::exceptions::PyValueError;
 use pyo3::{Bound, Py, PyAny, PyErr, PyResult, Python, pyclass, pyfunction, pymethods};
-use replay::{Named, StaticKeys};
+use replay::{Compiled, Named};
 use serde_json::json;
 use wire::capture::{CaptureError, Problem as CaptureProblem};
 use wire::{Frame, Nanos, PortId};
 
 use crate::failure;
+use crate::keys::{self, Keys};
 use crate::policy::Policy;
 use crate::sweep::Sweep;
 use crate::watch::watched;
@@ -104,8 +105,11 @@ pub(crate) struct Job {
 
 #[pymethods]
 impl Job {
-    /// Plans a run; `traffic` has streams, and captures with the interfaces that they come in by.
+    /// Plans a run; `traffic` has streams, and captures with the interfaces that they come in by. With `static_keys`, keys of tunnels are read
+    /// from their files.
     #[new]
+    #[expect(clippy::too_many_arguments, reason = "Python names them")]
+    #[pyo3(signature = (chip, policy, traffic, ports, seed, static_keys=false))]
     fn new(
         py: Python<'_>,
         chip: Bound<'_, Chip>,
@@ -113,16 +117,19 @@ impl Job {
         traffic: Vec<(Option<String>, String)>,
         ports: Vec<(String, String)>,
         seed: u64,
+        static_keys: bool,
     ) -> PyResult<Job> {
         let (chip, policy) = (chip.get(), policy.get());
         let traffic: PyResult<Vec<Item>> = traffic.into_iter().map(item).collect();
         let wishes = ports.into_iter().map(|(interface, port)| Wish { interface, port }).collect();
         let order = Order { traffic: traffic?, wishes, seed, ..chip.order.clone() };
-        let compiled = py.detach(|| replay::compile(&policy.policy, StaticKeys::Refused));
-        let tables = compiled.map_err(|refusal| failure::not_compiled(py, refusal, &policy.file))?.tables;
+        let compiled = py.detach(|| Keys::from((static_keys, None)).compile(policy));
+        let compiled = compiled.map_err(|refusal| keys::refused(py, refusal, &policy.file))?;
         let planned = py.detach(|| {
             let (texts, described) = (chip.texts.clone(), chip.described.clone());
-            let prepared = order.prepare(texts, described, policy.policy.clone(), &tables)?;
+            let Compiled { tables, keyed } = compiled;
+            let prepared =
+                order.prepare(texts, described, keyed.unwrap_or_else(|| policy.policy.clone()), &tables)?;
             drop(tables);
             order.fit(prepared, &policy.file)
         });

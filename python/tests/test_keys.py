@@ -180,3 +180,20 @@ def test_a_real_capture_is_decrypted_to_the_last_ping(tunnel, root):
     result = wirerate.replay(policy, {"wan": capture}, esp_sa=table)
     # Eight pings, as tcpdump's own test of this capture has them.
     assert [row["decrypted"] for row in result.summary["esp_sa"]] == [8]
+
+
+def test_a_chip_decrypts_with_keys_in_files(tunnel):
+    policy, chip, traffic = wirerate.Policy.read(tunnel / "office.toml"), wirerate.Chip.read("ixp2800"), {"wan": tunnel / "sent/wan.pcapng"}
+    with pytest.raises(wirerate.PolicyError, match="keys of tunnels in files.*static_keys=True"):
+        chip.run(policy, traffic)
+    figures = chip.run(policy, traffic, explain=True, static_keys=True).figures
+    capture = f"wan={tunnel / 'sent/wan.pcapng'}"
+    expected = json.loads(command("chip", "run", "--chip", "ixp2800", tunnel / "office.toml", capture, "--static-keys", "--json"))
+    assert figures.pop("wall_seconds") > 0 and expected.pop("wall_seconds") > 0
+    assert figures == expected
+    # All four leave, sent on or answered: without the keys they would end here.
+    assert figures["fates"] == {} and figures["delivered_mpps"] == figures["offered_mpps"] > 0
+    rows = chip.sweep(policy, traffic, {"memory.sram.latency": [90]}, static_keys=True).to_pylist()
+    assert rows[0]["error"] is None
+    with pytest.raises(wirerate.PolicyError, match="keys of tunnels in files"):
+        chip.search(policy, traffic)

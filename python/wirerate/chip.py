@@ -92,6 +92,7 @@ class Chip:
         warm: int = 0,
         explain: bool = False,
         ports: Mapping[str, Any] | None = None,
+        static_keys: bool = False,
         progress: Progress = False,
     ) -> Report:
         """Run a policy and traffic: how fast, how busy, and with ``explain`` what limits it.
@@ -111,6 +112,8 @@ class Chip:
             Look for the bottleneck if frames are lost: one more run for each resource, with that resource infinitely fast.
         ports : mapping, optional
             Ports that interfaces are to have, by number or kind: ``{"wan": 8}``.
+        static_keys : bool
+            Read the keys of tunnels that the policy has in files, as `replay` does.
         progress : bool or callable
             As for `replay`.
 
@@ -118,8 +121,10 @@ class Chip:
         ------
         ChipError
             Something does not fit on the chip, or the traffic cannot be made.
+        PolicyError
+            The policy has keys in files, and ``static_keys`` is not given.
         """
-        job = self._job(policy, items(traffic), seed, ports)
+        job = self._job(policy, items(traffic), seed, ports, static_keys)
         with told_progress(progress, "run", "B") as tell:
             text, found = job.run(warm, explain, lambda done: tell(done, max(job.size, done)))
         _warn(found)
@@ -138,13 +143,14 @@ class Chip:
         seed: int = 1,
         warm: int = 0,
         ports: Mapping[str, Any] | None = None,
+        static_keys: bool = False,
         progress: Progress = False,
     ) -> Search:
         """Find the highest loads at which no more frames are lost than goals say.
 
         Parameters
         ----------
-        policy, traffic, seed, ports, progress
+        policy, traffic, seed, ports, static_keys, progress
             As for `run`.
         loss : iterable of float
             Ratios of frames that may be lost, a goal each.
@@ -165,7 +171,7 @@ class Chip:
                 raise ValueError(f"{ratio} is no share from 0 to below 1")
         if trials < 1:
             raise ValueError(f"trials is {trials}: a load has one or more")
-        job = self._job(policy, items(traffic), seed, ports)
+        job = self._job(policy, items(traffic), seed, ports, static_keys)
         with told_progress(progress, "search", "trial") as tell:
             text, found = job.search(method, losses, precision, trials, exceed, warm, lambda done: tell(done, 0))
         _warn(found)
@@ -182,13 +188,14 @@ class Chip:
         repeat: int = 1,
         loss: float | None = None,
         ports: Mapping[str, Any] | None = None,
+        static_keys: bool = False,
         progress: Progress = False,
     ) -> pa.Table:
         """Run all combinations of some parameters, on all cores: a row each.
 
         Parameters
         ----------
-        policy, traffic, seed, ports, progress
+        policy, traffic, seed, ports, static_keys, progress
             As for `run`.
         vary : mapping
             Values by parameter: ``{"memory.sram.latency": [50, 90, 150], "rules": range(1, 65)}``. A parameter is one of the chip or
@@ -217,21 +224,21 @@ class Chip:
             A parameter is not there. A value that cannot be is an ``error`` of its rows instead.
         """
         axes = grid(vary)
-        sweep = self._job(policy, items(traffic), seed, ports).sweep(axes, runs(repeat), warm, lost(loss))
+        sweep = self._job(policy, items(traffic), seed, ports, static_keys).sweep(axes, runs(repeat), warm, lost(loss))
         with told_progress(progress, "sweep", "combination") as tell:
             rows, found = sweep.rows(range(len(sweep)), 0, lambda done: tell(done, len(sweep)))
         _warn(found)
         return table(axes, sweep.columns, list(range(len(sweep))), rows)
 
     def _job(
-        self, policy: Policy, traffic: Iterable[tuple[str | None, str]], seed: int, ports: Mapping[str, Any] | None
+        self, policy: Policy, traffic: Iterable[tuple[str | None, str]], seed: int, ports: Mapping[str, Any] | None, static_keys: bool = False
     ) -> _wirerate.Job:
         if not isinstance(policy, Policy):
             raise TypeError(f"policy is a {type(policy).__name__}, not a wirerate.Policy: Policy.read reads one")
         if not 0 <= seed < 1 << 64:
             raise ValueError(f"seed is {seed}: 0 to 2^64 - 1")
         named = [(interface, str(port)) for interface, port in (ports or {}).items()]
-        return _wirerate.Job(self._native, policy._native, list(traffic), named, seed)
+        return _wirerate.Job(self._native, policy._native, list(traffic), named, seed, static_keys)
 
     def __repr__(self) -> str:
         return f"<wirerate.Chip {self.name} by {self.mapping}>"
