@@ -221,6 +221,10 @@ def test_a_capture_that_vanishes_is_an_error_of_its_rows(cluster, office, tmp_pa
     assert {row["split"] for row in rows} == {"file"} and all(row["why"] for row in rows)
     alone = wirerate.replay(policy, files[0]).summary["frames"]
     assert all(rows[0][name] == rows[1][name] == alone[name] for name in ("received", "forwarded", "dropped"))
+    # A directory is no capture, and says so.
+    for kept in (True, False):
+        text = wirerate.jobs.replay_job(policy, [str(tmp_path)], any_mac=False, split_bytes=None, kept=kept)
+        assert "directory" in wirerate.jobs.Job(text).rows([0])[0]["row"]["error"]
     # What failed for want of its file is tried again.
     shutil.copy(lan, files[2])
     assert [row["error"] for row in wirerate.ray.replay(policy, files, out=out).to_pylist()] == [None] * 3
@@ -228,6 +232,31 @@ def test_a_capture_that_vanishes_is_an_error_of_its_rows(cluster, office, tmp_pa
     text = job(wirerate.Chip.read("ixp2800"), policy, {"lan": files[2]}, {"rules": [1]})
     files[2].write_bytes(files[2].read_bytes()[:-100])
     assert "has changed" in wirerate.jobs.Job(text).rows([0])[0]["row"]["error"]
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_capture_is_known_by_its_contents_where_rows_are_kept(office, tmp_path, kept):
+    policy, file = wirerate.Policy.read(office.policy), tmp_path / "lan.pcapng"
+    shutil.copy(office.captures["lan"], file)
+    planned = wirerate.jobs.Job(wirerate.jobs.replay_job(policy, [str(file)], any_mac=False, split_bytes=None, kept=kept))
+    assert (planned.data["captures"][0]["sha256"] is not None) == kept
+
+    def error() -> str | None:
+        return planned.rows([0])[0]["row"]["error"]
+
+    # A copy on another node has a time of its own.
+    os.utime(file, (1, 1))
+    assert error() is None
+    there = bytearray(file.read_bytes())
+    there[-40] ^= 1
+    file.write_bytes(there)
+    assert ("has changed" in error()) if kept else error() is None
+    # One that has grown is another one in any case.
+    file.write_bytes(there + there)
+    assert "has changed" in error()
+    # What is divided is read by several tasks, all of which mean the same.
+    text = wirerate.jobs.replay_job(policy, [str(file)], any_mac=False, split_bytes=file.stat().st_size - 1, kept=False)
+    assert wirerate.jobs.Job(text).data["captures"][0]["sha256"] is not None
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,8 @@
 """Jobs for other processes: plain data, which whoever receives it checks before anything is done.
 
 A job is a text of JSON. It has the texts of chip, mapping and policy, as they were when it was planned; captures are files, with their sizes and
-SHA-256. A unit of it (a combination of a sweep, a capture of a replay) has a hash of all that its row follows from, the build of wirerate
-included: two units of one hash have one row.
+times of change, and with their SHA-256 where rows are to be known by what they follow from. A unit of it (a combination of a sweep, a capture of a
+replay) has a hash of all that its row follows from, the build of wirerate included: two units of one hash have one row.
 
 A large capture is divided into parts by flow, where the policy's flows share no state: each part is a task that reads the capture and plays the
 packets of its flows. `Job.merged` makes the row of the capture of the outcomes of all parts, or says why the capture has to be played whole.
@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import pathlib
+import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -35,7 +36,7 @@ Part = dict[str, Any]
 SWEEP, REPLAY = "sweep", "replay"
 
 _TEXT = {"file": str, "text": str}
-_CAPTURE = {"path": str, "size": int, "sha256": str}
+_CAPTURE = {"path": str, "size": int, "changed": int, "sha256": (str, type(None))}
 _SHAPES: dict[str, dict[str, Any]] = {
     SWEEP: {"kind": str, "wirerate": {"version": str, "build": str}, "chip": _TEXT, "mapping": _TEXT, "policy": _TEXT,
         "traffic": [[(str, type(None)), str]], "captures": [_CAPTURE], "ports": [[str, str]], "seed": int, "warm": int, "repeat": int,
@@ -74,10 +75,11 @@ def _content(path: str, size: int, changed: int) -> str:
     return _sha256(path)
 
 
-def capture(path: str) -> dict[str, Any]:
-    """A capture by its path, size and contents."""
+def capture(path: str, hashed_from: int = 0) -> dict[str, Any]:
+    """A capture by its path, size and time of change, and of so many bytes or more by its contents."""
     about = os.stat(path)
-    return {"path": path, "size": about.st_size, "sha256": _content(path, about.st_size, about.st_mtime_ns)}
+    content = _content(path, about.st_size, about.st_mtime_ns) if about.st_size >= hashed_from else None
+    return {"path": path, "size": about.st_size, "changed": about.st_mtime_ns, "sha256": content}
 
 
 def canonical(value: Any) -> str:
@@ -122,25 +124,29 @@ def sweep_job(
     })
 
 
-def replay_job(policy: Policy, files: Sequence[str], *, any_mac: bool, split_bytes: int | None, window: Window = (None, None)) -> str:
-    """Plan replays of a window of time of captures, each by itself. A capture that is not there has its error as its row."""
+def replay_job(
+    policy: Policy, files: Sequence[str], *, any_mac: bool, split_bytes: int | None, window: Window = (None, None), kept: bool = True
+) -> str:
+    """Plan replays of a window of time of captures, each by itself. A capture that is not there has its error as its row. Where rows are not kept,
+    their hashes mean nothing, and captures that are played whole are played as they are by then."""
     if split_bytes is not None and split_bytes < 1:
         raise ValueError(f"split_bytes is {split_bytes}: 1 or more, or None")
+    hashed_from = 0 if kept else sys.maxsize if split_bytes is None else split_bytes + 1
     # Several at a time: whoever plans has nothing else to do, and nobody else has anything before that is done.
     readers = ThreadPoolExecutor()
     try:
-        captures = list(readers.map(_listed, files))
+        captures = list(readers.map(lambda path: _listed(path, hashed_from), files))
     finally:
         readers.shutdown(cancel_futures=True)
     return canonical({"kind": REPLAY, "wirerate": _versions(), "policy": _policy(policy), "any_mac": any_mac, "window": list(window),
         "split_bytes": split_bytes, "captures": captures})
 
 
-def _listed(path: str) -> dict[str, Any]:
+def _listed(path: str, hashed_from: int) -> dict[str, Any]:
     try:
-        return capture(path)
+        return capture(path, hashed_from)
     except OSError:
-        return {"path": path, "size": 0, "sha256": ""}
+        return {"path": path, "size": 0, "changed": 0, "sha256": ""}
 
 
 class Job:
@@ -160,7 +166,8 @@ class Job:
     def _base(self) -> str:
         """Hash of what all units have in common."""
         rest = {key: value for key, value in self.data.items() if key not in ("axes", "captures", "split_bytes")}
-        return digest(rest if self.data["kind"] == REPLAY else [rest, self.data["captures"]])
+        captures = [[capture["path"], capture["sha256"]] for capture in self.data["captures"]]
+        return digest(rest if self.data["kind"] == REPLAY else [rest, captures])
 
     @property
     def units(self) -> int:
@@ -319,10 +326,15 @@ _COUNTS = ("received", "forwarded", "delivered", "answered", "dropped", "held", 
 def _gone(of: dict[str, Any]) -> str | None:
     """The reason for which a capture is no longer the one that was planned with."""
     try:
-        now = capture(of["path"])
+        # What could not be read when the job was planned says why once more.
+        now = capture(of["path"], sys.maxsize if of["sha256"] != "" else 0)
+        # A copy may have another time; contents are read where that is so.
+        if now["size"] == of["size"] and now["changed"] != of["changed"] and of["sha256"] is not None:
+            now = capture(of["path"])
     except OSError as error:
         return f"{of['path']}: {error.strerror}"
-    return None if now == of else f"{of['path']} has changed since the job was planned"
+    same = now["size"] == of["size"] and now["sha256"] in (None, of["sha256"])
+    return None if same else f"{of['path']} has changed since the job was planned"
 
 
 def _checked(text: str | bytes) -> dict[str, Any]:

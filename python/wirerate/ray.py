@@ -155,7 +155,7 @@ def replay(
     if isinstance(files, (str, bytes, os.PathLike)):
         raise TypeError("files is one path, not a list of them")
     paths = [os.path.abspath(os.fspath(path)) for path in files]
-    text = replay_job(policy, paths, any_mac=any_mac, split_bytes=split_bytes, window=window(start, stop))
+    text = replay_job(policy, paths, any_mac=any_mac, split_bytes=split_bytes, window=window(start, stop), kept=out is not None)
     job = Job(text)
     # Opening a file is worth about as much as playing 64 KiB of it.
     weights = [65_536.0 + capture["size"] for capture in job.data["captures"]]
