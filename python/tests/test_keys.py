@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import socket
+import sys
 
 import dpkt
 import pytest
@@ -197,3 +198,22 @@ def test_a_chip_decrypts_with_keys_in_files(tunnel):
     assert rows[0]["error"] is None
     with pytest.raises(wirerate.PolicyError, match="keys of tunnels in files"):
         chip.search(policy, traffic)
+
+
+@pytest.mark.parametrize("by", ["package", "command"])
+def test_configurations_are_searched_with_keys_in_files(tunnel, tmp_path, monkeypatch, by):
+    pytest.importorskip("optuna")
+    if by == "command":
+        # The command finds this environment's Python.
+        monkeypatch.setenv("PATH", f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}")
+        arguments = ["--chip", "ixp2800", tunnel / "office.toml", f"wan={tunnel / 'sent/wan.pcapng'}", "--vary", "memory.sram.latency=90,150"]
+        told = json.loads(command("chip", "optimise", *arguments, "--objective", "delivered", "--static-keys", "--json"))
+        assert told["exact"] and len(told["trials"]) == 2
+        return
+    policy, chip, traffic = wirerate.Policy.read(tunnel / "office.toml"), wirerate.Chip.read("ixp2800"), {"wan": tunnel / "sent/wan.pcapng"}
+    vary = {"memory.sram.latency": [90, 150]}
+    front = wirerate.optimise(chip, policy, traffic, vary, "delivered", static_keys=True)
+    assert front.exact and front.trials.num_rows == 2
+    # Keys are sent nowhere.
+    with pytest.raises(wirerate.JobError, match="stay where they are"):
+        wirerate.optimise(chip, policy, traffic, vary, "delivered", static_keys=True, out=tmp_path / "rows")

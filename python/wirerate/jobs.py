@@ -111,12 +111,12 @@ def sweep_job(
 ) -> str:
     """Plan a sweep, of which everything is checked here that can be before it is run. Axes are those of `chip.grid`, or of `chip.space` where not all
     combinations are going to be run."""
-    found = list(items(traffic))
+    found, sent = list(items(traffic)), _policy(policy)
     native = chip._job(policy, found, seed, ports)
     native.sweep(axes, runs(repeat), warm, lost(loss))
     (chip_file, chip_text), (mapping_file, mapping_text) = native.texts()
     return canonical({
-        "kind": SWEEP, "wirerate": _versions(), "policy": _policy(policy), "traffic": [list(item) for item in found],
+        "kind": SWEEP, "wirerate": _versions(), "policy": sent, "traffic": [list(item) for item in found],
         "chip": {"file": chip_file, "text": chip_text}, "mapping": {"file": mapping_file, "text": mapping_text},
         "captures": [capture(path) for path in native.captures()],
         "ports": [[interface, str(port)] for interface, port in (ports or {}).items()],

@@ -149,6 +149,7 @@ def optimise(
     repeat: int = 1,
     loss: float | None = None,
     ports: Mapping[str, Any] | None = None,
+    static_keys: bool = False,
     workers: int = 0,
     address: str | None = None,
     out: Path | None = None,
@@ -177,6 +178,8 @@ def optimise(
         Share of frames that may be lost at the throughput; none without it.
     workers : int
         Cores that are used; 0 for all. With an ``address`` those are the cluster's.
+    static_keys : bool
+        As for `Chip.sweep`, where neither ``address`` nor ``out`` is given: keys are sent nowhere.
     address : str, optional
         Address of a Ray cluster, as for ``ray.init``: trials are then run there, by the tasks of `wirerate.ray`.
     out : path-like, optional
@@ -205,7 +208,7 @@ def optimise(
     if loss is None and any(column.startswith("throughput_") for column in columns):
         loss = 0.0
     axes, found = space(vary), list(items(traffic))
-    sweep = chip._job(policy, found, seed, ports).sweep(axes, runs(repeat), warm, lost(loss))
+    sweep = chip._job(policy, found, seed, ports, static_keys).sweep(axes, runs(repeat), warm, lost(loss))
     for column in sorted(columns):
         sweep.check_column(column)
     rows: dict[int, _Told] = {}
@@ -408,7 +411,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     def work(asked: Request) -> None:
         front = optimise(asked.chip, asked.policy, asked.traffic, asked.vary, asked.rest["objectives"], require=asked.rest["require"],
-            trials=asked.rest["trials"], address=address, progress=lambda done, all: say(done=done), **asked.options)
+            trials=asked.rest["trials"], static_keys=asked.rest["static_keys"], address=address, progress=lambda done, all: say(done=done), **asked.options)
         columns = [name for name in front.trials.column_names if name not in asked.vary and name not in ("error", "feasible", "front")]
         for number, row in zip(front.run, front.trials.to_pylist()):
             say(number=number, feasible=row["feasible"], cells=None if row["error"] is not None else [row[name] for name in columns],

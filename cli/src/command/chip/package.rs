@@ -173,6 +173,7 @@ pub(super) fn request(subject: &Subject, sweep: &Sweep) -> Value {
         "chip": text(&sweep.texts.chip),
         "mapping": text(&sweep.texts.mapping),
         "policy": [subject.policy, sweep.plan.policy.to_string()],
+        "static_keys": subject.keys.are_read(),
         "traffic": traffic.collect::<Vec<_>>(),
         "vary": vary.collect::<Vec<_>>(),
         "ports": ports.collect::<Vec<_>>(),

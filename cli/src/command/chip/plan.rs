@@ -48,7 +48,7 @@ pub(super) struct Subject {
     set: Vec<Setting>,
 
     #[command(flatten)]
-    keys: StaticKeys,
+    pub(super) keys: StaticKeys,
 }
 
 /// Returns the keys of a stream, for help.
