@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
 
-use dataplane::tables::{LOCAL, NO_MAC, PatternRule, SELF, SetUses, SourceMacs, Tables};
+use dataplane::tables::{DNAT, LOCAL, NO_MAC, PatternRule, SELF, SetUses, SourceMacs, Tables};
 use lookup::classify::Header;
 use policy::Policy;
 use policy::model::{
-    AddressItem, Addresses, Conditions, DynamicSet, Interface, LinkKind, Mac, MacRange, Macs, Mode,
-    PortRange, Protocol, Rule, SourceCheck, TcpFlagsMatch, ZoneDefault,
+    AddressItem, Addresses, Conditions, DnatStatus, DynamicSet, Interface, LinkKind, Mac, MacRange, Macs,
+    Mode, PortRange, Protocol, Rule, SourceCheck, TcpFlagsMatch, ZoneDefault,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -83,12 +83,16 @@ fn rule() -> impl Strategy<Value = Rule> {
     let action = prop_oneof![3 => Just(Action::Accept), 3 => Just(Action::Drop), 1 => Just(Action::Reject(Default::default()))];
     let log = prop_oneof![6 => Just(Logging::Off), 1 => Just(Logging::On)];
     let flags = prop_oneof![5 => Just(None), 1 => Just(Some(TcpFlagsMatch { mask: 0x12, value: 0x02 }))];
+    let dnat = select(&[None, None, None, Some(DnatStatus::Translated), Some(DnatStatus::Untranslated)][..]);
     (
-        (addresses(), addresses(), ports, protocols, flags, macs()),
+        (addresses(), addresses(), ports, protocols, flags, macs(), dnat),
         (zones(&["lan", "wan"]), zones(&["lan", "wan", "self"]), action, log),
     )
         .prop_map(
-            |((source, destination, dports, protocols, flags, source_macs), (from, to, action, log))| {
+            |(
+                (source, destination, dports, protocols, flags, source_macs, dnat),
+                (from, to, action, log),
+            )| {
                 let ported = protocols.first().is_some_and(|one| one.has_ports());
                 let tcp = protocols == [Protocol::TCP];
                 Rule {
@@ -103,6 +107,7 @@ fn rule() -> impl Strategy<Value = Rule> {
                         to,
                         ..Conditions::default()
                     },
+                    dnat,
                     action,
                     log,
                     ..Rule::default()
@@ -216,10 +221,14 @@ fn kinds(names: &[String], numbering: By<'_>, policy: &Policy) -> Vec<Header> {
     with_sets(headers, numbering)
 }
 
-/// The headers with all memberships in sets that are asked for.
+/// The headers with all memberships in sets that are asked for, and with a translated destination or without.
 fn with_sets(headers: Vec<Header>, numbering: By<'_>) -> Vec<Header> {
     let many = numbering.sets.list.len();
-    headers.iter().flat_map(|header| (0..1 << many).map(|sets| Header { sets, ..*header })).collect()
+    let each = |header: &Header| {
+        let header = *header;
+        (0..1 << many).flat_map(move |sets| [0, DNAT].map(|dnat| Header { sets: sets | dnat, ..header }))
+    };
+    headers.iter().flat_map(each).collect()
 }
 
 /// The header as a policy's tables have it: zones, and interfaces and MAC addresses by its own numbers.
@@ -227,7 +236,7 @@ fn seen(header: &Header, names: &[String], numbering: By<'_>, tables: &Tables) -
     let range = numbering.macs.and_then(|macs| macs.range(header.source_mac));
     let class = |range: MacRange| Some(tables.source_macs.as_ref()?.class(range.first.to_bits()));
     let source_mac = range.and_then(class).unwrap_or(NO_MAC);
-    let mut sets = 0;
+    let mut sets = header.sets & DNAT;
     for (number, one) in (0..).zip(&numbering.sets.list).filter(|(number, _)| header.sets >> number & 1 != 0)
     {
         let _: u32 = number;

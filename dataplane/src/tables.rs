@@ -58,7 +58,7 @@ pub(crate) use renumbering::Renumbering;
 use selection::Selection;
 pub use selector::{Ends, Fit, Ports, Selector, Selectors};
 pub use session::{Carrier, Session};
-pub use set::{AddressMatch, SetAddition, SetQuestions, SetSpec, SetUse, SetUses, Side};
+pub use set::{AddressMatch, DNAT, SetAddition, SetQuestions, SetSpec, SetUse, SetUses, Side};
 pub use spd::{Protection, Spd};
 pub use tunnel::{SaSpec, Tunnel, Tunnels};
 pub use vrf::{Vrf, VrfId, VrfNumber, Vrfs};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use analysis::{AddressRange, Example, Families, PortRange, Region};
-use dataplane::tables::{LOCAL, NO_MAC, SetUse, SetUses, Side, SourceMacs};
+use dataplane::tables::{DNAT, LOCAL, NO_MAC, SetUse, SetUses, Side, SourceMacs};
 use ipnet::{IpNet, Ipv4Subnets, Ipv6Subnets};
 use lookup::classify::ClassSpan;
 use policy::Policy;
@@ -138,6 +138,7 @@ impl Numbered {
             _ => add("dport", region.dports().map(|ranges| port_words(&ranges))),
         }
         add("tcp-flags", region.flags().map(|flags| flag_words(&flags)));
+        add("dnat", dnat(region).map(|is_translated| vec![is_translated.to_string()]));
         add("sets", some(self.set_words(region)));
         add("dscp", region.dscp().map(|points| points.into_iter().map(dscp).collect()));
         conditions
@@ -170,11 +171,17 @@ impl Numbered {
                 let own = uses().filter(move |(_, bit)| of >> bit & 1 != 0);
                 own.map(move |(one, bit)| membership(one, value >> bit & 1 != 0)).collect::<Vec<_>>()
             };
+            let is_open = number == usize::from(DNAT_BYTE) && any & !set & DNAT_BIT != 0;
             if values.len() == 1 << free {
                 words.extend(combination(set, !(any & !set)));
             } else {
                 let known = uses().fold(0, |known, (_, bit)| known | 1 << bit);
-                words.extend(values.iter().map(|value| combination(*value, known).join(" and ")));
+                let each = |value: &u8| {
+                    let not = if value & DNAT_BIT == 0 { "not " } else { "" };
+                    let dnat = is_open.then(|| format!("destination {not}translated"));
+                    combination(*value, known).into_iter().chain(dnat).collect::<Vec<_>>().join(" and ")
+                };
+                words.extend(values.iter().map(each));
             }
         }
         words
@@ -207,6 +214,20 @@ impl Numbered {
         }
         ways
     }
+}
+
+/// Byte of [`Header::sets`](lookup::classify::Header::sets) that has [`DNAT`].
+const DNAT_BYTE: u8 = (DNAT.trailing_zeros() / 8) as u8;
+
+/// [`DNAT`] in its byte.
+const DNAT_BIT: u8 = 1 << (DNAT.trailing_zeros() % 8);
+
+/// True if the destinations of all packets have been translated, false if none has; `None` where both may be.
+fn dnat(region: &Region) -> Option<bool> {
+    let [.., values] = region.sets();
+    let values = values?;
+    let is_translated = values.first()? & DNAT_BIT != 0;
+    values.iter().all(|value| (value & DNAT_BIT != 0) == is_translated).then_some(is_translated)
 }
 
 /// Membership of an end of packets in a set, or the lack of it.

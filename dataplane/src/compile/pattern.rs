@@ -1,11 +1,13 @@
 //! Compilation of rules' conditions to [`Pattern`]s.
 
 use lookup::classify::{AddressSpan, Admit, Pattern, PortSpan, TypeMatch};
-use policy::model::{AddressItem, Addresses, Conditions, FamilyMatch, Mode, Policy, PortRange, Rule, State};
+use policy::model::{
+    AddressItem, Addresses, Conditions, DnatStatus, FamilyMatch, Mode, Policy, PortRange, Rule, State,
+};
 
 use super::names::Names;
 use crate::tables::set::named;
-use crate::tables::{Address, AddressMatch, CompileError, SetUses, Side, SourceMacs};
+use crate::tables::{Address, AddressMatch, CompileError, DNAT, SetUses, Side, SourceMacs};
 
 /// Rules that can meet a packet: in a stateful policy those that list `new`, or no state at all. Each with its place
 /// among the policy's rules.
@@ -58,8 +60,13 @@ pub fn patterns_by(
 pub(super) fn patterns_of(policy: &Policy, about: &About<'_>) -> Result<Vec<RulePattern>, CompileError> {
     let mut all = Vec::new();
     for (rule, item) in met(policy) {
-        let patterns = of_conditions(&item.conditions, policy, about)?;
-        all.extend(patterns.into_iter().map(|pattern| RulePattern { rule, pattern }));
+        for mut pattern in of_conditions(&item.conditions, policy, about)? {
+            if let Some(dnat) = item.dnat {
+                pattern.sets_mask |= DNAT;
+                pattern.sets_value |= if dnat == DnatStatus::Translated { DNAT } else { 0 };
+            }
+            all.push(RulePattern { rule, pattern });
+        }
     }
     Ok(all)
 }

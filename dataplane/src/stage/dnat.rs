@@ -16,7 +16,7 @@ use crate::explain::Membership;
 use crate::flag;
 use crate::nat::Endpoint;
 use crate::opening::Opening;
-use crate::tables::{Address, Asker, Destination, Tables, VrfId, Xlat};
+use crate::tables::{Address, Asker, DNAT, Destination, Tables, VrfId, Xlat};
 use crate::verdict::Reason;
 
 /// The stage.
@@ -90,6 +90,10 @@ impl Stage for Dnat {
             };
             set_destination(opening, to.address, to.port, frame);
             opening.dnat = place;
+            // One that it has already is none that conntrack has a status for, either.
+            if to != arrived {
+                opening.seen.sets |= DNAT;
+            }
             opening.turned = rule.action.turned(outside, seen.from);
             return Step::Next;
         }

@@ -10,7 +10,7 @@ use super::Cx;
 use crate::explain::Membership;
 use crate::hop::LOCAL_HOP;
 use crate::shard::Shard;
-use crate::tables::{Address, LOCAL, NO_MAC, SELF, Side, SourceMacs, Tables, is_linux};
+use crate::tables::{Address, DNAT, LOCAL, NO_MAC, SELF, Side, SourceMacs, Tables, is_linux};
 
 /// Source and destination address of the packet, as its bytes have them now.
 #[inline(always)]
@@ -216,7 +216,7 @@ pub(super) fn memberships<T: Tally>(
 fn look_up_sets<T: Tally>(header: &mut Header, now: Nanos, shard: &Shard, tables: &Tables, tally: &mut T) {
     let v6 = header.family == Family::V6;
     let ends = [header.source, header.destination].map(|bits| Address { bits, v6 });
-    header.sets = shard.sets.bits_of(tables, ends, now, tally);
+    header.sets = header.sets & DNAT | shard.sets.bits_of(tables, ends, now, tally);
 }
 
 /// Adds where `route` has found that the packet goes.

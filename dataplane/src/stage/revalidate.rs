@@ -35,8 +35,9 @@ use crate::log::Cause;
 use crate::nat::{MappingId, PoolConfig, PoolId};
 use crate::shard::NOTHING;
 use crate::tables::{
-    Address, Asked, Asker, Destination, DestinationAction, LOCAL, NO_MAC, NO_NUMBER, NatRule, NewDestination,
-    OWN_ACCORD, PatternRule, SELF, SourceAction, Tables, Target, VrfId, is_linux, is_within, vrf::MOST,
+    Address, Asked, Asker, DNAT, Destination, DestinationAction, LOCAL, NO_MAC, NO_NUMBER, NatRule,
+    NewDestination, OWN_ACCORD, PatternRule, SELF, SourceAction, Tables, Target, VrfId, is_linux, is_within,
+    vrf::MOST,
 };
 use crate::verdict::Reason;
 
@@ -631,6 +632,10 @@ fn header(flow: &Flow, cold: &Cold, ingress: PortId, way: Way, tables: &Tables) 
     }
     let family = source.family();
     let icmp = if family == Family::V4 { Protocol::ICMP } else { Protocol::ICMPV6 };
+    // Ports of ICMP queries are theirs alone.
+    let is_moved =
+        there.destination() != back.source() || protocol != icmp.0 && there.dport() != back.sport();
+    let is_translated = cold.dnat != NO_NUMBER && !flow.is_across() && is_moved;
     Header {
         source: source.bits,
         destination: destination.bits,
@@ -645,7 +650,7 @@ fn header(flow: &Flow, cold: &Cold, ingress: PortId, way: Way, tables: &Tables) 
         ingress: ingress.0,
         egress: way.egress.0,
         source_mac: NO_MAC,
-        sets: 0,
+        sets: if is_translated { DNAT } else { 0 },
     }
 }
 

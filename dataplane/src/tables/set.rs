@@ -36,6 +36,10 @@ impl Side {
     pub const BOTH: [Side; 2] = [Side::Source, Side::Destination];
 }
 
+/// Bit of headers ([`Header::sets`](lookup::classify::Header::sets)) that no set has: a translation of the policy has changed the packet's
+/// destination.
+pub const DNAT: u32 = 1 << DynamicSet::MOST_USES;
+
 /// Use of a set in conditions. Its place in [`SetUses::list`] is the number of its bit in headers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SetUse {
@@ -56,7 +60,7 @@ impl SetUses {
     /// Returns the uses in all conditions of these policies, by the names of the sets.
     ///
     /// # Errors
-    /// There are more than 32.
+    /// There are more than 31.
     pub fn of<'a>(policies: impl IntoIterator<Item = &'a Policy>) -> Result<SetUses, CompileError> {
         SetUses::among(policies, |policy| of_rules(policy).chain(of_others(policy)).collect())
     }
@@ -64,7 +68,7 @@ impl SetUses {
     /// Returns the uses in rules and classes alone: those that an analysis of rules has to tell apart.
     ///
     /// # Errors
-    /// There are more than 32.
+    /// There are more than 31.
     pub fn of_rules<'a>(policies: impl IntoIterator<Item = &'a Policy>) -> Result<SetUses, CompileError> {
         SetUses::among(policies, |policy| of_rules(policy).collect())
     }

@@ -9,7 +9,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use policy::Policy;
 use policy::model::{
-    self, Action, AddressItem, AddressRange, Addresses, FamilyMatch, Interface, Mode, Rule, SELF_ZONE, State,
+    self, Action, AddressItem, AddressRange, Addresses, DnatStatus, FamilyMatch, Interface, Mode, Rule,
+    SELF_ZONE, State,
 };
 use ports::{Alone, Fate, GuardSet, Pace, Scope, SelfRule, Version};
 
@@ -78,7 +79,12 @@ fn rendered(policy: &Policy, rule: &Rule) -> Rendering {
     if fate == Fate::Accept && conditions.into_iter().any(|addresses| is_dynamic(policy, addresses)) {
         return Rendering::TooMuch;
     }
-    let mut exact = rule.conditions.dscp.is_empty()
+    // A guard translates nothing; what it would let in as untranslated may be what is translated else.
+    if rule.dnat == Some(DnatStatus::Translated) {
+        return Rendering::Nothing;
+    }
+    let mut exact = rule.dnat.is_none()
+        && rule.conditions.dscp.is_empty()
         && rule.conditions.source_macs.items.is_empty()
         && rule.connections.is_none();
     if let Some(flags) = rule.conditions.tcp_flags {

@@ -529,6 +529,7 @@ impl Emit {
             name: self.names.name(label),
             conditions,
             states: Vec::<State>::new(),
+            dnat: None,
             rate,
             connections,
             timeout: None,

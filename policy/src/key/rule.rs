@@ -3,7 +3,7 @@
 use toml::de::DeValue;
 
 use super::{Keys, Table, texts};
-use crate::model::{Addresses, Conditions, FamilyMatch, Logging, Rule};
+use crate::model::{Addresses, Conditions, DnatStatus, FamilyMatch, Logging, Rule};
 use crate::value::address::{ADDRESS_ITEM, MAC_RANGE, SET};
 use crate::value::packet::{DSCP, Icmp, PORTS, PROTOCOL, TCP_FLAGS};
 use crate::value::time::{CONNECTIONS, DURATION, RATE};
@@ -15,6 +15,7 @@ pub(super) fn rule(keys: &mut Keys<'_, '_>, rule: &mut Rule) -> bool {
     keys.required("name", "\"ssh\"", STRING, &mut rule.name);
     conditions(keys, &mut rule.conditions);
     keys.list("state", word::STATE, &mut rule.states);
+    keys.optional("dnat", Flag(DnatStatus::Translated, DnatStatus::Untranslated), &mut rule.dnat);
     keys.optional("rate", RATE, &mut rule.rate);
     keys.optional("connections", CONNECTIONS, &mut rule.connections);
     keys.optional("timeout", DURATION, &mut rule.timeout);

@@ -18,15 +18,15 @@ use wire::{BitRate, Bytes, Dscp, Nanos, Pcp};
 use super::{
     Action, AddressItem, AddressRange, Addresses, Atm, Authentication, Balance, Channel, Checksum, Class,
     Clat, Collector, ColourAction, ColourMode, Conditions, Connection, ConnectionEnd, ConnectionLimit,
-    CrossConnect, Driver, DynamicSet, Encapsulation, FamilyMatch, FastPath, FragmentLimits, Gateway, Hairpin,
-    Helper, IcmpMatch, Interface, Ipfix, IpfixRecord, Limits, LinkKind, Log, LogEvent, LogOutput, Logging,
-    Mac, MacRange, Macs, Meter, MeterKind, MeterRate, MeterScope, MetricsAccess, Mode, MssClamp,
-    MulticastExit, MulticastRoute, Nat, Nat64, NatAction, Neighbour, NextHop, NoInstance, Offload, OnExit,
-    OnFailure, Overhead, PageAccess, PcpMap, Pickup, Policy, PortChoice, PortDriver, PortMapping, PortRange,
-    PortUse, Ppp, PppRole, PriorityTag, Protocol, Rate, RejectWith, Route, RouteTarget, Rule, Scope, Search,
-    SearchAlgorithm, Server, ServerState, Set, SetSource, SourceCheck, State, Sticky, SynAnswer, Sync,
-    SyncOwner, SyncPeer, SyslogAddress, TcpFlagsMatch, TcpWindow, Timeouts, Upnp, Vc, WhenFull, Xfrm,
-    ZoneDefault,
+    CrossConnect, DnatStatus, Driver, DynamicSet, Encapsulation, FamilyMatch, FastPath, FragmentLimits,
+    Gateway, Hairpin, Helper, IcmpMatch, Interface, Ipfix, IpfixRecord, Limits, LinkKind, Log, LogEvent,
+    LogOutput, Logging, Mac, MacRange, Macs, Meter, MeterKind, MeterRate, MeterScope, MetricsAccess, Mode,
+    MssClamp, MulticastExit, MulticastRoute, Nat, Nat64, NatAction, Neighbour, NextHop, NoInstance, Offload,
+    OnExit, OnFailure, Overhead, PageAccess, PcpMap, Pickup, Policy, PortChoice, PortDriver, PortMapping,
+    PortRange, PortUse, Ppp, PppRole, PriorityTag, Protocol, Rate, RejectWith, Route, RouteTarget, Rule,
+    Scope, Search, SearchAlgorithm, Server, ServerState, Set, SetSource, SourceCheck, State, Sticky,
+    SynAnswer, Sync, SyncOwner, SyncPeer, SyslogAddress, TcpFlagsMatch, TcpWindow, Timeouts, Upnp, Vc,
+    WhenFull, Xfrm, ZoneDefault,
 };
 
 mod check;
@@ -340,22 +340,24 @@ pub(crate) fn rule() -> impl Strategy<Value = Rule> {
     });
     let connections = (1..u32::MAX, scope()).prop_map(|(most, scope)| ConnectionLimit { most, scope });
     let states = select(&[State::New, State::Established, State::Related, State::Invalid][..]);
+    let dnat = option::of(select(&[DnatStatus::Translated, DnatStatus::Untranslated][..]));
     let then =
         (option::of(rate), option::of(connections), select(&[Logging::Off, Logging::On][..]), action());
     let syn = select(&[SynAnswer::Forward, SynAnswer::Proxy][..]);
     let adds = (option::of(name()), option::of(any::<u64>().prop_map(Nanos)));
     let syn = (syn, option::of(prop_oneof![Just(Helper::Ftp), Just(Helper::Sip), Just(Helper::Pptp)]));
     let then = (then, option::of(any::<u64>().prop_map(Nanos)), syn, adds);
-    (name(), conditions(), vec(states, 0..3), then).prop_map(
+    (name(), conditions(), (vec(states, 0..3), dnat), then).prop_map(
         |(
             name,
             conditions,
-            states,
+            (states, dnat),
             ((rate, connections, log, action), timeout, (syn, helper), (add_source, add_for)),
         )| Rule {
             name,
             conditions,
             states,
+            dnat,
             rate,
             connections,
             timeout,

@@ -18,6 +18,8 @@ pub struct Rule {
     /// Connection states; empty means [`State::New`]. Packets of established and related connections bypass the rules, and
     /// invalid ones never pass, so a rule without `New` has no effect.
     pub states: Vec<State>,
+    /// Destination NAT of the connection: with a condition only connections whose destination was translated match, or only the others.
+    pub dnat: Option<DnatStatus>,
     /// Most connections (packets, if stateless) accepted per interval; the excess is dropped. Only with [`Action::Accept`].
     pub rate: Option<Rate>,
     /// Most concurrent connections; the excess is dropped. Only with [`Action::Accept`].
@@ -233,6 +235,16 @@ pub enum State {
     Related,
     /// The packet belongs to no connection and may not open one.
     Invalid,
+}
+
+/// Destination NAT of a connection (conntrack status).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DnatStatus {
+    /// A translation of the policy has changed the destination's address or port. Those to the outside endpoint of a mapping, which nobody
+    /// has asked to let in, are none.
+    Translated,
+    /// None has.
+    Untranslated,
 }
 
 /// A token bucket: `count` tokens per `per`, at most `burst` at once.

@@ -34,6 +34,7 @@ impl Validator<'_> {
             self.helper(item, rule);
             self.adds_source(item, rule);
             self.states(item, rule);
+            self.dnat(item, rule);
             self.origin(item, rule);
             self.conditions(item, &rule.conditions);
         }
@@ -237,6 +238,14 @@ impl Validator<'_> {
                 );
                 return;
             }
+        }
+    }
+
+    fn dnat(&mut self, item: Item, rule: &Rule) {
+        if rule.dnat.is_some() && self.is_stateless() {
+            let message = "a stateless policy translates no destinations".to_owned();
+            let hint = "leave `dnat` out, or write mode = \"stateful\"";
+            self.wrong(Code::NeedsStateful, item, "dnat", message, hint);
         }
     }
 

@@ -433,7 +433,7 @@ impl Renderer<'_> {
     /// A header with the memberships that a stage has found.
     fn with_sets(&self, seen: Header, visit: &Visit) -> Header {
         let bits = visit.sets.iter().map(|one| self.tables.set_questions.bit(one.set, one.side));
-        Header { sets: bits.fold(0, |sets, bit| sets | bit), ..seen }
+        Header { sets: bits.fold(seen.sets, |sets, bit| sets | bit), ..seen }
     }
 
     fn filter(&self, visit: &Visit, says: &mut Vec<String>) {
