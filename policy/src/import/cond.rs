@@ -11,7 +11,7 @@ use wire::ethernet::Mac;
 use super::IpVersion;
 use super::member::{Members, Side};
 use super::range::{ByteSet, Ranges};
-use crate::model::{AddressRange, MacRange, Protocol, TcpFlagsMatch};
+use crate::model::{AddressRange, DnatStatus, MacRange, Protocol, TcpFlagsMatch};
 
 /// Interfaces by their index in the importer's list; `None` stands for all, even those that no rule names.
 pub(super) type Interfaces = Option<Vec<u16>>;
@@ -47,6 +47,8 @@ pub(super) struct Cond {
     pub(super) dscp: ByteSet,
     /// Bits of [`NEW`], [`ESTABLISHED`], [`RELATED`], [`INVALID`].
     pub(super) states: u8,
+    /// Destination NAT of the connection; `None` stands for both.
+    pub(super) dnat: Option<DnatStatus>,
 }
 
 impl Default for Cond {
@@ -68,6 +70,7 @@ impl Default for Cond {
             flags: None,
             dscp: ByteSet::ALL,
             states: STATES,
+            dnat: None,
         }
     }
 }
@@ -93,6 +96,10 @@ impl Cond {
                 Some(TcpFlagsMatch { mask: a.mask | b.mask, value: a.value | b.value })
             }
         };
+        let dnat = match (self.dnat, other.dnat) {
+            (Some(one), Some(other)) if one != other => return None,
+            (one, other) => one.or(other),
+        };
         let both = Cond {
             inward: and_interfaces(&self.inward, &other.inward),
             outward: and_interfaces(&self.outward, &other.outward),
@@ -109,6 +116,7 @@ impl Cond {
             flags,
             dscp: self.dscp.and(other.dscp),
             states: self.states & other.states,
+            dnat,
         };
         if both.is_empty() { None } else { Some(both) }
     }
@@ -135,6 +143,7 @@ impl Cond {
             && self.icmp_codes.is_within(other.icmp_codes)
             && self.dscp.is_within(other.dscp)
             && self.states & !other.states == 0
+            && (other.dnat.is_none() || self.dnat == other.dnat)
     }
 
     /// True if the condition is on connection state and IP version alone.
@@ -181,10 +190,14 @@ impl Cond {
         ranges.map(|ranges| ranges.list().len()).sum::<usize>() + self.members.weight()
     }
 
-    /// True if the condition is on the destination address, port or memberships.
+    /// True if the condition is on the destination address, port or memberships, or on its translation.
     pub(super) fn is_aimed(&self) -> bool {
         let is_member = self.members.of(Side::Destination).next().is_some();
-        self.to_gateway || is_member || !self.destination.is_whole() || !self.dports.is_all()
+        self.to_gateway
+            || self.dnat.is_some()
+            || is_member
+            || !self.destination.is_whole()
+            || !self.dports.is_all()
     }
 
     /// True for IPv4, and true for IPv6, if such packets can match.

@@ -529,7 +529,7 @@ impl Emit {
             name: self.names.name(label),
             conditions,
             states: Vec::<State>::new(),
-            dnat: None,
+            dnat: cond.dnat,
             rate,
             connections,
             timeout: None,

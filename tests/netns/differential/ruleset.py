@@ -84,6 +84,7 @@ class Maker:
         # Draws of its own, so that other rules of a seed stay as they are.
         self.moving = random.Random(seed ^ 0x5E75)
         self.both = random.Random(seed ^ 0x1C3F)
+        self.translated = random.Random(seed ^ 0xD4A7)
 
     def often(self, share):
         return self.random.random() < share
@@ -212,6 +213,11 @@ class Maker:
             first = sum("ct state" in rule for rule in chain.rules[:2])
             for _ in range(self.moving.randint(2, 4)):
                 chain.rules.insert(self.moving.randint(first, len(chain.rules)), self.of_moving())
+        # Connections whose destination a translation has changed, as firewalls let them in that open ports by translations alone.
+        if self.stateful and hook in ("input", "forward") and self.translated.random() < 0.4:
+            first = sum("ct state" in rule for rule in chain.rules[:2])
+            for _ in range(self.translated.randint(1, 2)):
+                chain.rules.insert(self.translated.randint(first, len(chain.rules)), self.of_translated())
         return chain
 
     def of_both_icmp(self):
@@ -219,6 +225,13 @@ class Maker:
         kind = self.both.choice(["icmp", "ipv6-icmp", "{ icmp, ipv6-icmp }"])
         leads = [f"jump {name}" for name in self.others]
         return f"meta l4proto {kind} {self.both.choice(['accept', 'accept', 'drop', *leads])}"
+
+    def of_translated(self):
+        """A rule for connections whose destination was translated, or for all others."""
+        draw = self.translated
+        where = draw.choice(["", "", f'iifname "{draw.choice(INTERFACES)}"', f"tcp dport {draw.choice(PORTS)}"])
+        asks = draw.choice(["ct status dnat", "ct status dnat", "ct status & dnat == dnat", "ct status ! dnat", "ct status & dnat != dnat"])
+        return f"{where} {asks} {draw.choice(['accept', 'accept', 'drop'])}".strip()
 
     def of_moving(self):
         """A rule that adds to a set whose elements come and go, or asks for it."""

@@ -80,6 +80,7 @@ class Maker:
         self.seed = seed
         # Draws of its own, so that other rules of a seed stay as they are.
         self.recent = random.Random(f"recent {seed}")
+        self.translated = random.Random(f"translated {seed}")
         self.version = 4 if self.often(0.6) else 6
         self.stateful = self.often(0.85)
         self.names = 0
@@ -125,6 +126,13 @@ class Maker:
                 )
             first = len(chain.rules)
             chain.rules += self.list(self.random.randint(1, 7), others, hook)
+            # Connections whose destination a translation has changed, as firewalls let them in that open ports by translations alone.
+            if self.stateful and self.translated.random() < 0.4:
+                if self.translated.random() < 0.3:
+                    chain.rules = [rule.replace("RELATED,ESTABLISHED", "RELATED,ESTABLISHED,DNAT") for rule in chain.rules]
+                    chain.rules = [rule.replace("-m state --state RELATED,ESTABLISHED,DNAT", "-m conntrack --ctstate RELATED,ESTABLISHED,DNAT") for rule in chain.rules]
+                for _ in range(self.translated.randint(1, 2)):
+                    chain.rules.insert(self.translated.randint(first, len(chain.rules)), self.of_translated())
             # Where those that are invalid come to rules, they add to lists there, and not here.
             if lists and any("INVALID" in rule for rule in chain.rules[:first]):
                 for _ in range(self.recent.randint(2, 4)):
@@ -143,6 +151,22 @@ class Maker:
         return Table("nat", [pre, post])
 
     # ---- Rules
+
+    def of_translated(self):
+        """A rule for connections whose destination was translated, or for all others."""
+        draw = self.translated
+        where = draw.choice(["", "", f"-i {draw.choice(INTERFACES)} ", f"-p tcp -m tcp --dport {draw.choice(PORTS)} "])
+        asks, target = draw.choice(
+            [
+                ("--ctstate DNAT", "ACCEPT"),
+                ("--ctstate DNAT", "ACCEPT"),
+                ("--ctstate RELATED,DNAT", "ACCEPT"),
+                ("! --ctstate DNAT", "ACCEPT"),
+                ("! --ctstate DNAT", "DROP"),
+                ("--ctstate INVALID,DNAT", "DROP"),
+            ]
+        )
+        return f"{where}-m conntrack {asks} -j {target}"
 
     def of_recent(self):
         """A rule that adds to a list of recent sources, or asks for it."""

@@ -156,6 +156,8 @@ fn turn(cond: &Cond, way: Way) -> Turned {
         flags: None,
         dscp: cond.dscp,
         states: STATES,
+        // Of the connection, whichever way.
+        dnat: cond.dnat,
     }))
 }
 

@@ -15,7 +15,7 @@ use crate::import::member::{Addition, Again, Members, Side};
 use crate::import::note::{Note, NoteKind, Origin, Why};
 use crate::import::range::{ByteSet, Ranges};
 use crate::import::word;
-use crate::model::{ConnectionLimit, Rate, Scope, TcpFlagsMatch};
+use crate::model::{ConnectionLimit, DnatStatus, Rate, Scope, TcpFlagsMatch};
 
 /// Match modules with options that [`Reader`] supports.
 const MODULES: &[&str] = &[
@@ -410,8 +410,13 @@ impl<'a> Reader<'a> {
     }
 
     fn member(&mut self, members: &Members) {
-        let asked = Cond { members: members.clone(), ..Cond::default() };
-        self.ways = self.ways.iter().filter_map(|way| way.and(&asked)).collect();
+        self.narrow(&[Cond { members: members.clone(), ..Cond::default() }]);
+    }
+
+    /// Intersects each alternative with each of these conditions.
+    fn narrow(&mut self, asked: &[Cond]) {
+        self.ways =
+            self.ways.iter().flat_map(|way| asked.iter().filter_map(|asked| way.and(asked))).collect();
     }
 
     fn match_set(&mut self, name: &str, side: Side, negated: bool) -> Result<(), Why> {
@@ -455,14 +460,9 @@ impl<'a> Reader<'a> {
     }
 
     fn flags(&mut self, flags: TcpFlagsMatch, negated: bool) -> Result<(), Why> {
-        let wanted = flag_ways(flags, negated);
-        let mut ways = Vec::new();
-        for cond in &self.ways {
-            for &flags in &wanted {
-                ways.extend(cond.and(&Cond { flags: Some(flags), ..Cond::default() }));
-            }
-        }
-        self.ways = ways;
+        let wanted = flag_ways(flags, negated).into_iter();
+        let wanted: Vec<Cond> = wanted.map(|flags| Cond { flags: Some(flags), ..Cond::default() }).collect();
+        self.narrow(&wanted);
         Ok(())
     }
 
@@ -498,6 +498,7 @@ impl<'a> Reader<'a> {
     fn states(&mut self, list: &str, negated: bool) -> Result<(), Why> {
         self.stateful = true;
         let mut states = 0;
+        let mut dnat = None;
         for word in list.split(',') {
             states |= match word {
                 "NEW" => NEW,
@@ -506,11 +507,21 @@ impl<'a> Reader<'a> {
                 "INVALID" => INVALID,
                 // No packet is untracked here.
                 "UNTRACKED" => 0,
+                // A state here, which a connection has beside its others.
+                "DNAT" => {
+                    dnat = Some(DnatStatus::Translated);
+                    0
+                }
                 other => return Err(Why::Feature(format!("--ctstate {other}"))),
             };
         }
         let states = if negated { STATES & !states } else { states };
-        self.each(|cond| cond.states &= states);
+        let of_states = Cond { states, ..Cond::default() };
+        self.narrow(&match (dnat, negated) {
+            (None, _) => vec![of_states],
+            (Some(_), true) => vec![Cond { dnat: Some(DnatStatus::Untranslated), ..of_states }],
+            (dnat, false) => vec![of_states, Cond { dnat, ..Cond::default() }],
+        });
         Ok(())
     }
 

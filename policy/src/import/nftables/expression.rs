@@ -9,7 +9,7 @@ use crate::import::interface::Names;
 use crate::import::note::Why;
 use crate::import::range::Ranges;
 use crate::import::word;
-use crate::model::AddressRange;
+use crate::model::{AddressRange, DnatStatus};
 
 /// Packet field of a match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +56,8 @@ pub(super) enum Field {
     Inward,
     Outward,
     State,
+    /// Bits of the connection's status.
+    Status,
     DestinationType,
 }
 
@@ -104,7 +106,11 @@ pub(super) fn field(left: &Value) -> Result<Field, Why> {
     }
     if let Some(ct) = left.get("ct") {
         let key = word(ct, "key").unwrap_or_default();
-        return if key == "state" { Ok(Field::State) } else { Err(Why::Feature(format!("ct {key}"))) };
+        return match key.as_str() {
+            "state" => Ok(Field::State),
+            "status" => Ok(Field::Status),
+            _ => Err(Why::Feature(format!("ct {key}"))),
+        };
     }
     if let Some(fib) = left.get("fib") {
         let flags = fib.get("flags");
@@ -114,12 +120,34 @@ pub(super) fn field(left: &Value) -> Result<Field, Why> {
         }
     }
     if let Some([masked, by]) = left.get("&").and_then(Value::as_array).map(Vec::as_slice) {
-        if let Ok(Field::SourceMac { mask }) = field(masked) {
-            let by = constant(by)?;
-            return Ok(Field::SourceMac { mask: mask & word::mac(&by).ok_or(Why::Value(by))? });
+        match field(masked) {
+            Ok(Field::SourceMac { mask }) => {
+                let by = constant(by)?;
+                return Ok(Field::SourceMac { mask: mask & word::mac(&by).ok_or(Why::Value(by))? });
+            }
+            Ok(Field::Status) if is_dnat(by) => return Ok(Field::Status),
+            _ => {}
         }
     }
     Err(unknown())
+}
+
+/// Condition of a match on the connection's status: whether its destination was translated. `left` and `right` are the sides of the match.
+pub(super) fn dnat(left: &Value, op: &str, right: &Value) -> Result<DnatStatus, Why> {
+    // The other bits, and all of them at once, say what only a later packet has, or every one.
+    let is_masked = left.get("&").is_some();
+    match (is_masked, op) {
+        _ if !is_dnat(right) => Err(Why::Feature("ct status".to_owned())),
+        (false, "in") | (true, "==") => Ok(DnatStatus::Translated),
+        (false, "!") | (true, "!=") => Ok(DnatStatus::Untranslated),
+        _ => Err(Why::Feature("ct status".to_owned())),
+    }
+}
+
+/// True for the status bit of destination NAT.
+fn is_dnat(bits: &Value) -> bool {
+    const IPS_DST_NAT: u64 = 1 << 5;
+    bits == "dnat" || bits.as_u64() == Some(IPS_DST_NAT)
 }
 
 /// Constants of a right side: the elements of a set, or a single one.

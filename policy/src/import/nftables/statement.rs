@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::dynamic::{Dynamic, limits, set_name};
-use super::expression::{Field, address, bare, constant, ends, field, items, source_macs};
+use super::expression::{Field, address, bare, constant, dnat, ends, field, items, source_macs};
 use super::limit::{connections, per_source, rate};
 use super::spread::{Spread, with_address};
 use crate::import::IpVersion;
@@ -278,6 +278,10 @@ impl Context<'_> {
             return Ok(vec![go_on(Cond { members, ..version })]);
         }
         match (field, op) {
+            (Field::Status, _) => {
+                *self.stateful = true;
+                Ok(vec![go_on(Cond { dnat: Some(dnat(left, op, right)?), ..Cond::default() })])
+            }
             (Field::Sport(_) | Field::Dport(_), "<" | ">" | "<=" | ">=") => {
                 let port: Option<u16> = constant(right)?.parse().ok();
                 let range = port.and_then(|port| compared(op, u64::from(port), u64::from(u16::MAX)));
@@ -530,6 +534,7 @@ impl Context<'_> {
                 }
                 cond.states = if negated { STATES & !states } else { states };
             }
+            Field::Status => return Err(Why::Feature("ct status in a set".to_owned())),
             Field::TcpFlags => return Err(Why::Feature("tcp flags in a set".to_owned())),
             Field::DestinationType => {
                 let local = list.len() == 1 && constant(list[0])? == "local";

@@ -2,7 +2,7 @@
 
 use super::{import, iptables, rule, why};
 use crate::import::{Import, NoteKind, Why};
-use crate::model::{Action, Helper, NatAction, PortRange, Scope, Sticky};
+use crate::model::{Action, DnatStatus, Helper, NatAction, PortRange, Scope, Sticky};
 
 /// Returns the import of an nftables rule set: chains and rules, each rule with its chain and expressions.
 fn nft(chains: &[(&str, &str, i64, &str)], rules: &[(&str, &str)]) -> Import {
@@ -539,4 +539,63 @@ fn helpers_without_a_counterpart_are_missing() {
             "{missing:?}"
         );
     }
+}
+
+/// Firewalls open ports by translations alone, and let in what was translated (OpenWrt, firewalld).
+#[test]
+fn what_was_translated_may_pass() {
+    let status = |op: &str, left: &str, right: &str, verdict: &str| {
+        let left = left.replace("STATUS", "{\"ct\":{\"key\":\"status\"}}");
+        format!("{{\"match\":{{\"op\":\"{op}\",\"left\":{left},\"right\":{right}}}}},{{\"{verdict}\":null}}")
+    };
+    let forward = [("forward", "filter", 0, "drop")];
+    let of = |expressions: &str| nft(&forward, &[("forward", expressions)]);
+    for (op, left, right, dnat) in [
+        ("in", "STATUS", "\"dnat\"", DnatStatus::Translated),
+        ("!", "STATUS", "\"dnat\"", DnatStatus::Untranslated),
+        ("==", "{\"&\":[STATUS,\"dnat\"]}", "\"dnat\"", DnatStatus::Translated),
+        ("!=", "{\"&\":[STATUS,32]}", "32", DnatStatus::Untranslated),
+    ] {
+        let import = of(&status(op, left, right, "accept"));
+        assert_eq!(why(&import), [], "{op} {left} {right}");
+        assert_eq!(rule(&import, "forward-1").dnat, Some(dnat), "{op} {left} {right}");
+    }
+    for (op, left, right) in [
+        // The bits as a whole, others, and several.
+        ("==", "STATUS", "\"dnat\""),
+        ("!=", "STATUS", "\"dnat\""),
+        ("in", "STATUS", "\"snat\""),
+        ("in", "STATUS", "[\"snat\",\"dnat\"]"),
+        ("==", "{\"&\":[STATUS,\"snat\"]}", "\"dnat\""),
+        ("==", "STATUS", "{\"set\":[\"dnat\"]}"),
+    ] {
+        assert_eq!(why(&of(&status(op, left, right, "accept"))).len(), 1, "{op} {left} {right}");
+    }
+
+    let import = iptables(
+        "-A FORWARD -i eth0 -m conntrack --ctstate RELATED,ESTABLISHED,DNAT -j ACCEPT\n-A FORWARD -j REJECT",
+    );
+    assert_eq!(why(&import), []);
+    let through = |import: &Import| {
+        let rules = import.policy.rules.iter().filter(|rule| rule.name.starts_with("forward"));
+        rules.map(|rule| (rule.dnat, rule.action == Action::Accept)).collect::<Vec<_>>()
+    };
+    assert_eq!(through(&import), [(Some(DnatStatus::Translated), true), (None, false)]);
+    let import = iptables("-A FORWARD -m conntrack ! --ctstate INVALID,DNAT -j ACCEPT");
+    assert_eq!((why(&import), rule(&import, "forward-1").dnat), (vec![], Some(DnatStatus::Untranslated)));
+    // In both directions: of those that are refused, answers are, too.
+    let import = iptables(
+        "-A FORWARD -m conntrack --ctstate DNAT -j DROP\n-A FORWARD -m conntrack --ctstate ESTABLISHED -j ACCEPT",
+    );
+    assert_eq!(why(&import), []);
+    assert_eq!(through(&import), [(Some(DnatStatus::Translated), false); 2]);
+}
+
+/// Before a translation nothing has been translated.
+#[test]
+fn a_filter_before_a_translation_knows_none() {
+    let table =
+        "*mangle\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -m conntrack --ctstate DNAT -j DROP\nCOMMIT\n";
+    let nat = "*nat\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -d 192.0.2.1 -p tcp -m tcp --dport 80 -j DNAT --to-destination 10.0.0.1\nCOMMIT\n";
+    assert_eq!(why(&import("iptables", &format!("{table}{nat}"))), [(3, Why::Hook("prerouting".to_owned()))]);
 }
