@@ -8,13 +8,13 @@ use dataplane::tables::{DNAT, LOCAL, NO_MAC, PatternRule, SELF, SetUses, SourceM
 use lookup::classify::Header;
 use policy::Policy;
 use policy::model::{
-    AddressItem, Addresses, Conditions, DnatStatus, DynamicSet, Interface, LinkKind, Mac, MacRange, Macs,
-    Mode, PortRange, Protocol, Rule, SourceCheck, TcpFlagsMatch, ZoneDefault,
+    AddressItem, Addresses, Conditions, DnatStatus, DynamicSet, Excess, Interface, LinkKind, Mac, MacRange,
+    Macs, Mode, PortRange, Protocol, Rate, Rule, Scope, SourceCheck, TcpFlagsMatch, ZoneDefault,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
-use wire::Family;
+use wire::{Family, Nanos};
 
 use super::*;
 
@@ -83,15 +83,18 @@ fn rule() -> impl Strategy<Value = Rule> {
     let action = prop_oneof![3 => Just(Action::Accept), 3 => Just(Action::Drop), 1 => Just(Action::Reject(Default::default()))];
     let log = prop_oneof![6 => Just(Logging::Off), 1 => Just(Logging::On)];
     let flags = prop_oneof![5 => Just(None), 1 => Just(Some(TcpFlagsMatch { mask: 0x12, value: 0x02 }))];
+    let rate = Rate { count: 1, per: Nanos::from_secs(1), burst: 1, scope: Scope::Rule };
+    let rate = prop_oneof![9 => Just(None), 1 => Just(Some(rate))];
+    let rate = (rate, select(&[Excess::Drop, Excess::Next][..]));
     let dnat = select(&[None, None, None, Some(DnatStatus::Translated), Some(DnatStatus::Untranslated)][..]);
     (
         (addresses(), addresses(), ports, protocols, flags, macs(), dnat),
-        (zones(&["lan", "wan"]), zones(&["lan", "wan", "self"]), action, log),
+        (zones(&["lan", "wan"]), zones(&["lan", "wan", "self"]), action, log, rate),
     )
         .prop_map(
             |(
                 (source, destination, dports, protocols, flags, source_macs, dnat),
-                (from, to, action, log),
+                (from, to, action, log, (rate, excess)),
             )| {
                 let ported = protocols.first().is_some_and(|one| one.has_ports());
                 let tcp = protocols == [Protocol::TCP];
@@ -108,6 +111,8 @@ fn rule() -> impl Strategy<Value = Rule> {
                         ..Conditions::default()
                     },
                     dnat,
+                    rate,
+                    excess: if action == Action::Accept && rate.is_some() { excess } else { Excess::Drop },
                     action,
                     log,
                     ..Rule::default()
@@ -221,9 +226,10 @@ fn kinds(names: &[String], numbering: By<'_>, policy: &Policy) -> Vec<Header> {
     with_sets(headers, numbering)
 }
 
-/// The headers with all memberships in sets that are asked for, and with a translated destination or without.
+/// The headers with all memberships in sets that are asked for, past all rates that are conditions or not, and with a translated destination
+/// or without.
 fn with_sets(headers: Vec<Header>, numbering: By<'_>) -> Vec<Header> {
-    let many = numbering.sets.list.len();
+    let many = numbering.sets.list.len() + numbering.sets.rates.len();
     let each = |header: &Header| {
         let header = *header;
         (0..1 << many).flat_map(move |sets| [0, DNAT].map(|dnat| Header { sets: sets | dnat, ..header }))
@@ -245,6 +251,11 @@ fn seen(header: &Header, names: &[String], numbering: By<'_>, tables: &Tables) -
             .iter()
             .position(|set| set.name == one.set)
             .map_or(0, |set| tables.set_questions.bit(set as u16, one.side));
+    }
+    for rule in tables.filter.rules.iter().filter(|rule| rule.rate_bit != 0) {
+        if numbering.sets.rate_bit(&rule.name).is_some_and(|bit| header.sets & bit != 0) {
+            sets |= rule.rate_bit;
+        }
     }
     let own = |number: u16| {
         names.get(usize::from(number)).and_then(|name| tables.interface_named(name)).unwrap_or(LOCAL)

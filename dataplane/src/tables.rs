@@ -397,6 +397,8 @@ pub struct FilterRule {
     pub action: Action,
     /// Bound on the rate of matches.
     pub rate: Option<Rate>,
+    /// Bit of headers whose packets the rule has let go on to the next rules; 0 where the rate is no condition.
+    pub rate_bit: u32,
     /// Bound on concurrent connections.
     pub connections: Option<ConnectionLimit>,
     /// Idle timeout of connections that the rule accepts; `None` for the default.
@@ -420,6 +422,21 @@ impl Filter {
         classify::tell(self.search.classifier.as_ref(), header, tally);
         let position = self.search.classifier.classify(header)?;
         self.rule_of.get(position as usize).copied()
+    }
+
+    /// The rule that decides where no rate is exceeded: one that refuses what exceeds a rate refuses nothing.
+    pub(crate) fn find_within_rates<T: Tally>(&self, header: &Header, tally: &mut T) -> Option<PatternRule> {
+        let mut header = *header;
+        loop {
+            let found = self.find(&header, tally)?;
+            match self.rules.get(found.place() as usize) {
+                // The bit is none that the header has: by it the rule would not have been found.
+                Some(rule) if rule.rate_bit != 0 && rule.action != Action::Accept => {
+                    header.sets |= rule.rate_bit
+                }
+                _ => return Some(found),
+            }
+        }
     }
 
     /// True if there are no rules, and every default accepts.

@@ -58,9 +58,9 @@ pub use queue::{
     Dropper, Fairness, Isolation, Phb, Queue, RedThreshold, Scheduler, Shape, Template, TreeWorkers,
 };
 pub use rule::{
-    Action, AddressItem, AddressRange, Addresses, Conditions, ConnectionLimit, DnatStatus, FamilyMatch,
-    Helper, IcmpMatch, Logging, MacRange, Macs, PortRange, Protocol, Rate, RejectWith, Rule, Scope, State,
-    SynAnswer, TcpFlagsMatch,
+    Action, AddressItem, AddressRange, Addresses, Conditions, ConnectionLimit, DnatStatus, Excess,
+    FamilyMatch, Helper, IcmpMatch, Logging, MacRange, Macs, PortRange, Protocol, Rate, RejectWith, Rule,
+    Scope, State, SynAnswer, TcpFlagsMatch,
 };
 pub(crate) use selector::overlap;
 pub use selector::{SelectorEnd, SelectorPair};

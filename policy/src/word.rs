@@ -4,7 +4,7 @@ use wire::Dscp;
 use wire::esp::{self, Direction, EcnUse, Udp};
 
 use crate::model::{
-    Action, Authentication, Checksum, ColourMode, DfBit, Driver, Dropper, Encapsulation, Fairness,
+    Action, Authentication, Checksum, ColourMode, DfBit, Driver, Dropper, Encapsulation, Excess, Fairness,
     FamilyMatch, FastPath, FragmentWhen, Helper, IcmpMatch, IpfixRecord, Isolation, KeySource, LinkKind,
     LogEvent, MeterKind, Mode, NoInstance, Offload, OnExit, OnFailure, Pickup, PppRole, Protocol, RejectWith,
     RouteTarget, Scheduler, SearchAlgorithm, SourceCheck, State, Sticky, SynAnswer, SyncOwner, TcpWindow,
@@ -84,6 +84,8 @@ pub(crate) const ACTION: Words<Action> = &[
 pub(crate) const HELPER: Words<Helper> =
     &[("ftp", Helper::Ftp), ("sip", Helper::Sip), ("pptp", Helper::Pptp)];
 pub(crate) const SYN: Words<SynAnswer> = &[("forward", SynAnswer::Forward), ("proxy", SynAnswer::Proxy)];
+
+pub(crate) const EXCESS: Words<Excess> = &[("drop", Excess::Drop), ("next", Excess::Next)];
 
 pub(crate) const WHEN_FULL: Words<WhenFull> =
     &[("refuse", WhenFull::Refuse), ("evict-idle", WhenFull::EvictIdle)];

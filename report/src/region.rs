@@ -138,8 +138,11 @@ impl Numbered {
             _ => add("dport", region.dports().map(|ranges| port_words(&ranges))),
         }
         add("tcp-flags", region.flags().map(|flags| flag_words(&flags)));
-        add("dnat", dnat(region).map(|is_translated| vec![is_translated.to_string()]));
-        add("sets", some(self.set_words(region)));
+        let facts = self.fact_words(region);
+        for key in ["dnat", "sets", "rates"] {
+            let own = facts.iter().filter(|(of, _)| *of == key);
+            add(key, some(own.map(|(_, word)| word.clone()).collect()));
+        }
         add("dscp", region.dscp().map(|points| points.into_iter().map(dscp).collect()));
         conditions
     }
@@ -158,33 +161,50 @@ impl Numbered {
         Some(without.into_iter().chain(ranges).collect())
     }
 
-    /// Memberships in dynamic sets that all packets have or lack; where that does not say it, every combination.
-    fn set_words(&self, region: &Region) -> Vec<String> {
+    /// Facts that all packets have in common; where that does not say it, every combination.
+    fn fact_words(&self, region: &Region) -> Vec<(&'static str, String)> {
         let mut words = Vec::new();
         for (number, values) in region.sets().into_iter().enumerate() {
             let Some(values) = values else { continue };
+            let facts = self.facts(number);
             let set = values.iter().fold(u8::MAX, |all, one| all & one);
             let any = values.iter().fold(0, |any, one| any | one);
-            let free = (any & !set).count_ones();
-            let uses = || self.sets.list.iter().skip(8 * number).take(8).zip(0u8..);
-            let combination = |value: u8, of: u8| {
-                let own = uses().filter(move |(_, bit)| of >> bit & 1 != 0);
-                own.map(move |(one, bit)| membership(one, value >> bit & 1 != 0)).collect::<Vec<_>>()
-            };
-            let is_open = number == usize::from(DNAT_BYTE) && any & !set & DNAT_BIT != 0;
-            if values.len() == 1 << free {
-                words.extend(combination(set, !(any & !set)));
-            } else {
-                let known = uses().fold(0, |known, (_, bit)| known | 1 << bit);
-                let each = |value: &u8| {
-                    let not = if value & DNAT_BIT == 0 { "not " } else { "" };
-                    let dnat = is_open.then(|| format!("destination {not}translated"));
-                    combination(*value, known).into_iter().chain(dnat).collect::<Vec<_>>().join(" and ")
-                };
-                words.extend(values.iter().map(each));
+            if values.len() == 1 << (any & !set).count_ones() {
+                let common = facts.iter().filter(|fact| (any & !set) >> fact.bit & 1 == 0);
+                words.extend(common.map(|fact| (fact.key, fact.word(set).to_owned())));
+                continue;
             }
+            words.extend(values.iter().map(|value| {
+                let all = facts.iter().map(|fact| match fact.key {
+                    "dnat" => format!("dnat {}", fact.word(*value)),
+                    _ => fact.word(*value).to_owned(),
+                });
+                ("sets", all.collect::<Vec<_>>().join(" and "))
+            }));
         }
         words
+    }
+
+    /// Meanings of the bits of a byte of [`Header::sets`](lookup::classify::Header::sets).
+    fn facts(&self, byte: usize) -> Vec<Fact> {
+        let meaning = |bit: u8| {
+            let place = 8 * byte + usize::from(bit);
+            if let Some(SetUse { set, side }) = self.sets.list.get(place) {
+                let end = match side {
+                    Side::Source => "source",
+                    Side::Destination => "destination",
+                };
+                let (yes, no) = (format!("{end} in @{set}"), format!("{end} not in @{set}"));
+                return Some(Fact { key: "sets", bit, yes, no });
+            }
+            if let Some(rule) = self.sets.rates.get(place.wrapping_sub(self.sets.list.len())) {
+                let (yes, no) = (format!("past \"{rule}\""), format!("not past \"{rule}\""));
+                return Some(Fact { key: "rates", bit, yes, no });
+            }
+            let is_dnat = place == DNAT.trailing_zeros() as usize;
+            is_dnat.then(|| Fact { key: "dnat", bit, yes: "true".to_owned(), no: "false".to_owned() })
+        };
+        (0..8).filter_map(meaning).collect()
     }
 
     /// Zones all of whose interfaces are listed, and the other interfaces.
@@ -216,27 +236,19 @@ impl Numbered {
     }
 }
 
-/// Byte of [`Header::sets`](lookup::classify::Header::sets) that has [`DNAT`].
-const DNAT_BYTE: u8 = (DNAT.trailing_zeros() / 8) as u8;
-
-/// [`DNAT`] in its byte.
-const DNAT_BIT: u8 = 1 << (DNAT.trailing_zeros() % 8);
-
-/// True if the destinations of all packets have been translated, false if none has; `None` where both may be.
-fn dnat(region: &Region) -> Option<bool> {
-    let [.., values] = region.sets();
-    let values = values?;
-    let is_translated = values.first()? & DNAT_BIT != 0;
-    values.iter().all(|value| (value & DNAT_BIT != 0) == is_translated).then_some(is_translated)
+/// A fact that a bit of headers stands for.
+struct Fact {
+    /// Key of the condition.
+    key: &'static str,
+    bit: u8,
+    yes: String,
+    no: String,
 }
 
-/// Membership of an end of packets in a set, or the lack of it.
-fn membership(SetUse { set, side }: &SetUse, is_member: bool) -> String {
-    let end = match side {
-        Side::Source => "source",
-        Side::Destination => "destination",
-    };
-    format!("{end} {}in @{set}", if is_member { "" } else { "not " })
+impl Fact {
+    fn word(&self, byte: u8) -> &str {
+        if byte >> self.bit & 1 != 0 { &self.yes } else { &self.no }
+    }
 }
 
 #[derive(Default)]

@@ -7,7 +7,7 @@
 
 use arrayvec::ArrayVec;
 use lookup::classify::{self, Header, NO_MATCH};
-use policy::model::{Action, Logging, Mode, RejectWith, Scope, SynAnswer};
+use policy::model::{Action, Logging, Mode, Rate, RejectWith, Scope, SynAnswer};
 use tally::{Op, Region, Tally};
 use wire::header::Protocol;
 use wire::meta::Fields;
@@ -22,7 +22,7 @@ use crate::hop::LOCAL_HOP;
 use crate::limiter;
 use crate::opening::Opening;
 use crate::port_mapping;
-use crate::tables::{Address, LOCAL, OTHER, PatternRule, SetAddition, Tables};
+use crate::tables::{Address, FilterRule, LOCAL, OTHER, PatternRule, SetAddition, Tables};
 use crate::verdict::Reason;
 
 /// The stage.
@@ -163,9 +163,51 @@ fn apply_whole<T: Tally>(frame: &mut Frame, place: Option<u32>, seen: &Header, c
     // The rule by place and bound, its action and limits, 12.
     cx.tally.instructions(12);
     cx.tally.execute(Op::Branch, 6);
+    let place = behind_rates(frame, place, seen, cx);
     let step = decide(frame, place, seen, cx);
     note_hit(place, seen, step, frame, cx);
     step
+}
+
+/// The rule that decides on a packet for which `place` was found: rules whose rate is a condition let it go on to the next rules.
+fn behind_rates<T: Tally>(
+    frame: &Frame,
+    mut place: Option<u32>,
+    seen: &Header,
+    cx: &mut Cx<'_, T>,
+) -> Option<u32> {
+    let mut passed = 0;
+    loop {
+        let rule = cx.tables.filter.rules.get(place? as usize)?;
+        let Some(rate) = rule.rate.as_ref().filter(|_| rule.rate_bit != 0) else { return place };
+        // What has waited for a neighbour has been admitted before.
+        let is_within =
+            frame.meta.flags & flag::WAITED != 0 || is_within(place?, rule, rate, seen, frame, cx);
+        if is_within == (rule.action == Action::Accept) {
+            return place;
+        }
+        // By the bit this rule is not found again.
+        passed |= rule.rate_bit;
+        let header = Header { sets: seen.sets | passed, ..*seen };
+        place = cx.tables.filter.find(&header, cx.tally).map(PatternRule::place);
+    }
+}
+
+/// Takes a token of a rule's rate, if there is one.
+fn is_within<T: Tally>(
+    place: u32,
+    rule: &FilterRule,
+    rate: &Rate,
+    seen: &Header,
+    frame: &Frame,
+    cx: &mut Cx<'_, T>,
+) -> bool {
+    let source = Address { bits: seen.source, v6: seen.family == wire::Family::V6 };
+    let vrf = cx.tables.vrf_number(cx.tables.vrf_of(frame.meta.ingress));
+    cx.tally.atomic(Region::Meter, place as usize * 8, 8);
+    let subject = limiter::subject_in(vrf, source, rule.meter);
+    let hash = cx.shard.flows.hash(&subject, cx.tally);
+    cx.shard.limiter.admits(place, rate, &subject, hash, frame.meta.received)
 }
 
 /// Tells what the header took that rules see.
@@ -214,7 +256,7 @@ pub(crate) fn memberships<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> Vec<Me
 pub(super) fn accepts<T: Tally>(frame: &Frame, cx: &mut Cx<'_, T>) -> bool {
     let seen = seen(frame, cx);
     let filter = &cx.tables.filter;
-    let place = if filter.rule_of.is_empty() { None } else { filter.find(&seen, cx.tally) };
+    let place = if filter.rule_of.is_empty() { None } else { filter.find_within_rates(&seen, cx.tally) };
     match place.and_then(|place| filter.rules.get(place.place() as usize)) {
         Some(rule) => rule.action == Action::Accept,
         None => filter.default_action(seen.from, seen.to) == Action::Accept,
@@ -246,14 +288,10 @@ fn decide<T: Tally>(frame: &mut Frame, place: Option<u32>, seen: &Header, cx: &m
     if rule.rate.is_none() && rule.connections.is_none() {
         return Step::Next;
     }
-    let source = Address { bits: seen.source, v6: seen.family == wire::Family::V6 };
-    let vrf = cx.tables.vrf_number(cx.tables.vrf_of(frame.meta.ingress));
-    cx.tally.atomic(Region::Meter, place as usize * 8, 8);
-    // What has waited for a neighbour has been admitted before.
-    if let Some(rate) = rule.rate.as_ref().filter(|_| frame.meta.flags & flag::WAITED == 0) {
-        let subject = limiter::subject_in(vrf, source, rule.meter);
-        let hash = cx.shard.flows.hash(&subject, cx.tally);
-        if !cx.shard.limiter.admits(place, rate, &subject, hash, frame.meta.received) {
+    // What has waited for a neighbour has been admitted before, as has what a rate that is a condition has not let go on.
+    let has_token = frame.meta.flags & flag::WAITED != 0 || rule.rate_bit != 0;
+    if let Some(rate) = rule.rate.as_ref().filter(|_| !has_token) {
+        if !is_within(place, rule, rate, seen, frame, cx) {
             return Step::Drop(Reason::RateLimit);
         }
     }
@@ -262,6 +300,9 @@ fn decide<T: Tally>(frame: &mut Frame, place: Option<u32>, seen: &Header, cx: &m
         if frame.meta.flags & flag::OPENS == 0 || frame.meta.part == Part::Later {
             return Step::Next;
         }
+        cx.tally.atomic(Region::Meter, place as usize * 8, 8);
+        let source = Address { bits: seen.source, v6: seen.family == wire::Family::V6 };
+        let vrf = cx.tables.vrf_number(cx.tables.vrf_of(frame.meta.ingress));
         let subject = limiter::subject_in(vrf, source, rule.number);
         let hash = cx.shard.flows.hash(&subject, cx.tally);
         match cx.shard.limiter.count(place, limit.scope, limit.most, &subject, hash) {

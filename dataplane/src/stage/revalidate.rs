@@ -560,7 +560,7 @@ fn rule<T: Tally>(
     let source_mac = class_of(cx.tables, ingress, sender);
     let mut seen = Header { source_mac, ..header(flow, cold, ingress, way, cx.tables) };
     ask_sets(&mut seen, cx.tables.set_questions.of_rules, now, cx);
-    let rule = cx.tables.filter.find(&seen, cx.tally).map(PatternRule::place);
+    let rule = cx.tables.filter.find_within_rates(&seen, cx.tally).map(PatternRule::place);
     let action = match rule.and_then(|place| cx.tables.filter.rules.get(place as usize)) {
         Some(rule) => rule.action,
         None if cold.inward != NOTHING && cx.shard.port_mappings.is_open(MappingId(cold.inward), now) => {

@@ -48,8 +48,10 @@ pub enum CompileError {
     /// More dynamic sets than 32.
     #[error("{0} dynamic sets; there can be 32")]
     TooManySets(usize),
-    /// Rules and classes ask for more sources and destinations in dynamic sets than 31.
-    #[error("{0} dynamic sets as sources and as destinations; there can be 31")]
+    /// Conditions ask for more sources and destinations in dynamic sets, and rates, than 31.
+    #[error(
+        "{0} dynamic sets as sources and as destinations, and rates that are conditions; there can be 31"
+    )]
     TooManySetUses(usize),
     /// (destination translations + 1) × (source translations + 1) is more than 65,536.
     #[error(

@@ -54,6 +54,9 @@ pub struct SetUse {
 pub struct SetUses {
     /// Uses, each once, in the order of names.
     pub list: Vec<SetUse>,
+    /// Names of rules whose rate is a condition ([`Rule::matches_by_rate`]). Their bits are behind those of the uses, and set in headers of
+    /// packets that the rule has let go on.
+    pub rates: Vec<String>,
 }
 
 impl SetUses {
@@ -79,6 +82,11 @@ impl SetUses {
     ) -> Result<SetUses, CompileError> {
         let mut uses = SetUses::default();
         for policy in policies {
+            for rule in policy.rules.iter().filter(|rule| rule.matches_by_rate()) {
+                if !uses.rates.contains(&rule.name) {
+                    uses.rates.push(rule.name.clone());
+                }
+            }
             for ends in conditions(policy) {
                 for (side, addresses) in Side::BOTH.into_iter().zip(ends) {
                     for set in named(addresses, policy) {
@@ -90,7 +98,7 @@ impl SetUses {
             }
         }
         uses.list.sort_unstable();
-        let many = uses.list.len();
+        let many = uses.list.len() + uses.rates.len();
         if many > DynamicSet::MOST_USES { Err(CompileError::TooManySetUses(many)) } else { Ok(uses) }
     }
 
@@ -98,6 +106,12 @@ impl SetUses {
     pub fn bit(&self, set: &str, side: Side) -> Option<u32> {
         let place = self.list.iter().position(|one| one.side == side && one.set == set)?;
         Some(1 << (place % 32))
+    }
+
+    /// The bit of the rate of a rule; `None` where that is no condition.
+    pub fn rate_bit(&self, rule: &str) -> Option<u32> {
+        let place = self.rates.iter().position(|one| one == rule)?;
+        Some(1 << ((self.list.len() + place) % 32))
     }
 }
 

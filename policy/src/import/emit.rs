@@ -11,8 +11,8 @@ use super::name::{Unique, valid};
 use super::note::{Note, NoteKind, Origin, Why};
 use super::{Count, Import, IpVersion, MOST_RULES, Untranslated};
 use crate::model::{
-    ANY_ZONE, Action, AddressItem, Addresses, Conditions, Interface, Logging, Mode, MssClamp, OTHER_ZONE,
-    Rule, SELF_ZONE, Set, State, SynAnswer, ZoneDefault,
+    ANY_ZONE, Action, AddressItem, Addresses, Conditions, Excess, Interface, Logging, Mode, MssClamp,
+    OTHER_ZONE, Rule, SELF_ZONE, Set, State, SynAnswer, ZoneDefault,
 };
 
 mod answer;
@@ -531,6 +531,7 @@ impl Emit {
             states: Vec::<State>::new(),
             dnat: cond.dnat,
             rate,
+            excess: Excess::Drop,
             connections,
             timeout: None,
             add_source,

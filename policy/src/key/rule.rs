@@ -17,6 +17,7 @@ pub(super) fn rule(keys: &mut Keys<'_, '_>, rule: &mut Rule) -> bool {
     keys.list("state", word::STATE, &mut rule.states);
     keys.optional("dnat", Flag(DnatStatus::Translated, DnatStatus::Untranslated), &mut rule.dnat);
     keys.optional("rate", RATE, &mut rule.rate);
+    keys.key("excess", word::EXCESS, &mut rule.excess);
     keys.optional("connections", CONNECTIONS, &mut rule.connections);
     keys.optional("timeout", DURATION, &mut rule.timeout);
     keys.key("syn", word::SYN, &mut rule.syn);

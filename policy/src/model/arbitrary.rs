@@ -17,23 +17,24 @@ use wire::{BitRate, Bytes, Dscp, Nanos, Pcp};
 
 use super::{
     Action, AddressItem, AddressRange, Addresses, Atm, Authentication, Balance, Channel, Checksum, Class,
-    Clat, Collector, ColourAction, ColourMode, Conditions, Connection, ConnectionEnd, ConnectionLimit,
-    CrossConnect, DnatStatus, Driver, DynamicSet, Encapsulation, FamilyMatch, FastPath, FragmentLimits,
-    Gateway, Hairpin, Helper, IcmpMatch, Interface, Ipfix, IpfixRecord, Limits, LinkKind, Log, LogEvent,
-    LogOutput, Logging, Mac, MacRange, Macs, Meter, MeterKind, MeterRate, MeterScope, MetricsAccess, Mode,
-    MssClamp, MulticastExit, MulticastRoute, Nat, Nat64, NatAction, Neighbour, NextHop, NoInstance, Offload,
-    OnExit, OnFailure, Overhead, PageAccess, PcpMap, Pickup, Policy, PortChoice, PortDriver, PortMapping,
-    PortRange, PortUse, Ppp, PppRole, PriorityTag, Protocol, Rate, RejectWith, Route, RouteTarget, Rule,
-    Scope, Search, SearchAlgorithm, Server, ServerState, Set, SetSource, SourceCheck, State, Sticky,
-    SynAnswer, Sync, SyncOwner, SyncPeer, SyslogAddress, TcpFlagsMatch, TcpWindow, Timeouts, Upnp, Vc,
-    WhenFull, Xfrm, ZoneDefault,
+    Clat, Collector, ColourAction, ColourMode, Conditions, Connection, ConnectionEnd, CrossConnect, Driver,
+    DynamicSet, Encapsulation, FamilyMatch, FastPath, FragmentLimits, Gateway, Hairpin, IcmpMatch, Interface,
+    Ipfix, IpfixRecord, Limits, LinkKind, Log, LogEvent, LogOutput, Mac, MacRange, Macs, Meter, MeterKind,
+    MeterRate, MeterScope, MetricsAccess, Mode, MssClamp, MulticastExit, MulticastRoute, Nat, Nat64,
+    NatAction, Neighbour, NextHop, NoInstance, Offload, OnExit, OnFailure, Overhead, PageAccess, PcpMap,
+    Pickup, Policy, PortChoice, PortDriver, PortMapping, PortRange, PortUse, Ppp, PppRole, PriorityTag,
+    Protocol, Rate, RejectWith, Route, RouteTarget, Scope, Search, SearchAlgorithm, Server, ServerState, Set,
+    SetSource, SourceCheck, Sticky, Sync, SyncOwner, SyncPeer, SyslogAddress, TcpFlagsMatch, TcpWindow,
+    Timeouts, Upnp, Vc, WhenFull, Xfrm, ZoneDefault,
 };
 
 mod check;
 mod queue;
+mod rule;
 mod tunnel;
 mod wan;
 
+pub(crate) use rule::rule;
 use wan::wans;
 
 /// Any policy.
@@ -329,46 +330,6 @@ fn cross_connect() -> impl Strategy<Value = CrossConnect> {
     let line = "[a-z0-9._:/+-]{1,15}";
     let end = (line, connection).prop_map(|(line, connection)| ConnectionEnd { line, connection });
     (name(), vec(end, 1..4)).prop_map(|(name, ends)| CrossConnect { name, ends })
-}
-
-/// Any rule.
-pub(crate) fn rule() -> impl Strategy<Value = Rule> {
-    let rate = (1..u32::MAX, 1..u64::MAX, 1..u32::MAX, scope(), any::<bool>());
-    let rate = rate.prop_map(|(count, per, burst, scope, whole)| {
-        let per = Nanos(if whole { [1, 60, 3_600, 86_400][per as usize % 4] * 1_000_000_000 } else { per });
-        Rate { count, per, burst: if whole { count } else { burst }, scope }
-    });
-    let connections = (1..u32::MAX, scope()).prop_map(|(most, scope)| ConnectionLimit { most, scope });
-    let states = select(&[State::New, State::Established, State::Related, State::Invalid][..]);
-    let dnat = option::of(select(&[DnatStatus::Translated, DnatStatus::Untranslated][..]));
-    let then =
-        (option::of(rate), option::of(connections), select(&[Logging::Off, Logging::On][..]), action());
-    let syn = select(&[SynAnswer::Forward, SynAnswer::Proxy][..]);
-    let adds = (option::of(name()), option::of(any::<u64>().prop_map(Nanos)));
-    let syn = (syn, option::of(prop_oneof![Just(Helper::Ftp), Just(Helper::Sip), Just(Helper::Pptp)]));
-    let then = (then, option::of(any::<u64>().prop_map(Nanos)), syn, adds);
-    (name(), conditions(), (vec(states, 0..3), dnat), then).prop_map(
-        |(
-            name,
-            conditions,
-            (states, dnat),
-            ((rate, connections, log, action), timeout, (syn, helper), (add_source, add_for)),
-        )| Rule {
-            name,
-            conditions,
-            states,
-            dnat,
-            rate,
-            connections,
-            timeout,
-            syn,
-            helper,
-            add_source,
-            add_for,
-            log,
-            action,
-        },
-    )
 }
 
 /// Any conditions.

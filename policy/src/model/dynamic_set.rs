@@ -43,7 +43,8 @@ impl DynamicSet {
     pub const MOST: usize = 32;
 
     /// Most uses in conditions, of rules, classes, translations and policy routes together: each set counts once as a source and once as a
-    /// destination. One less than a header has bits for them: the last one stands for destination NAT.
+    /// destination, and each rule whose rate is a condition once. One less than a header has bits for them: the last one stands for destination
+    /// NAT.
     pub const MOST_USES: usize = 31;
 
     /// Time between two fetches where the policy says nothing.

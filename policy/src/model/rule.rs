@@ -20,8 +20,11 @@ pub struct Rule {
     pub states: Vec<State>,
     /// Destination NAT of the connection: with a condition only connections whose destination was translated match, or only the others.
     pub dnat: Option<DnatStatus>,
-    /// Most connections (packets, if stateless) accepted per interval; the excess is dropped. Only with [`Action::Accept`].
+    /// Most connections (packets, if stateless) per interval. Of a rule that accepts: those that are accepted. Of one that refuses: those
+    /// that go on to the next rules, and only the excess is refused.
     pub rate: Option<Rate>,
+    /// Fate of the excess over `rate`. Only with [`Action::Accept`].
+    pub excess: Excess,
     /// Most concurrent connections; the excess is dropped. Only with [`Action::Accept`].
     pub connections: Option<ConnectionLimit>,
     /// Idle timeout of accepted connections, for TCP once established; that of `[timeout]` if absent. Only with
@@ -39,6 +42,14 @@ pub struct Rule {
     pub log: Logging,
     /// Action on matching packets.
     pub action: Action,
+}
+
+impl Rule {
+    /// True if the rate is a condition, by which packets that meet all others may go on to the next rules: those within it where the rule
+    /// refuses, those above it where it accepts.
+    pub fn matches_by_rate(&self) -> bool {
+        self.rate.is_some() && (self.action != Action::Accept || self.excess == Excess::Next)
+    }
 }
 
 /// Conditions on a packet, of which all must hold; an empty list or `None` holds for all packets.
@@ -107,6 +118,16 @@ pub enum RejectWith {
     HostUnreachable,
     /// ICMP communication administratively prohibited.
     AdminProhibited,
+}
+
+/// Fate of what exceeds the rate of a rule that accepts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Excess {
+    /// The rule drops the excess.
+    #[default]
+    Drop,
+    /// The excess meets the next rules.
+    Next,
 }
 
 /// Responder to the SYN of a TCP connection.

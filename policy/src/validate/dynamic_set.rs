@@ -84,6 +84,15 @@ impl<'a> Validator<'a> {
         let nats = nats.map(|(at, one)| (Item::Nat(at), [&one.source, &one.destination]));
         let routes = policy.policy_routes.iter().enumerate();
         let routes = routes.map(|(at, one)| (Item::PolicyRoute(at), ends(&one.conditions)));
+        // A rule by whose rate packets go on to the next rules takes as much as a set.
+        let passages = policy.rules.iter().filter(|rule| rule.matches_by_rate()).count();
+        if passages > DynamicSet::MOST_USES {
+            let most = DynamicSet::MOST_USES;
+            let message = format!("packets go on to the next rules by the rates of more than {most} rules");
+            let hint = "let some of them accept at a rate, without `excess`";
+            let place = policy.rules.iter().rposition(Rule::matches_by_rate).unwrap_or(0);
+            return self.wrong(Code::TooMany, Item::Rule(place), "rate", message, hint);
+        }
         let mut known = BTreeSet::new();
         for (item, ends) in rules.chain(classes).chain(nats).chain(routes) {
             for (key, addresses) in ["source", "destination"].into_iter().zip(ends) {
@@ -93,8 +102,8 @@ impl<'a> Validator<'a> {
                         continue;
                     }
                     known.insert((name.as_str(), key));
-                    if known.len() > DynamicSet::MOST_USES {
-                        let most = DynamicSet::MOST_USES;
+                    if known.len() + passages > DynamicSet::MOST_USES {
+                        let most = DynamicSet::MOST_USES - passages;
                         let message = format!(
                             "more than {most} dynamic sets are asked for, as sources and as destinations"
                         );

@@ -9,8 +9,8 @@ use super::{In, Validator};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::lines::Item;
 use crate::model::{
-    Action, AddressItem, Addresses, Balance, Conditions, FamilyMatch, Helper, Interface, LinkKind, MacRange,
-    NatAction, OTHER_ZONE, Protocol, Rule, SELF_ZONE, State, SynAnswer,
+    Action, AddressItem, Addresses, Balance, Conditions, Excess, FamilyMatch, Helper, Interface, LinkKind,
+    MacRange, NatAction, OTHER_ZONE, Protocol, Rule, SELF_ZONE, State, SynAnswer,
 };
 use crate::value::address::address_item_text;
 
@@ -104,14 +104,12 @@ impl Validator<'_> {
     }
 
     fn limited(&mut self, item: Item, rule: &Rule) {
-        let limits = [("rate", rule.rate.is_some()), ("connections", rule.connections.is_some())];
-        for (key, _) in limits.into_iter().filter(|(_, given)| *given) {
-            if rule.action != Action::Accept {
-                let message = format!("`{key}` is only for rules that accept");
-                let hint = "what is past the limit is dropped: accept here, or leave the limit out";
-                self.wrong(Code::LimitWithoutAccept, item, key, message, hint);
-            }
+        if rule.connections.is_some() && rule.action != Action::Accept {
+            let message = "`connections` is only for rules that accept".to_owned();
+            let hint = "what is past the limit is dropped: accept here, or leave the limit out";
+            self.wrong(Code::LimitWithoutAccept, item, "connections", message, hint);
         }
+        self.excess(item, rule);
         if rule.connections.is_some() && self.is_stateless() {
             let message = "a stateless policy does not count connections".to_owned();
             self.wrong(
@@ -238,6 +236,32 @@ impl Validator<'_> {
                 );
                 return;
             }
+        }
+    }
+
+    /// Reports an excess that goes on where the rule leaves none, or none can be told from the rest.
+    fn excess(&mut self, item: Item, rule: &Rule) {
+        if rule.excess == Excess::Drop {
+            return;
+        }
+        if rule.action != Action::Accept {
+            let message = "`excess` is only for rules that accept".to_owned();
+            let hint =
+                "of a rule that refuses, what does not exceed the rate meets the next rules: leave it out";
+            self.wrong(Code::LimitWithoutAccept, item, "excess", message, hint);
+        } else if rule.rate.is_none() {
+            let message = "without `rate` nothing is in excess".to_owned();
+            self.wrong(
+                Code::RuleWithoutEffect,
+                item,
+                "excess",
+                message,
+                "write rate = \"10/second burst 20\"",
+            );
+        } else if rule.syn == SynAnswer::Proxy {
+            let message =
+                "with syn = \"proxy\" no excess goes on: a SYN is answered before it is counted".to_owned();
+            self.wrong(Code::RuleWithoutEffect, item, "excess", message, "leave `excess` or `syn` out");
         }
     }
 

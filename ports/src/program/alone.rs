@@ -51,11 +51,11 @@ pub struct SelfRule {
     pub dports: Vec<(u16, u16)>,
     /// ICMP types, with their codes where those matter.
     pub icmp: Vec<(u8, Option<u8>)>,
-    /// Limit on the rate of accepted packets; packets above it are dropped.
+    /// Limit on the rate of packets. Packets above it are dropped; those within it are accepted, or meet the next rules where the rule drops.
     pub pace: Option<Pace>,
 }
 
-/// Least time between two packets that a rule accepts: a token bucket that holds one.
+/// Least time between two packets that a rule accepts or lets go on: a token bucket that holds one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     /// Interval, in nanoseconds.
@@ -543,11 +543,14 @@ fn decide(a: &mut Assembler, answers: BorrowedFd<'_>, number: i32, rule: &SelfRu
         a.jump(late);
         a.place(due);
         note_moment(a, answers, PACE_KEY);
-        a.end(TCX_NEXT);
+        match rule.fate {
+            Fate::Accept => a.end(TCX_NEXT),
+            Fate::Drop => a.jump(next),
+        }
         a.place(late);
         a.end(TCX_DROP);
         a.place(next);
-        return reach;
+        return if rule.fate == Fate::Drop { Reach::More } else { reach };
     }
     a.end(match rule.fate {
         Fate::Accept => TCX_NEXT,

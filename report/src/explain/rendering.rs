@@ -13,7 +13,7 @@ use dataplane::hop::{LOCAL_HOP, NO_HOP};
 use dataplane::meter::{Level, MeterState, Unit};
 use dataplane::pipeline;
 use dataplane::stage::Packets;
-use dataplane::tables::{LOCAL, NewDestination, QueueTree, SELF, Side, Tables};
+use dataplane::tables::{FilterRule, LOCAL, NewDestination, PatternRule, QueueTree, SELF, Side, Tables};
 use dataplane::{Reason, Verdict};
 use lookup::classify::Header;
 use policy::model::{Action, Colour, Mode, ServerState, SourceCheck, Sticky};
@@ -441,13 +441,22 @@ impl Renderer<'_> {
         let after = &visit.after;
         let (from, to) = (self.zone_of(after.ingress), self.zone_of(after.egress));
         let is_expected = visit.opening.is_some_and(|opening| opening.expected.is_some());
+        if !is_expected {
+            self.rates(visit, says);
+        }
         if let Some(rule) = self.rule(after.rule).filter(|_| is_expected) {
             says.push(format!(
                 "its control connection, which {rule} accepts, has announced it: accept, as related"
             ));
         } else if let Some(rule) = self.rule(after.rule) {
-            let action = self.tables.filter.rules.get(after.rule as usize).map(|rule| action(rule.action));
-            says.push(format!("{rule} is the first that matches: {}", action.unwrap_or("drop")));
+            let found = self.tables.filter.rules.get(after.rule as usize);
+            let rate = match found {
+                Some(FilterRule { rate_bit: 0, .. }) | None => "",
+                Some(rule) if rule.action == Action::Accept => ", within its rate",
+                Some(_) => ", as its rate is exceeded",
+            };
+            let action = found.map_or("drop", |rule| action(rule.action));
+            says.push(format!("{rule} is the first that matches: {action}{rate}"));
             if after.fate == Verdict::Answered(Reason::SynProxied).to_fate() {
                 let answered = "the gateway answers the SYN for the server, with a cookie; no flow is written down until that is acknowledged";
                 says.push(answered.to_owned());
@@ -461,6 +470,25 @@ impl Renderer<'_> {
                 let _ = write!(text, ", but the host has asked for outside port {port}: accept");
             }
             says.push(text);
+        }
+    }
+
+    /// Rules in front of the one that decides whose rate has let the packet go on.
+    fn rates(&self, visit: &Visit, says: &mut Vec<String>) {
+        let Some(opening) = &visit.opening else { return };
+        let mut seen = self.with_sets(opening.seen, visit);
+        seen.egress = visit.after.egress.0;
+        seen.to = if visit.after.hop == LOCAL_HOP { SELF } else { self.tables.zone(visit.after.egress) };
+        let filter = &self.tables.filter;
+        while let Some(place) = filter.find(&seen, &mut NoTally).map(PatternRule::place) {
+            let found = filter.rules.get(place as usize).filter(|_| place != visit.after.rule);
+            let Some(rule) = found.filter(|rule| rule.rate_bit != 0) else { return };
+            let name = self.rule(place).unwrap_or_default();
+            says.push(match rule.action {
+                Action::Accept => format!("{name} accepts at a rate that is exceeded: on to the next"),
+                _ => format!("{name} refuses what exceeds a rate, which is not exceeded: on to the next"),
+            });
+            seen.sets |= rule.rate_bit;
         }
     }
 

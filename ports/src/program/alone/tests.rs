@@ -147,6 +147,24 @@ fn what_a_rule_accepts_at_a_pace_comes_once_in_that_time() {
 }
 
 #[test]
+fn what_a_rule_drops_above_a_pace_goes_on_below_it() {
+    let pace = |scope| SelfRule {
+        fate: Drop,
+        dports: vec![(22, 22)],
+        pace: Some(Pace { interval: 1 << 40, scope }),
+        ..SelfRule::default()
+    };
+    let ssh = SelfRule { fate: Accept, dports: vec![(22, 23)], ..SelfRule::default() };
+    let ends = [("10.0.0.2", 22), ("10.0.0.2", 22), ("10.0.0.3", 22), ("10.0.0.2", 23), ("10.0.0.2", 24)];
+    let frames = ends.map(|(source, port)| tcp(source, HERE, port, SYN));
+    for (scope, third) in [(Scope::Rule, Drop), (Scope::Source, Accept)] {
+        if let Some(fates) = fates(&[pace(scope), ssh.clone()], &frames) {
+            assert_eq!(fates, [Accept, Drop, third, Accept, Drop], "{scope:?}");
+        }
+    }
+}
+
+#[test]
 fn a_default_that_accepts_is_the_end_of_a_program() {
     let all = SelfRule { fate: Accept, ..SelfRule::default() };
     let frames = [udp("10.0.0.2", HERE, 1, 2), udp("10.0.0.2", "10.0.0.4", 1, 2)];
