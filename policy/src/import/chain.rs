@@ -10,7 +10,7 @@ use super::cond::{Cond, Place};
 use super::member::Addition;
 use super::note::{Origin, Why};
 use super::{IpVersion, MOST_RULES};
-use crate::model::{ConnectionLimit, Helper, NatAction, Rate, RejectWith};
+use crate::model::{ConnectionLimit, Excess, Helper, NatAction, Rate, RejectWith};
 
 /// Deepest nesting of jumps; the kernel allows 16.
 const DEEPEST: usize = 48;
@@ -107,6 +107,8 @@ pub(super) struct Entry {
     pub(super) cond: Cond,
     pub(super) what: What,
     pub(super) limit: Option<Limit>,
+    /// Fate of what exceeds the limit of an entry that accepts.
+    pub(super) excess: Excess,
     pub(super) log: bool,
     /// True if the entry decides packets of established connections, as happens here without a rule.
     pub(super) settled: bool,
@@ -222,7 +224,17 @@ impl Entry {
     /// Returns an entry without a limit or a log.
     pub(super) fn deciding(cond: Cond, verdict: Verdict, rule: Option<usize>) -> Entry {
         let what = What::Do(verdict);
-        Entry { cond, what, limit: None, log: false, settled: false, rule, helper: None, adds: None }
+        Entry {
+            cond,
+            what,
+            limit: None,
+            excess: Excess::Drop,
+            log: false,
+            settled: false,
+            rule,
+            helper: None,
+            adds: None,
+        }
     }
 
     /// Returns the common entry for this one, of IPv4, and `other`, of IPv6, if only the version differs.

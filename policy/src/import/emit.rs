@@ -1,7 +1,7 @@
 //! Translation of hooks, written out as lists, to a policy: rules, defaults, translations, interfaces, and the account of
 //! each rule of the source.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use super::chain::{Base, Bound, Entry, Listing, Program, Verdict, What, write_out};
 use super::cond::{Cond, ESTABLISHED, INVALID, NEW, Place, RELATED, STATES};
@@ -11,14 +11,15 @@ use super::name::{Unique, valid};
 use super::note::{Note, NoteKind, Origin, Why};
 use super::{Count, Import, IpVersion, MOST_RULES, Untranslated};
 use crate::model::{
-    ANY_ZONE, Action, AddressItem, Addresses, Conditions, Excess, Interface, Logging, Mode, MssClamp,
-    OTHER_ZONE, Rule, SELF_ZONE, Set, State, SynAnswer, ZoneDefault,
+    ANY_ZONE, Action, AddressItem, Addresses, Conditions, Interface, Logging, Mode, MssClamp, OTHER_ZONE,
+    Rule, SELF_ZONE, Set, State, SynAnswer, ZoneDefault,
 };
 
 mod answer;
 mod assignment;
 mod dynamic_set;
 mod hook;
+mod limit;
 mod nat;
 
 use answer::Way;
@@ -80,6 +81,8 @@ struct Emit {
     names: Unique,
     /// Uses of dynamic sets: in conditions on a side, or to add to.
     set_uses: BTreeSet<(String, Option<Side>)>,
+    /// Rules whose rate is a condition.
+    rates: usize,
     /// Rules that filter before routing.
     early: BTreeSet<usize>,
     /// Budget of comparisons left, weighted by size.
@@ -106,6 +109,7 @@ impl Emit {
             }
             *name = given;
         }
+        limit::refuse_above_rates(&mut found.program);
         let fates = vec![Fate::default(); found.program.rules.len()];
         let patience = 64 * MOST_RULES;
         let names = Unique::default();
@@ -116,6 +120,7 @@ impl Emit {
             missing: BTreeSet::new(),
             names,
             set_uses: BTreeSet::new(),
+            rates: 0,
             early: BTreeSet::new(),
             patience,
             cut: false,
@@ -279,159 +284,9 @@ impl Emit {
         }
     }
 
-    /// Converts limits whose excess is dropped to limits of an accepting rule; the others are missing.
-    fn settle_limits(&mut self, entries: &mut [Entry], drops: bool) {
-        let mut uses: HashMap<usize, usize> = HashMap::new();
-        for rule in entries.iter().filter(|e| e.limit.is_some()).filter_map(|e| e.rule) {
-            *uses.entry(rule).or_default() += 1;
-        }
-        for index in 0..entries.len() {
-            let Some(limit) = entries[index].limit else { continue };
-            if matches!(entries[index].what, What::Do(Verdict::Continue)) {
-                if entries[index].log {
-                    self.note(self.origin(&entries[index]), NoteKind::LogUnlimited);
-                }
-                entries[index].limit = None;
-                continue;
-            }
-            let alone = entries[index].rule.is_some_and(|rule| uses.get(&rule) == Some(&1));
-            let sound = match &entries[index].what {
-                _ if !alone => false,
-                What::Do(Verdict::Accept) if !limit.over && self.excess_passes(entries, index, drops) => {
-                    entries[index].limit = None;
-                    true
-                }
-                What::Do(Verdict::Accept) if !limit.over => self.excess_drops(entries, index, drops),
-                What::Do(Verdict::Drop) if limit.over && !entries[index].log => {
-                    self.hand_on(entries, index, drops)
-                }
-                // The excess is refused in silence here.
-                What::Do(Verdict::Reject(_)) if limit.over && !entries[index].log => {
-                    entries[index].what = What::Do(Verdict::Drop);
-                    self.note(
-                        self.origin(&entries[index]),
-                        NoteKind::NearestReject { kind: "reject".to_owned() },
-                    );
-                    self.hand_on(entries, index, drops)
-                }
-                _ => false,
-            };
-            if !sound {
-                entries[index].what = What::Hole(Why::Limit);
-                entries[index].limit = None;
-            } else if entries[index].limit.is_some() && self.import.policy.mode == Mode::Stateful {
-                self.note(None, NoteKind::LimitCountsConnections);
-            }
-        }
-    }
-
     /// Charges a comparison to the budget, by the size of the condition.
     fn tire(&mut self, cond: &Cond) {
         self.patience = self.patience.saturating_sub(1 + cond.weight());
-    }
-
-    /// True if the excess of an accepting rule's limit is accepted by a later rule.
-    fn excess_passes(&mut self, entries: &[Entry], index: usize, drops: bool) -> bool {
-        let cond = &entries[index].cond;
-        for later in &entries[index + 1..] {
-            if self.patience == 0 {
-                return false;
-            }
-            self.tire(&later.cond);
-            match &later.what {
-                What::Hole(Why::Log) | What::Do(Verdict::Continue | Verdict::Clamp | Verdict::Help(_)) => {}
-                What::Hole(_) => return false,
-                // A rule would add what exceeds its limit, too.
-                What::Do(Verdict::Add(_)) if cond.meets(&later.cond) => return false,
-                What::Do(verdict) if cond.meets(&later.cond) => {
-                    if *verdict != Verdict::Accept || later.limit.is_some() || later.log {
-                        return false;
-                    }
-                    if cond.is_within(&later.cond) {
-                        return true;
-                    }
-                }
-                What::Do(_) => {}
-            }
-        }
-        !drops
-    }
-
-    /// True if the excess of an accepting rule's limit is dropped by a later rule.
-    fn excess_drops(&mut self, entries: &[Entry], index: usize, drops: bool) -> bool {
-        let cond = &entries[index].cond;
-        for later in &entries[index + 1..] {
-            if self.patience == 0 {
-                return false;
-            }
-            self.tire(&later.cond);
-            match &later.what {
-                What::Hole(Why::Log) | What::Do(Verdict::Continue | Verdict::Clamp | Verdict::Help(_)) => {}
-                What::Hole(_) => return false,
-                // A rule would add what exceeds its limit, too.
-                What::Do(Verdict::Add(_)) if cond.meets(&later.cond) => return false,
-                What::Do(verdict) if cond.meets(&later.cond) => {
-                    let rejects = matches!(verdict, Verdict::Reject(_));
-                    if !rejects && *verdict != Verdict::Drop || later.limit.is_some() {
-                        return false;
-                    }
-                    if rejects {
-                        // The excess is refused in silence here.
-                        let kind = NoteKind::NearestReject { kind: "reject".to_owned() };
-                        self.note(self.origin(&entries[index]), kind);
-                    }
-                    if cond.is_within(&later.cond) {
-                        return true;
-                    }
-                }
-                What::Do(_) => {}
-            }
-        }
-        drops
-    }
-
-    /// Turns a rule that drops the excess of a limit into one that accepts the rest, if the rule that decides on the rest
-    /// accepts all of it.
-    fn hand_on(&mut self, entries: &mut [Entry], index: usize, drops: bool) -> bool {
-        let limit = entries[index].limit;
-        let cond = entries[index].cond.clone();
-        let bound = limit.map(|limit| super::chain::Limit { over: false, ..limit });
-        for later in index + 1..entries.len() {
-            if self.patience == 0 {
-                return false;
-            }
-            self.tire(&entries[later].cond);
-            match &entries[later].what {
-                What::Hole(Why::Log) | What::Do(Verdict::Continue | Verdict::Clamp | Verdict::Help(_)) => {}
-                // A rule would add what exceeds its limit, too.
-                What::Do(Verdict::Add(_)) if cond.meets(&entries[later].cond) => return false,
-                What::Do(verdict) if cond.meets(&entries[later].cond) => {
-                    if entries[later].limit.is_some() || !cond.is_within(&entries[later].cond) {
-                        return false;
-                    }
-                    match verdict {
-                        Verdict::Accept => {
-                            entries[index].what = What::Do(Verdict::Accept);
-                            entries[index].limit = bound;
-                            entries[index].log = entries[later].log;
-                        }
-                        // What does not exceed the limit is dropped, too: the limit is of no account.
-                        Verdict::Drop => entries[index].limit = None,
-                        _ => return false,
-                    }
-                    return true;
-                }
-                What::Hole(_) => return false,
-                What::Do(_) => {}
-            }
-        }
-        if drops {
-            entries[index].limit = None;
-        } else {
-            entries[index].what = What::Do(Verdict::Accept);
-            entries[index].limit = bound;
-        }
-        true
     }
 
     /// Merges rules that only log into the rule that decides the same packets.
@@ -531,7 +386,7 @@ impl Emit {
             states: Vec::<State>::new(),
             dnat: cond.dnat,
             rate,
-            excess: Excess::Drop,
+            excess: entry.excess,
             connections,
             timeout: None,
             add_source,

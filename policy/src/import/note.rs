@@ -54,7 +54,7 @@ pub enum Why {
     OwnPackets,
     /// A family of tables other than ip, ip6 and inet.
     Family(String),
-    /// A limit whose excess is not dropped, or that several rules would have to share.
+    /// A limit that neither an accepting nor a refusing rule has, or that several rules would have to share.
     Limit,
     /// A log without a later rule that decides the same packets.
     Log,
@@ -112,7 +112,7 @@ impl fmt::Display for Why {
             Why::OwnPackets => f.write_str("rules for the gateway's own packets are not a router's"),
             Why::Family(family) => write!(f, "tables of family `{family}` have no counterpart here"),
             Why::Limit => {
-                f.write_str("a limit here drops what exceeds it, and this one does not just do that")
+                f.write_str("a rule here accepts up to a limit, or refuses what exceeds a rate; this one does neither, or shares its limit with others")
             }
             Why::Log => f.write_str("logging is part of a rule here, and no rule decides the same packets"),
             Why::State => f.write_str(

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::model::{
-    Action, Addresses, Hairpin, Logging, Mode, MssClamp, NatAction, PortRange, Protocol, RejectWith, Rule,
-    TcpFlagsMatch,
+    Action, Addresses, Excess, Hairpin, Logging, Mode, MssClamp, NatAction, PortRange, Protocol, RejectWith,
+    Rule, TcpFlagsMatch,
 };
 
 mod chain;
@@ -196,13 +196,23 @@ fn what_iptables_says_and_policies_cannot() {
 }
 
 #[test]
-fn a_limit_stands_only_where_its_excess_is_dropped() {
+fn what_exceeds_a_limit_is_dropped_or_meets_the_next_rules() {
     let limited = "-A FORWARD -p udp -m limit --limit 3/min -j ACCEPT";
-    assert!(rule(&iptables(limited), "forward-1").rate.is_some());
+    let excess = |import: &Import| {
+        let rule = rule(import, "forward-1");
+        (rule.rate.is_some(), rule.excess)
+    };
+    assert_eq!(excess(&iptables(limited)), (true, Excess::Drop));
     let after = iptables(&format!("{limited}\n-A FORWARD -p tcp -j ACCEPT\n-A FORWARD -j DROP"));
-    assert_eq!(why(&after), []);
+    assert_eq!((why(&after), excess(&after)), (vec![], (true, Excess::Drop)));
     let passes = iptables(&format!("{limited}\n-A FORWARD -s 10.0.0.0/8 -j ACCEPT"));
-    assert_eq!(why(&passes), [(4, Why::Limit)]);
+    assert_eq!((why(&passes), excess(&passes)), (vec![], (true, Excess::Next)));
+    // As many as there are bits for.
+    let many: Vec<String> = (1..=40)
+        .map(|port| format!("-A FORWARD -p udp -m udp --dport {port} -m limit --limit 3/min -j ACCEPT"))
+        .collect();
+    let many = iptables(&format!("{}\n-A FORWARD -s 10.0.0.0/8 -j ACCEPT", many.join("\n")));
+    assert_eq!(why(&many), (35..44).map(|line| (line, Why::Limit)).collect::<Vec<_>>());
 }
 
 #[test]

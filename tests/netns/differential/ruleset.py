@@ -131,6 +131,11 @@ class Maker:
             chain.rules = [
                 self.rule(self.others[index + 1 :], ("input",)) for _ in range(self.random.randint(1, 4))
             ]
+            # Flood protection: up to a rate packets go on, and the rest is dropped.
+            if self.translated.random() < 0.2:
+                where = self.translated.choice(["", "udp dport 53 ", "tcp flags == syn "])
+                burst = self.translated.randint(1, 6)
+                chain.rules += [f"{where}limit rate 5/day burst {burst} packets return", f"{where}drop"]
             table.chains.append(chain)
         # Translations that ask for what rules of the same table add.
         if self.moves and self.moving.random() < 0.6:
@@ -382,7 +387,8 @@ class Maker:
             return "return"
         # An addition and a limit are seldom one rule here.
         if roll < 0.96 and self.often(0.7) and not self.moves:
-            return f"limit rate {self.random.randint(1, 9)}/day burst {self.random.randint(1, 6)} packets accept"
+            rate = f"{self.random.randint(1, 9)}/day burst {self.random.randint(1, 6)} packets"
+            return f"limit rate over {rate} drop" if self.translated.random() < 0.4 else f"limit rate {rate} accept"
         return "accept"
 
     def match(self, hooks, simple=False):

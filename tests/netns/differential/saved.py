@@ -229,9 +229,13 @@ class Maker:
         words += [self.head, *found.values()]
         if limited:
             words.append(self.limit())
-            # What exceeds a limit is dropped.
+            limit = words[-1]
             all_of = [word for word in words[:-1] if word]
-            return [" ".join([*all_of, words[-1], "-j ACCEPT"]), " ".join([*all_of, "-j DROP"])]
+            accept, back, drop = (" ".join([*all_of, limit, f"-j {target}"]) for target in ("ACCEPT", "RETURN", "DROP"))
+            above = drop.replace("--hashlimit-upto", "--hashlimit-above")
+            refuse = " ".join([*all_of, "-j DROP"])
+            # What exceeds a limit is dropped, goes on, or is all that is dropped.
+            return self.translated.choice([[accept, refuse], [accept], [back, refuse], [accept] if above == drop else [above]])
         return [" ".join(word for word in [*words, self.verdict(chains, hook, plain)] if word)]
 
     def verdict(self, chains, hook, plain):

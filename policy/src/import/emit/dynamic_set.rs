@@ -106,7 +106,7 @@ impl Emit {
         let found = found.ok_or_else(|| Why::Missing(format!("@{name}")))?.clone();
         let uses = self.set_uses.iter().filter(|(_, side)| side.is_some()).count();
         let is_new = !self.set_uses.contains(&(name.to_owned(), side));
-        if is_new && side.is_some() && uses >= DynamicSet::MOST_USES {
+        if is_new && side.is_some() && uses + self.rates >= DynamicSet::MOST_USES {
             return Err(Why::TooMany);
         }
         if self.import.policy.dynamic_set(name).is_none() {

@@ -57,7 +57,7 @@ fn sets_of_nftables_with_timeouts() {
     let import = import("nft", include_str!("../../../tests/import/dynamic.nft.json"));
     let expected = [
         "quiet v4 source @banned add banned drop",
-        "logins v4 dport 22 accept",
+        "logins v4 dport 22 drop",
         "ssh dport 22 accept",
         "trap v4 dport 23 add banned for 7200s drop",
         // Those who are in the set stay no longer for it.

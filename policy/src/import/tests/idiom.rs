@@ -2,7 +2,7 @@
 
 use super::{import, iptables, rule, why};
 use crate::import::{Import, NoteKind, Why};
-use crate::model::{Action, DnatStatus, Helper, NatAction, PortRange, Scope, Sticky};
+use crate::model::{Action, DnatStatus, Excess, Helper, NatAction, PortRange, RejectWith, Scope, Sticky};
 
 /// Returns the import of an nftables rule set: chains and rules, each rule with its chain and expressions.
 fn nft(chains: &[(&str, &str, i64, &str)], rules: &[(&str, &str)]) -> Import {
@@ -218,13 +218,14 @@ fn a_limit_may_lead_to_a_refusal() {
     assert_eq!((rate.count, rate.burst, rate.scope), (2, 5, Scope::Source));
 }
 
-/// As in OpenWrt: the excess of a limit is rejected; here it is dropped.
+/// As in OpenWrt: the excess of a limit is rejected.
 #[test]
 fn what_exceeds_a_limit_may_be_rejected_there() {
     let import = iptables("-A INPUT -p icmp -m limit --limit 3/min -j ACCEPT\n-A INPUT -j REJECT");
     assert_eq!(why(&import), []);
-    assert!(rule(&import, "input-1").rate.is_some());
-    assert!(import.notes.iter().any(|note| matches!(note.kind, NoteKind::NearestReject { .. })));
+    let limited = rule(&import, "input-1");
+    assert!(limited.rate.is_some() && limited.excess == Excess::Next);
+    assert!(!import.notes.iter().any(|note| matches!(note.kind, NoteKind::NearestReject { .. })));
 }
 
 /// Rule sets in the style of real ones: the policies have no errors, whatever is missing.
@@ -300,7 +301,39 @@ fn buckets_of_hashlimit() {
     let over = "-A FORWARD -p tcp -m tcp --dport 22 -m hashlimit --hashlimit-above 5/min --hashlimit-mode srcip --hashlimit-name x -j DROP\n";
     let import = iptables(&format!("{over}-A FORWARD -p tcp -m tcp --dport 20:30 -j ACCEPT"));
     assert_eq!(why(&import), []);
-    assert_eq!((rule(&import, "forward-1").action, scope(&import)), (Action::Accept, Scope::Source));
+    assert_eq!((rule(&import, "forward-1").action, scope(&import)), (Action::Drop, Scope::Source));
+    // Whatever the rules behind it do.
+    let import = iptables(&format!("{over}-A FORWARD -s 10.0.0.0/8 -j ACCEPT\n-A FORWARD -p tcp -j REJECT"));
+    assert_eq!((why(&import), scope(&import)), (vec![], Scope::Source));
+}
+
+/// Flood protection: up to a rate packets return, and the rest is dropped (OpenWrt).
+#[test]
+fn what_returns_up_to_a_rate_is_dropped_above_it() {
+    let flood = |back: &str, drop: &str| {
+        iptables(&format!(
+            ":flood - [0:0]\n-A FORWARD -p tcp -m tcp --syn -j flood\n-A FORWARD -p tcp -m tcp --dport 22 -j ACCEPT\n\
+             -A flood {back} -j RETURN\n-A flood {drop}"
+        ))
+    };
+    let found = flood("-m limit --limit 25/sec --limit-burst 50", "-j REJECT --reject-with tcp-reset");
+    assert_eq!(why(&found), []);
+    let refused = rule(&found, "flood-2");
+    let rate = refused.rate.unwrap();
+    assert_eq!((rate.count, rate.burst, refused.action), (25, 50, Action::Reject(RejectWith::TcpReset)));
+    assert_eq!(rule(&found, "forward-2").action, Action::Accept);
+    assert_eq!(found.policy.rules.iter().filter(|rule| rule.name.starts_with("flood")).count(), 1);
+    // Others than those that return, and limits of both.
+    assert_eq!(why(&flood("-m limit --limit 25/sec", "-s 10.0.0.0/8 -j DROP")).len(), 1);
+    assert_eq!(why(&flood("-m limit --limit 25/sec", "-m limit --limit 5/sec -j DROP")).len(), 2);
+
+    let import = import("nft", include_str!("../../../tests/import/fw4.nft.json"));
+    assert_eq!(why(&import), []);
+    assert_eq!(import.policy.rules.iter().filter(|rule| rule.matches_by_rate()).count(), 2);
+    assert_eq!(
+        import.policy.rules.iter().filter(|rule| rule.dnat == Some(DnatStatus::Translated)).count(),
+        2
+    );
 }
 
 #[test]

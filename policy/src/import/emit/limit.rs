@@ -1,0 +1,199 @@
+//! Limits: rates and numbers of connections that rules accept, and rates above which they refuse.
+
+use std::collections::HashMap;
+
+use super::Emit;
+use crate::import::chain::{Bound, Entry, Limit, Program, Verdict, What};
+use crate::import::note::{NoteKind, Why};
+use crate::model::{DynamicSet, Excess, Mode};
+
+/// Rewrites rules that let packets return from a chain up to a rate, in front of one that refuses the same packets, as flood protection is
+/// written: the refusing rule refuses what exceeds the rate, and the rest returns.
+pub(super) fn refuse_above_rates(program: &mut Program) {
+    for chain in &program.chains {
+        for pair in chain.windows(2) {
+            let &[returning, refusing] = pair else { continue };
+            let (Some(one), Some(other)) = (program.rules.get(returning), program.rules.get(refusing)) else {
+                continue;
+            };
+            let (Ok(one), Ok(other)) = (&one.body, &other.body) else { continue };
+            let ([(cond, Verdict::Return)], [(refused, Verdict::Drop | Verdict::Reject(_))]) =
+                (one.ways.as_slice(), other.ways.as_slice())
+            else {
+                continue;
+            };
+            let Some(limit @ Limit { bound: Bound::Rate(_), over: false }) = one.limit else { continue };
+            let is_plain = !one.log && one.adds.is_none() && other.limit.is_none() && other.adds.is_none();
+            if !is_plain || cond != refused {
+                continue;
+            }
+            program.rules.swap(returning, refusing);
+            if let Ok(body) = &mut program.rules[returning].body {
+                body.limit = Some(Limit { over: true, ..limit });
+            }
+            if let Ok(body) = &mut program.rules[refusing].body {
+                body.limit = None;
+            }
+        }
+    }
+}
+
+impl Emit {
+    /// Converts limits to those of accepting rules, and rates above which rules refuse; the others are missing.
+    pub(super) fn settle_limits(&mut self, entries: &mut [Entry], drops: bool) {
+        let mut uses: HashMap<usize, usize> = HashMap::new();
+        for rule in entries.iter().filter(|e| e.limit.is_some()).filter_map(|e| e.rule) {
+            *uses.entry(rule).or_default() += 1;
+        }
+        for index in 0..entries.len() {
+            let Some(limit) = entries[index].limit else { continue };
+            if matches!(entries[index].what, What::Do(Verdict::Continue)) {
+                if entries[index].log {
+                    self.note(self.origin(&entries[index]), NoteKind::LogUnlimited);
+                }
+                entries[index].limit = None;
+                continue;
+            }
+            let alone = entries[index].rule.is_some_and(|rule| uses.get(&rule) == Some(&1));
+            let is_rate = matches!(limit.bound, Bound::Rate(_));
+            let sound = match &entries[index].what {
+                _ if !alone => false,
+                What::Do(Verdict::Accept) if !limit.over && self.excess_passes(entries, index, drops) => {
+                    entries[index].limit = None;
+                    true
+                }
+                What::Do(Verdict::Accept) if !limit.over && self.excess_drops(entries, index, drops) => true,
+                What::Do(Verdict::Accept) if !limit.over && is_rate => {
+                    entries[index].excess = Excess::Next;
+                    self.take_rate()
+                }
+                What::Do(Verdict::Drop | Verdict::Reject(_)) if limit.over && is_rate => self.take_rate(),
+                What::Do(Verdict::Drop) if limit.over && !entries[index].log => {
+                    self.hand_on(entries, index, drops)
+                }
+                // The excess is refused in silence here.
+                What::Do(Verdict::Reject(_)) if limit.over && !entries[index].log => {
+                    entries[index].what = What::Do(Verdict::Drop);
+                    self.note(
+                        self.origin(&entries[index]),
+                        NoteKind::NearestReject { kind: "reject".to_owned() },
+                    );
+                    self.hand_on(entries, index, drops)
+                }
+                _ => false,
+            };
+            if !sound {
+                entries[index].what = What::Hole(Why::Limit);
+                entries[index].limit = None;
+            } else if entries[index].limit.is_some() && self.import.policy.mode == Mode::Stateful {
+                self.note(None, NoteKind::LimitCountsConnections);
+            }
+        }
+    }
+
+    /// Takes one of the places that rates as conditions share with uses of dynamic sets; false if none is left.
+    fn take_rate(&mut self) -> bool {
+        let uses = self.set_uses.iter().filter(|(_, side)| side.is_some()).count();
+        let is_free = self.rates + uses < DynamicSet::MOST_USES;
+        self.rates += usize::from(is_free);
+        is_free
+    }
+
+    /// True if the excess of an accepting rule's limit is accepted by a later rule.
+    fn excess_passes(&mut self, entries: &[Entry], index: usize, drops: bool) -> bool {
+        let cond = &entries[index].cond;
+        for later in &entries[index + 1..] {
+            if self.patience == 0 {
+                return false;
+            }
+            self.tire(&later.cond);
+            match &later.what {
+                What::Hole(Why::Log) | What::Do(Verdict::Continue | Verdict::Clamp | Verdict::Help(_)) => {}
+                What::Hole(_) => return false,
+                // A rule would add what exceeds its limit, too.
+                What::Do(Verdict::Add(_)) if cond.meets(&later.cond) => return false,
+                What::Do(verdict) if cond.meets(&later.cond) => {
+                    if *verdict != Verdict::Accept || later.limit.is_some() || later.log {
+                        return false;
+                    }
+                    if cond.is_within(&later.cond) {
+                        return true;
+                    }
+                }
+                What::Do(_) => {}
+            }
+        }
+        !drops
+    }
+
+    /// True if the excess of an accepting rule's limit is dropped by a later rule.
+    fn excess_drops(&mut self, entries: &[Entry], index: usize, drops: bool) -> bool {
+        let cond = &entries[index].cond;
+        for later in &entries[index + 1..] {
+            if self.patience == 0 {
+                return false;
+            }
+            self.tire(&later.cond);
+            match &later.what {
+                What::Hole(Why::Log) | What::Do(Verdict::Continue | Verdict::Clamp | Verdict::Help(_)) => {}
+                What::Hole(_) => return false,
+                // A rule would add what exceeds its limit, too.
+                What::Do(Verdict::Add(_)) if cond.meets(&later.cond) => return false,
+                What::Do(verdict) if cond.meets(&later.cond) => {
+                    if *verdict != Verdict::Drop || later.limit.is_some() {
+                        return false;
+                    }
+                    if cond.is_within(&later.cond) {
+                        return true;
+                    }
+                }
+                What::Do(_) => {}
+            }
+        }
+        drops
+    }
+
+    /// Turns a rule that drops the connections above a limit into one that accepts the rest, if the rule that decides on the rest
+    /// accepts all of it.
+    fn hand_on(&mut self, entries: &mut [Entry], index: usize, drops: bool) -> bool {
+        let limit = entries[index].limit;
+        let cond = entries[index].cond.clone();
+        let bound = limit.map(|limit| Limit { over: false, ..limit });
+        for later in index + 1..entries.len() {
+            if self.patience == 0 {
+                return false;
+            }
+            self.tire(&entries[later].cond);
+            match &entries[later].what {
+                What::Hole(Why::Log) | What::Do(Verdict::Continue | Verdict::Clamp | Verdict::Help(_)) => {}
+                // A rule would add what exceeds its limit, too.
+                What::Do(Verdict::Add(_)) if cond.meets(&entries[later].cond) => return false,
+                What::Do(verdict) if cond.meets(&entries[later].cond) => {
+                    if entries[later].limit.is_some() || !cond.is_within(&entries[later].cond) {
+                        return false;
+                    }
+                    match verdict {
+                        Verdict::Accept => {
+                            entries[index].what = What::Do(Verdict::Accept);
+                            entries[index].limit = bound;
+                            entries[index].log = entries[later].log;
+                        }
+                        // What does not exceed the limit is dropped, too: the limit is of no account.
+                        Verdict::Drop => entries[index].limit = None,
+                        _ => return false,
+                    }
+                    return true;
+                }
+                What::Hole(_) => return false,
+                What::Do(_) => {}
+            }
+        }
+        if drops {
+            entries[index].limit = None;
+        } else {
+            entries[index].what = What::Do(Verdict::Accept);
+            entries[index].limit = bound;
+        }
+        true
+    }
+}
