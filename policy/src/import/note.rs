@@ -225,6 +225,8 @@ pub enum NoteKind {
     EstablishedPass,
     /// Answers pass, and packets of no connection are dropped, without a rule.
     StateImplied,
+    /// Packets that fail a reverse path filter of the source are dropped by the interfaces' source check here.
+    ReversePath,
     /// Rules are about the loopback interface; here packets of the gateway to itself are not filtered.
     Loopback,
     /// The policy of a chain drops the gateway's own packets.
@@ -405,6 +407,9 @@ impl fmt::Display for NoteKind {
             NoteKind::StateImplied => f.write_str(
                 "packets of accepted connections pass, and those that fit none are dropped, without a rule: \
                  rules see the first packet of a connection only",
+            ),
+            NoteKind::ReversePath => f.write_str(
+                "the reverse path filter needs no rule: each interface has `source-check`, \"strict\" unless the policy says otherwise",
             ),
             NoteKind::Loopback => f.write_str("rules about the loopback interface need no counterpart"),
             NoteKind::OwnPackets { hook } => {

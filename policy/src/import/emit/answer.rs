@@ -7,7 +7,7 @@
 use super::Emit;
 use crate::import::IpVersion;
 use crate::import::chain::{Entry, Listing, Verdict, What};
-use crate::import::cond::{Cond, ESTABLISHED, NEW, STATES};
+use crate::import::cond::{Cond, ESTABLISHED, NEW, RELATED, STATES};
 use crate::import::note::{NoteKind, Why};
 use crate::import::range::ByteSet;
 use crate::model::{Protocol, TcpFlagsMatch};
@@ -36,7 +36,7 @@ impl Emit {
     /// it drops.
     pub(super) fn established(&mut self, listing: &Listing, way: Way) -> Vec<Entry> {
         let mut open = [IpVersion::V4, IpVersion::V6].map(|version| self.found.silent != Some(version));
-        let mut passed: Vec<&Cond> = Vec::new();
+        let mut passed: Vec<&Entry> = Vec::new();
         let mut turned = Vec::new();
         for entry in &listing.entries {
             let What::Do(verdict) = &entry.what else { continue };
@@ -56,7 +56,7 @@ impl Emit {
                 }
             }
             if *verdict == Verdict::Accept && !wide {
-                passed.push(&entry.cond);
+                passed.push(entry);
             }
             if wide && (drops || *verdict == Verdict::Accept) {
                 open = [open[0] && !v4, open[1] && !v6];
@@ -69,15 +69,27 @@ impl Emit {
     }
 
     /// Returns the rule for connections whose answers the rule of `entry` drops.
-    fn before_established(&mut self, entry: &Entry, passed: &[&Cond], way: Way) -> Option<Entry> {
+    fn before_established(&mut self, entry: &Entry, passed: &[&Entry], way: Way) -> Option<Entry> {
+        // States of packets that no earlier rule has accepted.
+        let mut left = entry.cond.states & (ESTABLISHED | RELATED);
+        for Entry { cond: other, .. } in passed.iter().filter(|other| other.limit.is_none()) {
+            self.tire(other);
+            let part = Cond { states: left & other.states, ..entry.cond.clone() };
+            if self.patience > 0 && part.is_within(other) {
+                left &= !other.states;
+            }
+        }
+        if left == 0 {
+            return None;
+        }
         let of = match turn(&entry.cond, way) {
             // What is for the gateway before its translation is known by another address.
             Turned::To(_) if way == Way::Through && self.is_hidden(entry) => Turned::Lost,
             Turned::To(cond) if way == Way::Through => {
                 // Some of the answers are let through before.
                 let pass = passed.iter().any(|other| {
-                    self.tire(other);
-                    self.patience == 0 || other.meets(&entry.cond)
+                    self.tire(&other.cond);
+                    self.patience == 0 || other.cond.meets(&entry.cond)
                 });
                 if pass { Turned::Lost } else { Turned::To(cond) }
             }

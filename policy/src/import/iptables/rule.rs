@@ -37,6 +37,7 @@ const MODULES: &[&str] = &[
     "dscp",
     "addrtype",
     "mac",
+    "rpfilter",
     "set",
 ];
 
@@ -231,6 +232,9 @@ impl<'a> Reader<'a> {
                 if !known {
                     return Err(Why::Feature(format!("-m {module}")));
                 }
+                if module == "rpfilter" {
+                    self.notes.insert(Note { origin: None, kind: NoteKind::ReversePath });
+                }
                 if module == "recent" {
                     return self.recent();
                 }
@@ -304,6 +308,9 @@ impl<'a> Reader<'a> {
                 self.each(|cond| cond.source_macs = and_macs(&cond.source_macs, &set));
             }
             "--dst-type" => self.destination_type(one()?, negated)?,
+            // Of `rpfilter`: what has no route back comes to no rule.
+            "--invert" => self.ways.clear(),
+            "--loose" | "--validmark" | "--accept-local" => {}
             "--limit" | "--hashlimit-upto" | "--hashlimit" | "--hashlimit-above" => {
                 let (count, unit) = one()?.split_once('/').ok_or_else(bad)?;
                 let count = count.parse().ok().filter(|&count| count > 0).ok_or_else(bad)?;

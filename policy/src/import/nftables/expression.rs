@@ -59,6 +59,8 @@ pub(super) enum Field {
     /// Bits of the connection's status.
     Status,
     DestinationType,
+    /// Existence of a route back to the source.
+    ReversePath,
 }
 
 /// Parses the left side of a match.
@@ -117,6 +119,13 @@ pub(super) fn field(left: &Value) -> Result<Field, Why> {
         let daddr = flags.is_some_and(|flags| *flags == "daddr" || *flags == serde_json::json!(["daddr"]));
         if word(fib, "result").as_deref() == Some("type") && daddr {
             return Ok(Field::DestinationType);
+        }
+        let asked: Vec<&str> =
+            flags.map_or_else(Vec::new, |flags| items(flags).into_iter().filter_map(Value::as_str).collect());
+        let is_of_source =
+            asked.contains(&"saddr") && asked.iter().all(|flag| matches!(*flag, "saddr" | "mark" | "iif"));
+        if word(fib, "result").as_deref() == Some("oif") && is_of_source {
+            return Ok(Field::ReversePath);
         }
     }
     if let Some([masked, by]) = left.get("&").and_then(Value::as_array).map(Vec::as_slice) {

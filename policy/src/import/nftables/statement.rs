@@ -282,6 +282,12 @@ impl Context<'_> {
                 *self.stateful = true;
                 Ok(vec![go_on(Cond { dnat: Some(dnat(left, op, right)?), ..Cond::default() })])
             }
+            // Packets without a route back come to no rule.
+            (Field::ReversePath, "==" | "!=") => {
+                let exists = right.as_bool().ok_or_else(|| Why::Value(right.to_string()))? != (op == "!=");
+                self.note_all(NoteKind::ReversePath);
+                Ok(if exists { vec![go_on(Cond::default())] } else { Vec::new() })
+            }
             (Field::Sport(_) | Field::Dport(_), "<" | ">" | "<=" | ">=") => {
                 let port: Option<u16> = constant(right)?.parse().ok();
                 let range = port.and_then(|port| compared(op, u64::from(port), u64::from(u16::MAX)));
@@ -534,7 +540,7 @@ impl Context<'_> {
                 }
                 cond.states = if negated { STATES & !states } else { states };
             }
-            Field::Status => return Err(Why::Feature("ct status in a set".to_owned())),
+            Field::Status | Field::ReversePath => return Err(Why::Feature("a set of answers".to_owned())),
             Field::TcpFlags => return Err(Why::Feature("tcp flags in a set".to_owned())),
             Field::DestinationType => {
                 let local = list.len() == 1 && constant(list[0])? == "local";

@@ -632,3 +632,59 @@ fn a_filter_before_a_translation_knows_none() {
     let nat = "*nat\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -d 192.0.2.1 -p tcp -m tcp --dport 80 -j DNAT --to-destination 10.0.0.1\nCOMMIT\n";
     assert_eq!(why(&import("iptables", &format!("{table}{nat}"))), [(3, Why::Hook("prerouting".to_owned()))]);
 }
+
+/// The answers of what a chain before routing has accepted are accepted, too, where a later chain begins with that.
+#[test]
+fn established_packets_of_some_are_accepted_before_they_are_refused() {
+    let icmp = format!("{},{{\"accept\":null}}", equal("ip", "protocol", "\"icmp\""));
+    let established = "{\"match\":{\"op\":\"in\",\"left\":{\"ct\":{\"key\":\"state\"}},\"right\":[\"established\",\"related\"]}},{\"accept\":null}";
+    let refuse = format!("{},{{\"drop\":null}}", equal("ip", "daddr", "\"10.0.0.1\""));
+    let chains = [("prerouting", "filter", -300, "accept"), ("forward", "filter", 0, "accept")];
+    // Without a refusal of its own, a chain before routing is left out.
+    let spoofed = format!("{},{{\"drop\":null}}", equal("ip", "saddr", "\"10.9.0.1\""));
+    let rules =
+        [("prerouting", &*spoofed), ("prerouting", &icmp), ("forward", established), ("forward", &refuse)];
+    let import = nft(&chains, &rules);
+    assert_eq!(why(&import), []);
+}
+
+/// The reverse path filter is each interface's, and no rule.
+#[test]
+fn a_reverse_path_filter_is_the_source_check() {
+    let fib = |flags: &str, right: &str, verdict: &str| {
+        format!(
+            "{{\"match\":{{\"op\":\"==\",\"left\":{{\"fib\":{{\"result\":\"oif\",\"flags\":{flags}}}}},\"right\":{right}}}}},{{\"{verdict}\":null}}"
+        )
+    };
+    let chains = [("prerouting", "filter", -150, "accept"), ("forward", "filter", 0, "accept")];
+    for flags in ["[\"saddr\",\"iif\"]", "[\"saddr\",\"mark\",\"iif\"]", "\"saddr\""] {
+        let import = nft(&chains, &[("prerouting", &fib(flags, "false", "drop"))]);
+        assert_eq!((why(&import), import.count.implied), (vec![], 1), "{flags}");
+        assert!(!import.policy.rules.iter().any(|rule| rule.name.starts_with("prerouting")), "{flags}");
+        assert!(import.notes.iter().any(|note| note.kind == NoteKind::ReversePath));
+    }
+    let found = nft(&chains, &[("forward", &fib("[\"saddr\",\"iif\"]", "true", "drop"))]);
+    assert_eq!((why(&found), rule(&found, "forward-1").action), (vec![], Action::Drop));
+    assert_eq!(why(&nft(&chains, &[("forward", &fib("\"daddr\"", "false", "drop"))])).len(), 1);
+
+    for words in ["--invert", "--validmark --invert", "--loose --accept-local --invert"] {
+        let table =
+            format!("*mangle\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -m rpfilter {words} -j DROP\nCOMMIT\n");
+        let import = import("iptables", &table);
+        assert_eq!((why(&import), import.count.implied), (vec![], 1), "{words}");
+    }
+}
+
+/// Zones, services, forwards and rich rules of firewalld. Rules for the machine's own packets, and a helper for NetBIOS, have no counterpart.
+#[test]
+fn the_zones_of_firewalld() {
+    let import = import("nft", include_str!("../../../tests/import/firewalld.nft.json"));
+    let missing: Vec<String> = import.untranslated.iter().map(|missing| missing.why.to_string()).collect();
+    assert!(
+        missing.iter().all(|why| why.contains("gateway's own packets") || why.contains("netbios-ns")),
+        "{missing:#?}"
+    );
+    let translated = import.policy.rules.iter().filter(|rule| rule.dnat == Some(DnatStatus::Translated));
+    assert!(translated.count() >= 2);
+    assert_eq!(import.policy.nats.len(), 3, "{:#?}", import.policy.nats);
+}
