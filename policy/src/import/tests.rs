@@ -1,5 +1,3 @@
-use std::time::Instant;
-
 use proptest::prelude::*;
 
 use super::*;
@@ -296,12 +294,9 @@ fn classbench_real_sets() {
     };
     for file in files.map(|file| file.unwrap().path()) {
         let bytes = std::fs::read(&file).unwrap();
-        let start = Instant::now();
         let import = find("classbench").unwrap().import(&bytes, None).unwrap();
         account(&import);
-        eprintln!("{}: {:?} in {:?}", file.display(), import.count, start.elapsed());
         assert!(import.untranslated.len() * 20 < import.count.rules, "{:?}", import.untranslated.first());
-        assert!(start.elapsed().as_millis() < 1000);
     }
 }
 
