@@ -89,7 +89,7 @@ pub(super) struct Reader<'a> {
     sets: &'a mut Sets,
     /// Number of rules that share each table of `hashlimit`.
     shared: &'a HashMap<&'a str, usize>,
-    /// True if conditions follow the limit, which then has counted other packets, too.
+    /// True if the limit has counted other packets, too: conditions follow it, or other rules share it.
     late: bool,
     connections: Option<ConnectionLimit>,
     target: target::Target,
@@ -337,9 +337,8 @@ impl<'a> Reader<'a> {
                 };
                 self.match_set(name, side, negated)?;
             }
-            "--hashlimit-name" if self.shared.get(one()?).is_some_and(|&uses| uses > 1) => {
-                return Err(Why::Limit);
-            }
+            // Its buckets have counted packets of other rules, too.
+            "--hashlimit-name" if self.shared.get(one()?).is_some_and(|&uses| uses > 1) => self.late = true,
             "--hashlimit-srcmask" => self.whole_mask(one()?)?,
             "--hashlimit-name"
             | "--hashlimit-htable-expire"
@@ -538,6 +537,12 @@ impl<'a> Reader<'a> {
             ("LOCAL", false, true) => {}
             ("LOCAL", true, true) => self.ways.clear(),
             ("LOCAL", false, false) => self.each(|cond| cond.to_gateway = true),
+            // No address of IPv4 is one.
+            ("ANYCAST", _, _) if self.version == IpVersion::V4 => {
+                if !negated {
+                    self.ways.clear();
+                }
+            }
             ("MULTICAST", _, _) => {
                 let range = if self.version == IpVersion::V4 { "224.0.0.0/4" } else { "ff00::/8" };
                 let place = Place::of(&word::addresses(range).into_iter().collect::<Vec<_>>());

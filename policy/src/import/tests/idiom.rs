@@ -2,7 +2,9 @@
 
 use super::{import, iptables, rule, why};
 use crate::import::{Import, NoteKind, Why};
-use crate::model::{Action, DnatStatus, Excess, Helper, NatAction, PortRange, RejectWith, Scope, Sticky};
+use crate::model::{
+    Action, DnatStatus, Excess, Helper, Logging, NatAction, PortRange, RejectWith, Scope, Sticky,
+};
 
 /// Returns the import of an nftables rule set: chains and rules, each rule with its chain and expressions.
 fn nft(chains: &[(&str, &str, i64, &str)], rules: &[(&str, &str)]) -> Import {
@@ -201,6 +203,15 @@ fn limits_that_count_other_packets_are_none_of_a_rule() {
         "-A INPUT -p tcp -m tcp --dport 22 {shared}\n-A INPUT -p tcp -m tcp --dport 23 {shared}\n-A INPUT -j DROP"
     );
     assert_eq!(why(&iptables(&rules)), [(4, Why::Limit), (5, Why::Limit)]);
+    // Shorewall logs at one rate for all rules. Logs have none here.
+    let logged = "-m hashlimit --hashlimit-upto 1/sec --hashlimit-mode srcip --hashlimit-name lograte -j LOG";
+    let rules =
+        format!("-A INPUT -i eth0 {logged}\n-A INPUT -i eth0 -j DROP\n-A INPUT {logged}\n-A INPUT -j DROP");
+    let import = iptables(&rules);
+    assert_eq!(why(&import), []);
+    assert!(import.notes.iter().any(|note| note.kind == NoteKind::LogUnlimited));
+    assert!(import.policy.rules.iter().filter(|rule| rule.log == Logging::On).count() == 2);
+    assert_eq!(why(&iptables("-A INPUT -m addrtype --dst-type ANYCAST -j DROP")), []);
 }
 
 #[test]
