@@ -51,3 +51,21 @@ def test_errors_are_pickled_for_other_processes():
     assert (str(again), again.diagnostics) == (str(error), error.diagnostics)
     again = pickle.loads(pickle.dumps(wirerate.CaptureError("damaged", "lan.pcap")))
     assert (str(again), again.path) == ("damaged", "lan.pcap")
+
+
+def test_what_libraries_print_does_not_come_between_the_lines_for_the_command():
+    """Ray tells of lost nodes on standard output."""
+    code = """
+import os, sys
+from wirerate import request
+request._read = lambda: None
+def work(_):
+    request.say(done=1)
+    print("(raylet) The node has been marked dead")
+    os.write(1, b"as have others\\n")
+    request.say(done=2)
+sys.exit(request.answer(work))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [{"done": 1}, {"done": 2}]
+    assert {"(raylet) The node has been marked dead", "as have others"} == set(done.stderr.splitlines())

@@ -1,12 +1,14 @@
 """Requests of the command ``wirerate``, which runs parts of this package: JSON on standard input; progress and rows in JSON on standard output, a
-line each; what is wrong in the last line of standard error."""
+line each; what is wrong in the last line of standard error that begins with ``error:``. Whatever else is printed goes there, too: Ray tells
+of lost nodes on standard output."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 from . import _wirerate
 from .chip import Chip
@@ -27,13 +29,21 @@ class Request(NamedTuple):
     """What is asked for beside that."""
 
 
+_out: TextIO | None = None
+"""Standard output, once it is the command's alone."""
+
+
 def say(**line: Any) -> None:
     """Write a line."""
-    print(json.dumps(line), flush=True)
+    print(json.dumps(line), file=_out, flush=True)
 
 
 def answer(work: Callable[[Request], object]) -> int:
     """Read the request, do the work, and return the exit code."""
+    global _out
+    if _out is None:
+        _out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+        os.dup2(2, 1)
     try:
         work(_read())
     except (Error, ImportError, OSError, ValueError, KeyError, TypeError) as error:

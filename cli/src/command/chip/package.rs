@@ -130,9 +130,10 @@ impl Work {
         if told.contains("No module named") && told.contains("wirerate") {
             return PackageError::NoPackage { extra: self.extra };
         }
-        let last =
-            told.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it ended without a word");
-        let told = last.strip_prefix("error: ").unwrap_or(last).to_owned();
+        // Libraries may have something to say behind it.
+        let said = told.lines().rev().find_map(|line| line.strip_prefix("error: "));
+        let last = || told.lines().rev().find(|line| !line.trim().is_empty());
+        let told = said.or_else(last).unwrap_or("it ended without a word").to_owned();
         PackageError::Failed { what: self.what, told }
     }
 }
@@ -200,6 +201,8 @@ mod tests {
         assert!(matches!(SWEEP.refusal(missing), PackageError::NoPackage { extra: "ray" }));
         let told = SWEEP.refusal("warning: slow\nerror: no Ray cluster at x\n\n").to_string();
         assert!(told.ends_with(": no Ray cluster at x"), "{told}");
+        let told = SWEEP.refusal("error: no chip\n(raylet) The node has been marked dead\n").to_string();
+        assert!(told.ends_with(": no chip"), "{told}");
         assert!(SWEEP.refusal("").to_string().ends_with("it ended without a word"));
     }
 }
