@@ -253,7 +253,9 @@ fn seen(header: &Header, names: &[String], numbering: By<'_>, tables: &Tables) -
             .map_or(0, |set| tables.set_questions.bit(set as u16, one.side));
     }
     for rule in tables.filter.rules.iter().filter(|rule| rule.rate_bit != 0) {
-        if numbering.sets.rate_bit(&rule.name).is_some_and(|bit| header.sets & bit != 0) {
+        let place = numbering.sets.rates.iter().position(|name| *name == rule.name);
+        let place = place.map(|place| numbering.sets.list.len() + place);
+        if place.is_some_and(|place| header.sets >> place & 1 != 0) {
             sets |= rule.rate_bit;
         }
     }

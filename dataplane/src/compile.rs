@@ -383,7 +383,7 @@ fn filter(
             meter: NO_NUMBER,
             action: rule.action,
             rate: rule.rate,
-            rate_bit: if rule.matches_by_rate() { about.sets.rate_bit(&rule.name).unwrap_or(0) } else { 0 },
+            rate_bit: about.sets.rate_bit(rule),
             connections: rule.connections,
             timeout: rule.timeout.or(rule.helper.and_then(helper::timeout)),
             idle: 0,

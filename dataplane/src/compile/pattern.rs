@@ -60,14 +60,13 @@ pub fn patterns_by(
 pub(super) fn patterns_of(policy: &Policy, about: &About<'_>) -> Result<Vec<RulePattern>, CompileError> {
     let mut all = Vec::new();
     for (rule, item) in met(policy) {
-        let rate_bit = if item.matches_by_rate() { about.sets.rate_bit(&item.name).unwrap_or(0) } else { 0 };
         for mut pattern in of_conditions(&item.conditions, policy, about)? {
             if let Some(dnat) = item.dnat {
                 pattern.sets_mask |= DNAT;
                 pattern.sets_value |= if dnat == DnatStatus::Translated { DNAT } else { 0 };
             }
             // The search goes on behind a rule that has let its packet go on.
-            pattern.sets_mask |= rate_bit;
+            pattern.sets_mask |= about.sets.rate_bit(item);
             all.push(RulePattern { rule, pattern });
         }
     }

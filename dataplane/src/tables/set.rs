@@ -108,10 +108,10 @@ impl SetUses {
         Some(1 << (place % 32))
     }
 
-    /// The bit of the rate of a rule; `None` where that is no condition.
-    pub fn rate_bit(&self, rule: &str) -> Option<u32> {
-        let place = self.rates.iter().position(|one| one == rule)?;
-        Some(1 << ((self.list.len() + place) % 32))
+    /// The bit of the rate of a rule; 0 where that is no condition, though it may be one of a rule of that name in another policy.
+    pub(crate) fn rate_bit(&self, rule: &Rule) -> u32 {
+        let place = self.rates.iter().position(|one| *one == rule.name).filter(|_| rule.matches_by_rate());
+        place.map_or(0, |place| 1 << ((self.list.len() + place) % 32))
     }
 }
 
