@@ -258,6 +258,19 @@ impl Asking {
         }
         panic!("waited in vain for {count} mappings: {:?}", self.all().await);
     }
+
+    /// Waits until both gateways have the same mappings, `count` of them: each has as many for a moment, too,
+    /// where it has been asked for what the other does not know yet.
+    async fn until_alike(&self, other: &Self, count: usize) {
+        for _ in 0..1000 {
+            let all = self.all().await;
+            if all.len() == count && all == other.all().await {
+                return;
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+        panic!("waited in vain for {count} alike: {:?}, {:?}", self.all().await, other.all().await);
+    }
 }
 
 /// Difference of two gateways' epochs.
@@ -405,8 +418,7 @@ fn port_mappings_are_told_at_first_and_as_they_change_with_the_epoch() {
         }
         here.mapper.epoch.answer();
         let act = async {
-            there.until_there_are(100).await;
-            assert_eq!(here.all().await, there.all().await, "with their outside ports");
+            here.until_alike(&there, 100).await;
             until("the epoch is the other's", || apart(&here, &there) < Duration::from_millis(500)).await;
             // At the standby, which is asked from now on.
             let known = map(&there, 10, 8000, 10, 900).await.unwrap();
@@ -415,9 +427,7 @@ fn port_mappings_are_told_at_first_and_as_they_change_with_the_epoch() {
             map(&there, 10, 8001, 10, 0).await.unwrap();
             map(&here, 11, 8000, 11, 0).await.unwrap();
             map(&here, 30, 8000, 30, 600).await.unwrap();
-            here.until_there_are(99).await;
-            there.until_there_are(99).await;
-            assert_eq!(here.all().await, there.all().await);
+            here.until_alike(&there, 99).await;
         };
         talk(&mut one, &mut two, act).await;
     });
@@ -433,9 +443,7 @@ fn port_mappings_are_told_at_first_and_as_they_change_with_the_epoch() {
         map(&here, 12, 8000, 12, 0).await.unwrap();
         map(&there, 31, 8000, 31, 600).await.unwrap();
         let act = async {
-            here.until_there_are(99).await;
-            there.until_there_are(99).await;
-            assert_eq!(here.all().await, there.all().await);
+            here.until_alike(&there, 99).await;
         };
         talk(&mut one, &mut two, act).await;
         let mut anew = Gateway::of(&asking(2, "per-host = 100"), 2, [3, 3]);
