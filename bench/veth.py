@@ -139,6 +139,24 @@ class Linux:
         self.spaces.sh("router", "nft flush ruleset")
 
 
+class Redirect:
+    """A program at the interface that the sender's packets come by, which redirects each of them as it is."""
+
+    def __init__(self, spaces):
+        self.spaces = spaces
+
+    def __enter__(self):
+        program = os.path.join(ROOT, "bench", "peers", "redirect.py")
+        command = self.spaces.inside("router", sys.executable, program, "lan", "wan")
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        if not self.process.stdout.readline():
+            sys.exit("bench: no program redirects")
+        return self
+
+    def __exit__(self, *_):
+        self.process.communicate()
+
+
 class Gateway:
     """`wirerate run`."""
 
