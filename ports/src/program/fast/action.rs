@@ -25,6 +25,7 @@ const POP_TAG: i32 = 19;
 const CHANGE_TAIL: i32 = 38;
 const PULL_DATA: i32 = 39;
 const UPDATE_PACKET_SUM: i32 = 40;
+const CHANGE_HEAD: i32 = 43;
 const COARSE_NANOSECONDS: i32 = 160;
 
 /// Flags of [`REPLACE_L4_CHECKSUM`]: the difference is the pseudo header's; a checksum of zero stays, and none becomes zero.
@@ -117,6 +118,7 @@ pub(crate) fn action(memory: &Memory<'_>, mark: u32) -> Option<Vec<Instruction>>
     a.jump_if_to(R1, If::Unequal, R2, stale);
     a.load(Width::Byte, R8, R7, slot::PROTOCOL);
     cut_padding(a, stale);
+    own_head(a);
     a.load(Width::Byte, R1, R7, slot::FAMILY);
     a.jump_if(R1, If::Equal, V6.into(), v6);
     translate(a, &IPV4, stale);
@@ -200,6 +202,20 @@ fn cut_padding(a: &mut Assembler, failed: Label) {
     a.all(&[call(CHANGE_TAIL)]);
     a.jump_if(R0, If::Unequal, 0, failed);
     a.place(none);
+}
+
+/// Has the head of a packet of many segments copied where the sender's TCP, on this machine, shares it to send it again. The head may be written
+/// anyway; but the receiver's TCP, on this machine too, joins no packets whose heads are shared. Linux copies the head of each packet that it forwards.
+fn own_head(a: &mut Assembler) {
+    let done = a.label();
+    a.load(Width::Word, R1, R9, decision::PACKETS);
+    a.jump_if(R1, If::Below, 2, done);
+    a.copy(R1, R6);
+    a.number(R2, 0);
+    a.number(R3, 0);
+    // Without memory for a copy, the packet goes as it is.
+    a.all(&[call(CHANGE_HEAD)]);
+    a.place(done);
 }
 
 /// Checks that the packet is the flow's, then translates it and puts the next hop's link-layer header in front. Afterwards R2 is the frame.
