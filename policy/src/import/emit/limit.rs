@@ -58,14 +58,19 @@ impl Emit {
             let is_rate = matches!(limit.bound, Bound::Rate(_));
             let sound = match &entries[index].what {
                 _ if !alone => false,
-                What::Do(Verdict::Accept) if !limit.over && self.excess_passes(entries, index, drops) => {
-                    entries[index].limit = None;
-                    true
-                }
-                What::Do(Verdict::Accept) if !limit.over && self.excess_drops(entries, index, drops) => true,
-                What::Do(Verdict::Accept) if !limit.over && is_rate => {
-                    entries[index].excess = Excess::Next;
-                    self.take_rate()
+                What::Do(Verdict::Accept) if !limit.over => {
+                    match self.verdict_on_excess(entries, index, drops) {
+                        Some(Verdict::Accept) => {
+                            entries[index].limit = None;
+                            true
+                        }
+                        Some(_) => true,
+                        None if is_rate => {
+                            entries[index].excess = Excess::Next;
+                            self.take_rate()
+                        }
+                        None => false,
+                    }
                 }
                 What::Do(Verdict::Drop | Verdict::Reject(_)) if limit.over && is_rate => self.take_rate(),
                 What::Do(Verdict::Drop) if limit.over && !entries[index].log => {
@@ -99,58 +104,40 @@ impl Emit {
         is_free
     }
 
-    /// True if the excess of an accepting rule's limit is accepted by a later rule.
-    fn excess_passes(&mut self, entries: &[Entry], index: usize, drops: bool) -> bool {
+    /// Verdict of later rules on all that exceeds an accepting rule's limit, [`Verdict::Accept`] or [`Verdict::Drop`]; `None` where it
+    /// has several verdicts, or one that says more.
+    fn verdict_on_excess(&mut self, entries: &[Entry], index: usize, drops: bool) -> Option<Verdict> {
         let cond = &entries[index].cond;
+        let mut one: Option<&Verdict> = None;
         for later in &entries[index + 1..] {
             if self.patience == 0 {
-                return false;
+                return None;
             }
             self.tire(&later.cond);
             match &later.what {
                 What::Hole(Why::Log) | What::Do(Verdict::Continue | Verdict::Clamp | Verdict::Help(_)) => {}
-                What::Hole(_) => return false,
-                // A rule would add what exceeds its limit, too.
-                What::Do(Verdict::Add(_)) if cond.meets(&later.cond) => return false,
+                What::Hole(_) => return None,
                 What::Do(verdict) if cond.meets(&later.cond) => {
-                    if *verdict != Verdict::Accept || later.limit.is_some() || later.log {
-                        return false;
+                    let is_plain = match verdict {
+                        Verdict::Accept => !later.log,
+                        Verdict::Drop => true,
+                        // A rule that adds would add what exceeds its limit, too.
+                        _ => false,
+                    };
+                    let is_other = one.is_some_and(|one| one != verdict);
+                    if !is_plain || is_other || later.limit.is_some() {
+                        return None;
                     }
+                    one = Some(verdict);
                     if cond.is_within(&later.cond) {
-                        return true;
+                        return one.cloned();
                     }
                 }
                 What::Do(_) => {}
             }
         }
-        !drops
-    }
-
-    /// True if the excess of an accepting rule's limit is dropped by a later rule.
-    fn excess_drops(&mut self, entries: &[Entry], index: usize, drops: bool) -> bool {
-        let cond = &entries[index].cond;
-        for later in &entries[index + 1..] {
-            if self.patience == 0 {
-                return false;
-            }
-            self.tire(&later.cond);
-            match &later.what {
-                What::Hole(Why::Log) | What::Do(Verdict::Continue | Verdict::Clamp | Verdict::Help(_)) => {}
-                What::Hole(_) => return false,
-                // A rule would add what exceeds its limit, too.
-                What::Do(Verdict::Add(_)) if cond.meets(&later.cond) => return false,
-                What::Do(verdict) if cond.meets(&later.cond) => {
-                    if *verdict != Verdict::Drop || later.limit.is_some() {
-                        return false;
-                    }
-                    if cond.is_within(&later.cond) {
-                        return true;
-                    }
-                }
-                What::Do(_) => {}
-            }
-        }
-        drops
+        let last = if drops { Verdict::Drop } else { Verdict::Accept };
+        one.is_none_or(|one| *one == last).then_some(last)
     }
 
     /// Turns a rule that drops the connections above a limit into one that accepts the rest, if the rule that decides on the rest
