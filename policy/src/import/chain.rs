@@ -13,7 +13,7 @@ use super::{IpVersion, MOST_RULES};
 use crate::model::{ConnectionLimit, Excess, Helper, NatAction, Rate, RejectWith};
 
 /// Deepest nesting of jumps; the kernel allows 16.
-const DEEPEST: usize = 48;
+pub(super) const DEEPEST: usize = 48;
 
 /// Most rules visited, each counted as often as it is reached.
 const MOST_STEPS: usize = 10 * MOST_RULES;
@@ -145,15 +145,24 @@ pub(super) struct Listing {
 /// IPv4 and IPv6 with different chains are written out one by one, and rules common to both are joined again. The packets of
 /// `silent`, a version that the source does not mention, are dropped.
 pub(super) fn write_out(program: &Program, bases: &[Base], silent: Option<IpVersion>) -> Listing {
+    write_out_for(&Cond::default(), program, bases, silent)
+}
+
+/// [`write_out`], where all packets of the hook are known to meet a condition.
+pub(super) fn write_out_for(
+    packets: &Cond,
+    program: &Program,
+    bases: &[Base],
+    silent: Option<IpVersion>,
+) -> Listing {
     if silent.is_none() && bases.iter().all(|base| base.version.is_none()) {
-        return walk(program, bases, &Cond::default());
+        return walk(program, bases, packets);
     }
     let [v4, v6] = [IpVersion::V4, IpVersion::V6].map(|version| {
-        if silent == Some(version) {
-            return Listing { drops: true, ..Listing::default() };
-        }
+        let packets = packets.and(&Cond::of(version)).filter(|_| silent != Some(version));
+        let Some(packets) = packets else { return Listing { drops: true, ..Listing::default() } };
         let seen: Vec<Base> = bases.iter().filter(|base| base.sees(version)).copied().collect();
-        walk(program, &seen, &Cond::of(version))
+        walk(program, &seen, &packets)
     });
     let mut joined = join(v4, v6);
     // A rule for both versions is for the ICMP of one of them: where that leads elsewhere than the other version does, nothing is left to say.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::chain::{Base, Bound, Entry, Listing, Program, Verdict, What, write_out};
+use super::chain::{Base, Bound, Entry, Listing, Program, Verdict, What, write_out, write_out_for};
 use super::cond::{Cond, ESTABLISHED, INVALID, NEW, Place, RELATED, STATES};
 use super::conditions::{self, families, of_versions, sound};
 use super::member::Side;
@@ -110,6 +110,10 @@ impl Emit {
             *name = given;
         }
         limit::refuse_above_rates(&mut found.program);
+        for rule in limit::log_without_limits(&mut found.program) {
+            let origin = Some(found.program.rules[rule].origin);
+            found.notes.insert(Note { origin, kind: NoteKind::LogUnlimited });
+        }
         let fates = vec![Fate::default(); found.program.rules.len()];
         let patience = 64 * MOST_RULES;
         let names = Unique::default();
@@ -129,9 +133,10 @@ impl Emit {
 
     fn filter(&mut self) {
         let silent = self.found.silent;
-        let mut input = write_out(&self.found.program, &self.found.input, silent);
-        let mut forward = write_out(&self.found.program, &self.found.forward, silent);
         // Here all packets are for the gateway, and there none.
+        let own = Cond { to_gateway: true, ..Cond::default() };
+        let mut input = write_out_for(&own, &self.found.program, &self.found.input, silent);
+        let mut forward = write_out(&self.found.program, &self.found.forward, silent);
         input.entries.iter_mut().for_each(|entry| entry.cond.to_gateway = false);
         forward.entries.retain(|entry| !entry.cond.to_gateway);
         if let Some(version) = silent {
@@ -248,7 +253,8 @@ impl Emit {
             implied = true;
             let goes_on = matches!(verdict, Verdict::Continue | Verdict::Clamp | Verdict::Help(_));
             entry.settled = as_here && !goes_on;
-            entry.what = if as_here && entry.limit.is_none() {
+            // Of packets that meet no rule here, nothing is logged, at whatever rate.
+            entry.what = if as_here && (goes_on || entry.limit.is_none()) {
                 What::Do(Verdict::Continue)
             } else {
                 What::Hole(Why::State)

@@ -243,6 +243,8 @@ pub enum NoteKind {
     OutsideAssumed,
     /// Logs are not rate limited here.
     LogUnlimited,
+    /// A rule for broadcasts is one for 255.255.255.255; the interfaces' networks, whose highest addresses are broadcasts, too, are not known.
+    BroadcastOfAll,
     /// Ports are allocated in an order of wirerate's own; the source's order is not kept.
     PortOrder,
     /// Flow tables: all flows take the fast path here.
@@ -420,6 +422,9 @@ impl fmt::Display for NoteKind {
                 f.write_str("a port forward without a destination was taken to mean the gateway's own addresses")
             }
             NoteKind::LogUnlimited => f.write_str("the limit of a log was left out"),
+            NoteKind::BroadcastOfAll => f.write_str(
+                "`BROADCAST` became 255.255.255.255; add the broadcast addresses of your networks, which are not in the source",
+            ),
             NoteKind::PortOrder => f.write_str("`random` and `persistent` were left out: ports have an order of their own here, and addresses persist"),
             NoteKind::FastPath => f.write_str("flow tables were left out: all connections take the fast path here"),
             NoteKind::ClampWidened => f.write_str("the MSS is clamped for all connections of the interface"),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::Emit;
-use crate::import::chain::{Bound, Entry, Limit, Program, Verdict, What};
+use crate::import::chain::{Bound, DEEPEST, Entry, Limit, Program, Verdict, What};
 use crate::import::note::{NoteKind, Why};
 use crate::model::{DynamicSet, Excess, Mode};
 
@@ -36,6 +36,56 @@ pub(super) fn refuse_above_rates(program: &mut Program) {
             }
         }
     }
+}
+
+/// Leaves out limits that decide on logs alone: those of jumps to chains that only log, and of returns from such chains. Returns the rules
+/// that had them.
+pub(super) fn log_without_limits(program: &mut Program) -> Vec<usize> {
+    let only_log = chains_that_only_log(program);
+    let mut changed = Vec::new();
+    for (chain, rules) in program.chains.iter().enumerate() {
+        for &rule in rules {
+            let Ok(body) = &mut program.rules[rule].body else { continue };
+            let is_of_logs = body.ways.iter().all(|(_, verdict)| match verdict {
+                Verdict::Jump(to) => only_log.get(*to) == Some(&true),
+                Verdict::Return => only_log[chain],
+                _ => false,
+            });
+            if body.limit.is_none() || !is_of_logs {
+                continue;
+            }
+            body.limit = None;
+            // What a return has the chain not log is logged.
+            let returns = body.ways.iter_mut().filter(|(_, verdict)| *verdict == Verdict::Return);
+            returns.for_each(|(_, verdict)| *verdict = Verdict::Continue);
+            changed.push(rule);
+        }
+    }
+    changed
+}
+
+/// Returns for each chain whether all that it does is to log.
+fn chains_that_only_log(program: &Program) -> Vec<bool> {
+    let mut only_log = vec![false; program.chains.len()];
+    // Chains behind others first: after as many passes as chains are nested, nothing changes.
+    for _ in 0..DEEPEST {
+        let logs = |rule: &usize| {
+            let body = program.rules[*rule].body.as_ref().ok().filter(|body| body.adds.is_none());
+            body.is_some_and(|body| {
+                body.ways.iter().all(|(_, verdict)| match verdict {
+                    Verdict::Jump(to) | Verdict::Goto(to) => only_log.get(*to) == Some(&true),
+                    Verdict::Continue | Verdict::Return => true,
+                    _ => false,
+                })
+            })
+        };
+        let now: Vec<bool> = program.chains.iter().map(|rules| rules.iter().all(logs)).collect();
+        if now == only_log {
+            break;
+        }
+        only_log = now;
+    }
+    only_log
 }
 
 impl Emit {

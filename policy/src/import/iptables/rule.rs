@@ -533,15 +533,20 @@ impl<'a> Reader<'a> {
 
     fn destination_type(&mut self, list: &str, negated: bool) -> Result<(), Why> {
         match (list, negated, self.input) {
+            ("LOCAL", false, _) => self.each(|cond| cond.to_gateway = true),
             // What comes to INPUT for one host alone is for the gateway.
-            ("LOCAL", false, true) => {}
             ("LOCAL", true, true) => self.ways.clear(),
-            ("LOCAL", false, false) => self.each(|cond| cond.to_gateway = true),
             // No address of IPv4 is one.
             ("ANYCAST", _, _) if self.version == IpVersion::V4 => {
                 if !negated {
                     self.ways.clear();
                 }
+            }
+            ("BROADCAST", false, _) if self.version == IpVersion::V6 => self.ways.clear(),
+            ("BROADCAST", false, _) => {
+                self.notes.insert(Note { origin: Some(self.origin), kind: NoteKind::BroadcastOfAll });
+                let place = Place::of(&word::addresses("255.255.255.255").into_iter().collect::<Vec<_>>());
+                self.each(|cond| cond.destination = cond.destination.and(&place));
             }
             ("MULTICAST", _, _) => {
                 let range = if self.version == IpVersion::V4 { "224.0.0.0/4" } else { "ff00::/8" };

@@ -542,18 +542,41 @@ impl Context<'_> {
             }
             Field::Status | Field::ReversePath => return Err(Why::Feature("a set of answers".to_owned())),
             Field::TcpFlags => return Err(Why::Feature("tcp flags in a set".to_owned())),
-            Field::DestinationType => {
-                let local = list.len() == 1 && constant(list[0])? == "local";
-                match (local, self.input) {
-                    (false, _) => return Err(Why::Feature("fib daddr type".to_owned())),
-                    (true, true) if negated => cond.states = 0,
-                    (true, true) => {}
-                    (true, false) if negated => return Err(Why::Feature("fib daddr type".to_owned())),
-                    (true, false) => cond.to_gateway = true,
-                }
-            }
+            Field::DestinationType => self.destination_type(list, negated, &mut cond)?,
         }
         Ok(cond)
+    }
+
+    /// Narrows to destinations of some types of address.
+    fn destination_type(&mut self, list: &[&Value], negated: bool, cond: &mut Cond) -> Result<(), Why> {
+        let words = list.iter().map(|item| constant(item)).collect::<Result<Vec<_>, _>>()?;
+        let missing = || Why::Feature("fib daddr type".to_owned());
+        if words == ["local"] {
+            match (negated, self.input) {
+                (false, _) => cond.to_gateway = true,
+                (true, true) => cond.states = 0,
+                (true, false) => return Err(missing()),
+            }
+            return Ok(());
+        }
+        let mut addresses = Vec::new();
+        for word in &words {
+            let ranges: &[&str] = match word.as_str() {
+                "multicast" => &["224.0.0.0/4", "ff00::/8"],
+                "broadcast" => {
+                    let origin = Some(self.origin);
+                    self.notes.insert(Note { origin, kind: NoteKind::BroadcastOfAll });
+                    &["255.255.255.255"]
+                }
+                // No address of IPv4 is one.
+                "anycast" if self.family == "ip" => &[],
+                _ => return Err(missing()),
+            };
+            addresses.extend(ranges.iter().filter_map(|range| word::addresses(range)));
+        }
+        let place = Place::of(&addresses);
+        cond.destination = if negated { place.except(&Place::all()) } else { place };
+        Ok(())
     }
 
     /// Alternatives of a comparison of flags with `right`: an element is a value for all bits of `mask`.

@@ -1,9 +1,10 @@
 //! Idioms of real rule sets.
 
-use super::{import, iptables, rule, why};
-use crate::import::{Import, NoteKind, Why};
+use super::{find, import, iptables, rule, why};
+use crate::import::{Import, IpVersion, NoteKind, Why};
 use crate::model::{
-    Action, DnatStatus, Excess, Helper, Logging, NatAction, PortRange, RejectWith, Scope, Sticky,
+    Action, AddressItem, DnatStatus, Excess, Helper, Logging, NatAction, PortRange, RejectWith, Rule, Scope,
+    Sticky,
 };
 
 /// Returns the import of an nftables rule set: chains and rules, each rule with its chain and expressions.
@@ -227,6 +228,63 @@ fn a_limit_may_lead_to_a_refusal() {
     assert_eq!(why(&import), [(48, Why::Log)]);
     let rate = rule(&import, "ufw-user-input-2").rate.unwrap();
     assert_eq!((rate.count, rate.burst, rate.scope), (2, 5, Scope::Source));
+}
+
+/// As in ufw's own rules: limits decide which packets a chain logs, and broadcasts are told from what is for one host.
+#[test]
+fn limits_of_chains_that_only_log_are_left_out() {
+    let import = import("iptables", include_str!("../../../tests/import/ufw-default.v4"));
+    assert_eq!(why(&import), []);
+    let lines = |kind: &NoteKind| -> Vec<_> {
+        let notes = import.notes.iter().filter(|note| note.kind == *kind);
+        notes.filter_map(|note| Some(note.origin?.number())).collect()
+    };
+    assert_eq!(lines(&NoteKind::LogUnlimited), [25, 43, 48]);
+    assert_eq!(lines(&NoteKind::BroadcastOfAll), [24, 47]);
+    // All that is for the gateway returns from `ufw-not-local`, whose own rules are for nothing then.
+    let label = |rule: &Rule| rule.name.rsplit_once('-').map(|(chain, _)| chain.to_owned());
+    assert!(!import.policy.rules.iter().any(|rule| label(rule).as_deref() == Some("ufw-not-local")));
+    assert_eq!(destination(&import, "ufw-skip-to-policy-input-1-7"), "255.255.255.255-255.255.255.255");
+    assert_eq!(rule(&import, "ufw-after-logging-input-1").log, Logging::On);
+}
+
+/// Returns the destinations of a rule, as ranges.
+fn destination(import: &Import, name: &str) -> String {
+    let addresses = &rule(import, name).conditions.destination;
+    let range = |item: &AddressItem| match item {
+        AddressItem::Range(range) => format!("{}-{}", range.first, range.last),
+        AddressItem::Set(name) => name.clone(),
+    };
+    let ranges: Vec<String> = addresses.items.iter().map(range).collect();
+    format!("{}{}", if addresses.except { "!" } else { "" }, ranges.join(" "))
+}
+
+#[test]
+fn types_of_destinations_are_addresses() {
+    let of = |op: &str, right: &str| {
+        format!(
+            "{{\"match\":{{\"op\":\"{op}\",\"left\":{{\"fib\":{{\"result\":\"type\",\"flags\":[\"daddr\"]}}}},\"right\":{right}}}}},\
+             {{\"drop\":null}}"
+        )
+    };
+    let asked = of("==", "{\"set\":[\"broadcast\",\"anycast\",\"multicast\"]}");
+    let others = of("!=", "\"multicast\"");
+    let local = of("==", "\"local\"");
+    let chains = [("input", "filter", 0, "accept"), ("forward", "filter", 0, "accept")];
+    let import = nft(&chains, &[("input", &asked), ("input", &others), ("forward", &local)]);
+    assert_eq!(why(&import), []);
+    assert_eq!(destination(&import, "input-1"), "224.0.0.0-239.255.255.255 255.255.255.255-255.255.255.255");
+    assert_eq!(destination(&import, "input-2"), "!224.0.0.0-239.255.255.255");
+    assert!(import.notes.iter().any(|note| note.kind == NoteKind::BroadcastOfAll));
+    let names: Vec<&str> = import.policy.rules.iter().map(|rule| rule.name.as_str()).collect();
+    assert!(!names.contains(&"forward-1"), "what is forwarded is not for the gateway");
+    // IPv6 has none, and other types are missing.
+    let six = "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD DROP [0:0]\n-A INPUT -m addrtype --dst-type BROADCAST -j DROP\nCOMMIT\n";
+    let six = find("iptables").unwrap().import(six.as_bytes(), Some(IpVersion::V6)).unwrap();
+    assert!(six.policy.rules.iter().all(|rule| rule.conditions.destination.items.is_empty()), "{six:#?}");
+    let unknown = nft(&chains, &[("input", &of("==", "\"unreachable\""))]);
+    let reasons: Vec<Why> = why(&unknown).into_iter().map(|(_, why)| why).collect();
+    assert_eq!(reasons, [Why::Feature("fib daddr type".to_owned())]);
 }
 
 /// As in OpenWrt: the excess of a limit is rejected.
