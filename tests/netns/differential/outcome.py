@@ -76,9 +76,10 @@ class Outcomes:
         # What the gateway itself makes may have any identification.
         steps = [step for step in steps if alike(self.packets[step.name], packet)]
         if len(steps) > 1:
-            # Fragments of one datagram.
+            # Fragments of one datagram. What a translation has changed is like none of them: it is the first one's, whichever came first.
             mine = [step for step in steps if self.packets[step.name].payload[:16] == packet.payload[:16]]
-            return (mine or steps)[0]
+            firsts = [step for step in steps if self.packets[step.name].first]
+            return (mine or firsts or steps)[0]
         return steps[0] if steps else None
 
     def answered(self, packet):

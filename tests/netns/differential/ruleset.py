@@ -402,6 +402,8 @@ class Maker:
             kinds += ["flags", "flags", "concat"] if self.protocol == "tcp" else []
         if hooks[0] in ("forward", "postrouting"):
             kinds += ["outward", "outward"]
+        if hooks[0] in ("input", "forward") and not simple:
+            kinds.append("type")
         kind = self.one(kinds)
         no = self.one(["", "", "", "!= "])
         if kind in ("inward", "outward"):
@@ -413,6 +415,9 @@ class Maker:
             choices = [self.one(addresses), self.one(NETS[version]), "{ " + ", ".join(apart(self.some(addresses))) + " }"]
             choices += [f"@{name}" for name in self.named[version]] * 2
             return "address", f"{ip} {word} {no}{self.one(choices)}"
+        if kind == "type":
+            local = ["local"] if hooks == ["input"] else []
+            return kind, f"fib daddr type {no}{self.one([*local, 'multicast', 'broadcast', '{ broadcast, multicast }'])}"
         if kind == "mac":
             return kind, self.source_mac(no)
         if kind == "tcp":

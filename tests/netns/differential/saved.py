@@ -279,7 +279,7 @@ class Maker:
         if self.stateful and hook == "PREROUTING":
             # It would drop answers, which the import lists as missing.
             kinds.remove("mac")
-        if hook == "INPUT":
+        if hook in ("INPUT", "FORWARD"):
             kinds.append("type")
         kind = self.one(kinds)
         if kind in ("in", "out"):
@@ -297,7 +297,9 @@ class Maker:
         if kind == "state":
             return kind, f"-m conntrack {no}--ctstate {self.one(['NEW', 'NEW,RELATED', 'NEW,ESTABLISHED', 'ESTABLISHED', 'INVALID'])}"
         if kind == "type":
-            return kind, f"-m addrtype {no}--dst-type LOCAL"
+            # What is forwarded is never for the gateway: the opposite is always true, and listed as missing.
+            local = ["LOCAL", "LOCAL"] if hook == "INPUT" else []
+            return kind, f"-m addrtype {no}--dst-type {self.one([*local, 'MULTICAST', 'BROADCAST'])}"
         if kind == "protocol":
             self.head = self.one(["-p tcp", "-p udp", "-p gre" if version == 4 else "-p 47", "! -p tcp", "! -p udp"])
             return kind, ""

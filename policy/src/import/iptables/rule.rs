@@ -542,15 +542,19 @@ impl<'a> Reader<'a> {
                     self.ways.clear();
                 }
             }
-            ("BROADCAST", false, _) if self.version == IpVersion::V6 => self.ways.clear(),
-            ("BROADCAST", false, _) => {
-                self.notes.insert(Note { origin: Some(self.origin), kind: NoteKind::BroadcastOfAll });
-                let place = Place::of(&word::addresses("255.255.255.255").into_iter().collect::<Vec<_>>());
-                self.each(|cond| cond.destination = cond.destination.and(&place));
-            }
-            ("MULTICAST", _, _) => {
-                let range = if self.version == IpVersion::V4 { "224.0.0.0/4" } else { "ff00::/8" };
-                let place = Place::of(&word::addresses(range).into_iter().collect::<Vec<_>>());
+            ("BROADCAST" | "MULTICAST", _, _) => {
+                let range = match (list, self.version) {
+                    ("BROADCAST", IpVersion::V4) => {
+                        let kind = NoteKind::BroadcastOfAll;
+                        self.notes.insert(Note { origin: Some(self.origin), kind });
+                        Some("255.255.255.255")
+                    }
+                    // IPv6 has none.
+                    ("BROADCAST", IpVersion::V6) => None,
+                    (_, IpVersion::V4) => Some("224.0.0.0/4"),
+                    (_, IpVersion::V6) => Some("ff00::/8"),
+                };
+                let place = Place::of(&range.and_then(word::addresses).into_iter().collect::<Vec<_>>());
                 let place = if negated { place.except(&self.all()) } else { place };
                 self.each(|cond| cond.destination = cond.destination.and(&place));
             }

@@ -278,6 +278,8 @@ fn types_of_destinations_are_addresses() {
     assert!(import.notes.iter().any(|note| note.kind == NoteKind::BroadcastOfAll));
     let names: Vec<&str> = import.policy.rules.iter().map(|rule| rule.name.as_str()).collect();
     assert!(!names.contains(&"forward-1"), "what is forwarded is not for the gateway");
+    let others = iptables("-A INPUT -m addrtype ! --dst-type BROADCAST -j DROP");
+    assert_eq!((why(&others), destination(&others, "input-1").as_str()), (vec![], "0.0.0.0-255.255.255.254"));
     // IPv6 has none, and other types are missing.
     let six = "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD DROP [0:0]\n-A INPUT -m addrtype --dst-type BROADCAST -j DROP\nCOMMIT\n";
     let six = find("iptables").unwrap().import(six.as_bytes(), Some(IpVersion::V6)).unwrap();
