@@ -2,8 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::model::{
-    Action, Addresses, Excess, Hairpin, Logging, Mode, MssClamp, NatAction, PortRange, Protocol, RejectWith,
-    Rule, TcpFlagsMatch,
+    Action, AddressItem, Addresses, Excess, Hairpin, Logging, Mode, MssClamp, NatAction, PortRange, Protocol,
+    RejectWith, Rule, TcpFlagsMatch,
 };
 
 mod chain;
@@ -60,8 +60,13 @@ fn why(import: &Import) -> Vec<(u32, Why)> {
     import.untranslated.iter().map(|missing| (missing.origin.number(), missing.why.clone())).collect()
 }
 
+/// Returns addresses as ranges and names of sets.
 fn text(addresses: &Addresses) -> String {
-    let all: Vec<String> = addresses.items.iter().map(|item| format!("{item:?}")).collect();
+    let item = |item: &AddressItem| match item {
+        AddressItem::Range(range) => format!("{}-{}", range.first, range.last),
+        AddressItem::Set(name) => name.clone(),
+    };
+    let all: Vec<String> = addresses.items.iter().map(item).collect();
     format!("{}{}", if addresses.except { "!" } else { "" }, all.join(" "))
 }
 

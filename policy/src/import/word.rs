@@ -187,6 +187,17 @@ pub(super) fn tcp_flag(word: &str) -> Option<u8> {
     }
 }
 
+/// Returns the addresses of a type of netfilter's that does not depend on routes, or only in part: IPv6 has no broadcasts, and of IPv4's
+/// those of networks are missing.
+pub(super) fn address_type(word: &str) -> Option<Vec<AddressRange>> {
+    let ranges: &[&str] = match word {
+        "multicast" => &["224.0.0.0/4", "ff00::/8"],
+        "broadcast" => &["255.255.255.255"],
+        _ => return None,
+    };
+    ranges.iter().map(|range| addresses(range)).collect()
+}
+
 /// Parses an address, a prefix (by length or by mask), or a range with a dash.
 pub(super) fn addresses(word: &str) -> Option<AddressRange> {
     if let Some((first, last)) = word.split_once('-') {

@@ -543,18 +543,12 @@ impl<'a> Reader<'a> {
                 }
             }
             ("BROADCAST" | "MULTICAST", _, _) => {
-                let range = match (list, self.version) {
-                    ("BROADCAST", IpVersion::V4) => {
-                        let kind = NoteKind::BroadcastOfAll;
-                        self.notes.insert(Note { origin: Some(self.origin), kind });
-                        Some("255.255.255.255")
-                    }
-                    // IPv6 has none.
-                    ("BROADCAST", IpVersion::V6) => None,
-                    (_, IpVersion::V4) => Some("224.0.0.0/4"),
-                    (_, IpVersion::V6) => Some("ff00::/8"),
-                };
-                let place = Place::of(&range.and_then(word::addresses).into_iter().collect::<Vec<_>>());
+                if (list, self.version) == ("BROADCAST", IpVersion::V4) {
+                    let kind = NoteKind::BroadcastOfAll;
+                    self.notes.insert(Note { origin: Some(self.origin), kind });
+                }
+                let ranges = word::address_type(&list.to_ascii_lowercase()).unwrap_or_default();
+                let place = Place::of(&ranges);
                 let place = if negated { place.except(&self.all()) } else { place };
                 self.each(|cond| cond.destination = cond.destination.and(&place));
             }

@@ -561,18 +561,15 @@ impl Context<'_> {
         }
         let mut addresses = Vec::new();
         for word in &words {
-            let ranges: &[&str] = match word.as_str() {
-                "multicast" => &["224.0.0.0/4", "ff00::/8"],
-                "broadcast" => {
-                    let origin = Some(self.origin);
-                    self.notes.insert(Note { origin, kind: NoteKind::BroadcastOfAll });
-                    &["255.255.255.255"]
-                }
+            match (word.as_str(), word::address_type(word)) {
+                (_, Some(ranges)) => addresses.extend(ranges),
                 // No address of IPv4 is one.
-                "anycast" if self.family == "ip" => &[],
+                ("anycast", None) if self.family == "ip" => {}
                 _ => return Err(missing()),
-            };
-            addresses.extend(ranges.iter().filter_map(|range| word::addresses(range)));
+            }
+        }
+        if words.iter().any(|word| word == "broadcast") {
+            self.notes.insert(Note { origin: Some(self.origin), kind: NoteKind::BroadcastOfAll });
         }
         let place = Place::of(&addresses);
         cond.destination = if negated { place.except(&Place::all()) } else { place };
