@@ -11,6 +11,7 @@ use wire::ethernet::Mac;
 use super::IpVersion;
 use super::member::{Members, Side};
 use super::range::{ByteSet, Ranges};
+use super::word::address_type;
 use crate::model::{AddressRange, DnatStatus, MacRange, Protocol, TcpFlagsMatch};
 
 /// Interfaces by their index in the importer's list; `None` stands for all, even those that no rule names.
@@ -314,11 +315,32 @@ impl Place {
         Place { v4: Ranges::of(V4_MAX, v4), v6: Ranges::of(u128::MAX, v6), name: None }
     }
 
+    /// Returns the destinations of the packets of a type of Linux's, which link-layer addresses tell there (`pkttype`); `None` for an
+    /// unknown type.
+    pub(super) fn of_packet_type(word: &str) -> Option<Place> {
+        let of = |types: &[&str]| {
+            Place::of(&types.iter().filter_map(|word| address_type(word)).flatten().collect::<Vec<_>>())
+        };
+        match word.to_ascii_lowercase().as_str() {
+            "host" | "unicast" => Some(of(&["broadcast", "multicast"]).except(&Place::all())),
+            kind @ ("broadcast" | "multicast") => Some(of(&[kind])),
+            // Frames for others come to no rule.
+            "other" | "otherhost" => Some(of(&[])),
+            _ => None,
+        }
+    }
+
     /// Returns the addresses of `within` that are not in the set.
     pub(super) fn except(&self, within: &Place) -> Place {
         let name = self.name.as_ref().map(|n| Named { set: n.set.clone(), except: !n.except });
         let others = Place { v4: self.v4.complement(), v6: self.v6.complement(), name: None }.and(within);
         Place { name, ..others }
+    }
+
+    /// Returns the union of both, without a name.
+    pub(super) fn or(&self, other: &Place) -> Place {
+        let neither = self.except(&Place::all()).and(&other.except(&Place::all()));
+        Place { name: None, ..neither.except(&Place::all()) }
     }
 
     pub(super) fn and(&self, other: &Place) -> Place {

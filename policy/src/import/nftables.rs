@@ -20,6 +20,7 @@ use dynamic::DynamicSets;
 mod dynamic;
 mod expression;
 mod limit;
+mod mapped;
 mod spread;
 mod statement;
 

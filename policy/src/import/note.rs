@@ -243,8 +243,12 @@ pub enum NoteKind {
     OutsideAssumed,
     /// Logs are not rate limited here.
     LogUnlimited,
+    /// Excess of a limit, dropped without the log that it has in the source.
+    ExcessUnlogged,
     /// A rule for broadcasts is one for 255.255.255.255; the interfaces' networks, whose highest addresses are broadcasts, too, are not known.
     BroadcastOfAll,
+    /// Types of packets (`pkttype`) are told by destinations here; the interfaces' networks, whose highest addresses are broadcasts, too, are not known.
+    PacketType,
     /// Ports are allocated in an order of wirerate's own; the source's order is not kept.
     PortOrder,
     /// Flow tables: all flows take the fast path here.
@@ -422,8 +426,12 @@ impl fmt::Display for NoteKind {
                 f.write_str("a port forward without a destination was taken to mean the gateway's own addresses")
             }
             NoteKind::LogUnlimited => f.write_str("the limit of a log was left out"),
+            NoteKind::ExcessUnlogged => f.write_str("what exceeds this limit is dropped without a log"),
             NoteKind::BroadcastOfAll => f.write_str(
                 "`BROADCAST` became 255.255.255.255; add the broadcast addresses of your networks, which are not in the source",
+            ),
+            NoteKind::PacketType => f.write_str(
+                "`pkttype` became addresses: 224.0.0.0/4, ff00::/8 and 255.255.255.255; add the broadcast addresses of your networks, which are not in the source",
             ),
             NoteKind::PortOrder => f.write_str("`random` and `persistent` were left out: ports have an order of their own here, and addresses persist"),
             NoteKind::FastPath => f.write_str("flow tables were left out: all connections take the fast path here"),

@@ -417,7 +417,10 @@ class Maker:
             return "address", f"{ip} {word} {no}{self.one(choices)}"
         if kind == "type":
             local = ["local"] if hooks == ["input"] else []
-            return kind, f"fib daddr type {no}{self.one([*local, 'multicast', 'broadcast', '{ broadcast, multicast }'])}"
+            word = self.one(["fib daddr type", "meta pkttype"])
+            # Linux tells types of packets by link-layer addresses: those of the gateway, here.
+            mine = local if word.startswith("fib") else ["host", "{ host, other }"]
+            return kind, f"{word} {no}{self.one([*mine, 'multicast', 'broadcast', '{ broadcast, multicast }'])}"
         if kind == "mac":
             return kind, self.source_mac(no)
         if kind == "tcp":

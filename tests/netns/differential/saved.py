@@ -299,6 +299,8 @@ class Maker:
         if kind == "type":
             # What is forwarded is never for the gateway: the opposite is always true, and listed as missing.
             local = ["LOCAL", "LOCAL"] if hook == "INPUT" else []
+            if self.one([True, False]):
+                return kind, f"-m pkttype {no}--pkt-type {self.one(['unicast', 'multicast', 'broadcast'])}"
             return kind, f"-m addrtype {no}--dst-type {self.one([*local, 'MULTICAST', 'BROADCAST'])}"
         if kind == "protocol":
             self.head = self.one(["-p tcp", "-p udp", "-p gre" if version == 4 else "-p 47", "! -p tcp", "! -p udp"])

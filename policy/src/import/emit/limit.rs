@@ -1,6 +1,6 @@
 //! Limits: rates and numbers of connections that rules accept, and rates above which they refuse.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::Emit;
 use crate::import::chain::{Bound, DEEPEST, Entry, Limit, Program, Verdict, What};
@@ -88,10 +88,35 @@ fn chains_that_only_log(program: &Program) -> Vec<bool> {
     only_log
 }
 
+/// Fate of all that exceeds a limit, by later rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Accepted,
+    /// With a log where `logged`, of a part at least.
+    Dropped {
+        logged: bool,
+    },
+}
+
+impl Fate {
+    /// Returns the fate of two parts together; `None` where they differ.
+    fn and(self, other: Fate) -> Option<Fate> {
+        match (self, other) {
+            (Fate::Accepted, Fate::Accepted) => Some(Fate::Accepted),
+            (Fate::Dropped { logged: one }, Fate::Dropped { logged: two }) => {
+                Some(Fate::Dropped { logged: one || two })
+            }
+            _ => None,
+        }
+    }
+}
+
 impl Emit {
     /// Converts limits to those of accepting rules, and rates above which rules refuse; the others are missing.
-    pub(super) fn settle_limits(&mut self, entries: &mut [Entry], drops: bool) {
+    pub(super) fn settle_limits(&mut self, entries: &mut Vec<Entry>, drops: bool) {
         let mut uses: HashMap<usize, usize> = HashMap::new();
+        // Entries that reject up to a rate, and whether what they leave is logged.
+        let mut rejects = BTreeMap::new();
         for rule in entries.iter().filter(|e| e.limit.is_some()).filter_map(|e| e.rule) {
             *uses.entry(rule).or_default() += 1;
         }
@@ -109,12 +134,21 @@ impl Emit {
             let sound = match &entries[index].what {
                 _ if !alone => false,
                 What::Do(Verdict::Accept) if !limit.over => {
-                    match self.verdict_on_excess(entries, index, drops) {
-                        Some(Verdict::Accept) => {
+                    match self.fate_of_excess(entries, index, drops) {
+                        Some(Fate::Accepted) => {
                             entries[index].limit = None;
                             true
                         }
-                        Some(_) => true,
+                        Some(Fate::Dropped { logged: false }) => true,
+                        // Without a place, or with a number of connections, the log is left out.
+                        Some(Fate::Dropped { logged: true }) => {
+                            if is_rate && self.take_rate() {
+                                entries[index].excess = Excess::Next;
+                            } else {
+                                self.note(self.origin(&entries[index]), NoteKind::ExcessUnlogged);
+                            }
+                            true
+                        }
                         None if is_rate => {
                             entries[index].excess = Excess::Next;
                             self.take_rate()
@@ -123,6 +157,20 @@ impl Emit {
                     }
                 }
                 What::Do(Verdict::Drop | Verdict::Reject(_)) if limit.over && is_rate => self.take_rate(),
+                // The excess is dropped, too.
+                What::Do(Verdict::Drop) if !limit.over && !entries[index].log => {
+                    entries[index].limit = None;
+                    self.fate_of_excess(entries, index, drops) == Some(Fate::Dropped { logged: false })
+                }
+                What::Do(Verdict::Reject(_)) if !limit.over && is_rate => {
+                    match self.fate_of_excess(entries, index, drops) {
+                        Some(Fate::Dropped { logged }) => {
+                            rejects.insert(index, logged);
+                            self.take_rate()
+                        }
+                        _ => false,
+                    }
+                }
                 What::Do(Verdict::Drop) if limit.over && !entries[index].log => {
                     self.hand_on(entries, index, drops)
                 }
@@ -144,6 +192,13 @@ impl Emit {
                 self.note(None, NoteKind::LimitCountsConnections);
             }
         }
+        for (index, logged) in rejects.into_iter().rev() {
+            // A rule drops what is above the rate, and the next one rejects the rest.
+            let Some(limit) = entries[index].limit.take() else { continue };
+            let (what, limit) = (What::Do(Verdict::Drop), Some(Limit { over: true, ..limit }));
+            let drops = Entry { what, limit, log: logged, ..entries[index].clone() };
+            entries.insert(index, drops);
+        }
     }
 
     /// Takes one of the places that rates as conditions share with uses of dynamic sets; false if none is left.
@@ -154,40 +209,45 @@ impl Emit {
         is_free
     }
 
-    /// Verdict of later rules on all that exceeds an accepting rule's limit, [`Verdict::Accept`] or [`Verdict::Drop`]; `None` where it
-    /// has several verdicts, or one that says more.
-    fn verdict_on_excess(&mut self, entries: &[Entry], index: usize, drops: bool) -> Option<Verdict> {
+    /// Fate by later rules of all that exceeds a rule's limit; `None` where it has several, or one that says more.
+    fn fate_of_excess(&mut self, entries: &[Entry], index: usize, drops: bool) -> Option<Fate> {
         let cond = &entries[index].cond;
-        let mut one: Option<&Verdict> = None;
+        let mut one: Option<Fate> = None;
+        let mut logged = false;
         for later in &entries[index + 1..] {
             if self.patience == 0 {
                 return None;
             }
             self.tire(&later.cond);
+            let meets = cond.meets(&later.cond);
+            logged |= later.log && meets;
             match &later.what {
                 What::Hole(Why::Log) | What::Do(Verdict::Continue | Verdict::Clamp | Verdict::Help(_)) => {}
                 What::Hole(_) => return None,
-                What::Do(verdict) if cond.meets(&later.cond) => {
-                    let is_plain = match verdict {
-                        Verdict::Accept => !later.log,
-                        Verdict::Drop => true,
+                What::Do(verdict) if meets => {
+                    let fate = match verdict {
+                        Verdict::Accept if !logged => Fate::Accepted,
+                        Verdict::Drop => Fate::Dropped { logged },
                         // A rule that adds would add what exceeds its limit, too.
-                        _ => false,
+                        _ => return None,
                     };
-                    let is_other = one.is_some_and(|one| one != verdict);
-                    if !is_plain || is_other || later.limit.is_some() {
+                    one = Some(one.map_or(Some(fate), |one| one.and(fate))?);
+                    if later.limit.is_some() {
                         return None;
                     }
-                    one = Some(verdict);
                     if cond.is_within(&later.cond) {
-                        return one.cloned();
+                        return one;
                     }
                 }
                 What::Do(_) => {}
             }
         }
-        let last = if drops { Verdict::Drop } else { Verdict::Accept };
-        one.is_none_or(|one| *one == last).then_some(last)
+        let last = match drops {
+            true => Fate::Dropped { logged },
+            false if logged => return None,
+            false => Fate::Accepted,
+        };
+        one.map_or(Some(last), |one| one.and(last))
     }
 
     /// Turns a rule that drops the connections above a limit into one that accepts the rest, if the rule that decides on the rest

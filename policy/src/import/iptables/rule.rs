@@ -36,6 +36,7 @@ const MODULES: &[&str] = &[
     "comment",
     "dscp",
     "addrtype",
+    "pkttype",
     "mac",
     "rpfilter",
     "set",
@@ -64,6 +65,7 @@ const NARROWING: &[&str] = &[
     "--dscp",
     "--dscp-class",
     "--dst-type",
+    "--pkt-type",
     "--mac-source",
     "--match-set",
 ];
@@ -308,6 +310,12 @@ impl<'a> Reader<'a> {
                 self.each(|cond| cond.source_macs = and_macs(&cond.source_macs, &set));
             }
             "--dst-type" => self.destination_type(one()?, negated)?,
+            "--pkt-type" => {
+                let place = Place::of_packet_type(one()?).ok_or_else(bad)?;
+                let place = if negated { place.except(&self.all()) } else { place };
+                self.each(|cond| cond.destination = cond.destination.and(&place));
+                self.notes.insert(Note { origin: Some(self.origin), kind: NoteKind::PacketType });
+            }
             // Of `rpfilter`: what has no route back comes to no rule.
             "--invert" => self.ways.clear(),
             "--loose" | "--validmark" | "--accept-local" => {}

@@ -59,8 +59,18 @@ pub(super) enum Field {
     /// Bits of the connection's status.
     Status,
     DestinationType,
+    /// Kind of the link-layer address that a packet was sent to.
+    PacketType,
     /// Existence of a route back to the source.
     ReversePath,
+}
+
+/// Parses the key of a map, or the left side of a match: a field, or several in a concatenation.
+pub(super) fn fields(key: &Value) -> Result<Vec<Field>, Why> {
+    match key.get("concat").and_then(Value::as_array) {
+        Some(parts) => parts.iter().map(field).collect(),
+        None => Ok(vec![field(key)?]),
+    }
 }
 
 /// Parses the left side of a match.
@@ -103,6 +113,7 @@ pub(super) fn field(left: &Value) -> Result<Field, Why> {
             "nfproto" => Field::Nfproto,
             "protocol" => Field::EtherType { framed: false },
             "iiftype" => Field::InwardType,
+            "pkttype" => Field::PacketType,
             _ => return Err(Why::Feature(format!("meta {key}"))),
         });
     }

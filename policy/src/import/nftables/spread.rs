@@ -4,7 +4,8 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
-use super::expression::{Field, field};
+use super::expression::{Field, fields};
+use super::mapped::with_address;
 use super::statement::Context;
 use crate::import::IpVersion;
 use crate::import::chain::Verdict;
@@ -92,11 +93,7 @@ impl Spread {
             "numgen" | "symhash" => Sticky::Connection,
             "jhash" => {
                 let expression = body.get("expr").unwrap_or(&Value::Null);
-                let fields = match expression.get("concat").and_then(Value::as_array) {
-                    Some(parts) => parts.iter().map(field).collect::<Result<Vec<_>, _>>(),
-                    None => field(expression).map(|field| vec![field]),
-                };
-                let fields = fields.map_err(|_| Why::NatTarget)?;
+                let fields = fields(expression).map_err(|_| Why::NatTarget)?;
                 let is_sport = |field: &Field| matches!(field, Field::Sport(_));
                 match fields.as_slice() {
                     [Field::Source { .. }] => Sticky::Source,
@@ -124,20 +121,4 @@ fn number_range(key: &Value) -> Result<(u64, u64), Why> {
 
 fn greatest_common_divisor(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
-}
-
-/// The translation with an address, or an address and port, in place of its map.
-pub(super) fn with_address(body: &Value, to: &Value) -> Value {
-    let mut plain = body.as_object().cloned().unwrap_or_default();
-    match to.get("concat").and_then(Value::as_array).map(Vec::as_slice) {
-        Some([to, port]) => {
-            plain.insert("addr".to_owned(), to.clone());
-            plain.insert("port".to_owned(), port.clone());
-            plain.remove("type_flags");
-        }
-        _ => {
-            plain.insert("addr".to_owned(), to.clone());
-        }
-    }
-    Value::Object(plain)
 }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::dynamic::{Dynamic, limits, set_name};
-use super::expression::{Field, address, bare, constant, dnat, ends, field, items, source_macs};
+use super::expression::{Field, address, bare, constant, dnat, ends, field, fields, items, source_macs};
 use super::limit::{connections, per_source, rate};
-use super::spread::{Spread, with_address};
+use super::mapped::has_map;
 use crate::import::IpVersion;
 use crate::import::chain::{Body, Verdict};
 use crate::import::cond::{
@@ -25,7 +25,7 @@ use crate::import::word;
 use crate::model::{Helper, NatAction, PortRange, PortUse, Protocol, RejectWith, Set, TcpFlagsMatch};
 
 /// Most alternatives of one rule.
-const MOST_WAYS: usize = 4096;
+pub(super) const MOST_WAYS: usize = 4096;
 
 /// State of the reading of a rule: its surroundings, and the notes and sets found.
 pub(super) struct Context<'a> {
@@ -83,6 +83,7 @@ impl Context<'_> {
                 "counter" => continue,
                 // A limit counts what comes as far as it, so nothing may narrow the rule after it.
                 "match" | "vmap" | "dnat" | "snat" if limit.is_some() => return Err(Why::Limit),
+                "redirect" | "ct helper" if limit.is_some() && has_map(body) => return Err(Why::Limit),
                 "log" => {
                     log = true;
                     continue;
@@ -136,7 +137,7 @@ impl Context<'_> {
                     self.note(NoteKind::FastPath);
                     continue;
                 }
-                "dnat" | "snat" if body.get("addr").is_some_and(|addr| addr.get("map").is_some()) => {
+                "dnat" | "snat" | "redirect" if has_map(body) => {
                     let list = self.mapped(kind, body)?;
                     ways = narrow(&ways, &list)?;
                     continue;
@@ -144,15 +145,18 @@ impl Context<'_> {
                 "mangle" if clamps(body) => Verdict::Clamp,
                 "ct helper" if log => return Err(Why::Log),
                 "ct helper" => {
-                    let helper = (self.helper)(body.as_str().unwrap_or_default())?;
-                    let is_of_ports = |(cond, _): &(Cond, Verdict)| {
-                        cond.protocols == ByteSet::one(helper.protocol().0) && !cond.dports.is_all()
+                    ways = narrow(&ways, &self.helped(body)?)?;
+                    let is_of_ports = |(cond, verdict): &(Cond, Verdict)| match verdict {
+                        Verdict::Help(helper) => {
+                            cond.protocols == ByteSet::one(helper.protocol().0) && !cond.dports.is_all()
+                        }
+                        _ => false,
                     };
                     if !ways.iter().all(is_of_ports) {
                         return Err(Why::Feature("ct helper without a port of its protocol".to_owned()));
                     }
                     *self.stateful = true;
-                    Verdict::Help(helper)
+                    continue;
                 }
                 _ => self.verdict(kind, body)?,
             };
@@ -171,7 +175,7 @@ impl Context<'_> {
         Ok(Body { ways, limit, log, adds })
     }
 
-    fn verdict(&mut self, kind: &str, body: &Value) -> Result<Verdict, Why> {
+    pub(super) fn verdict(&mut self, kind: &str, body: &Value) -> Result<Verdict, Why> {
         let chain = || {
             let target = body.get("target").and_then(Value::as_str).unwrap_or_default();
             (self.chain)(target).ok_or_else(|| Why::Missing(target.to_owned()))
@@ -235,7 +239,7 @@ impl Context<'_> {
         })
     }
 
-    fn flags(&mut self, body: &Value) {
+    pub(super) fn flags(&mut self, body: &Value) {
         if body.get("flags").is_some() {
             self.note(NoteKind::PortOrder);
         }
@@ -394,10 +398,7 @@ impl Context<'_> {
         if let Some(mask) = flag_mask(key)? {
             return self.flag_map(mask, data);
         }
-        let fields = match key.get("concat").and_then(Value::as_array) {
-            Some(parts) => parts.iter().map(field).collect::<Result<Vec<_>, _>>()?,
-            None => vec![field(key)?],
-        };
+        let fields = fields(key)?;
         let list = self.way_items(data)?;
         let mut ways = Vec::new();
         for item in list {
@@ -408,7 +409,7 @@ impl Context<'_> {
     }
 
     /// Condition that the concatenation of `fields` equals an element.
-    fn tuple(&mut self, fields: &[Field], item: &Value) -> Result<Option<Cond>, Why> {
+    pub(super) fn tuple(&mut self, fields: &[Field], item: &Value) -> Result<Option<Cond>, Why> {
         let one = [item];
         let parts: Vec<&Value> = match bare(item).get("concat").and_then(Value::as_array) {
             Some(parts) => parts.iter().collect(),
@@ -543,6 +544,16 @@ impl Context<'_> {
             Field::Status | Field::ReversePath => return Err(Why::Feature("a set of answers".to_owned())),
             Field::TcpFlags => return Err(Why::Feature("tcp flags in a set".to_owned())),
             Field::DestinationType => self.destination_type(list, negated, &mut cond)?,
+            Field::PacketType => {
+                let mut place = Place::of(&[]);
+                for item in list {
+                    let word = constant(item)?;
+                    let of_type = Place::of_packet_type(&word).ok_or(Why::Value(word))?;
+                    place = place.or(&of_type);
+                }
+                cond.destination = if negated { place.except(&Place::all()) } else { place };
+                self.note(NoteKind::PacketType);
+            }
         }
         Ok(cond)
     }
@@ -646,38 +657,10 @@ impl Context<'_> {
         };
         Ok((key, self.verdict(kind, body)?))
     }
-
-    /// Alternatives of a translation whose address, or address and port, comes from a map.
-    fn mapped(&mut self, kind: &str, body: &Value) -> Result<Vec<(Cond, Verdict)>, Why> {
-        self.flags(body);
-        let map = body.get("addr").and_then(|addr| addr.get("map")).ok_or(Why::NatTarget)?;
-        let null = Value::Null;
-        let (key, data) = (map.get("key").unwrap_or(&null), map.get("data").unwrap_or(&null));
-        if let Some(spread) = Spread::of(key)? {
-            return self.balance(kind, body, &spread, data);
-        }
-        let fields = match key.get("concat").and_then(Value::as_array) {
-            Some(parts) => parts.iter().map(field).collect::<Result<Vec<_>, _>>(),
-            None => field(key).map(|field| vec![field]),
-        };
-        let fields = fields.map_err(|_| Why::NatTarget)?;
-        let list = self.way_items(data)?;
-        let mut ways = Vec::new();
-        for item in list {
-            let Some([key, to]) = item.as_array().map(Vec::as_slice) else {
-                return Err(Why::Value(item.to_string()));
-            };
-            let plain = with_address(body, to);
-            let verdict = self.verdict(kind, &plain)?;
-            let cond = self.tuple(&fields, key)?.and_then(|cond| cond.and(&implied(kind, &plain)));
-            ways.extend(cond.map(|cond| (cond, verdict)));
-        }
-        Ok(ways)
-    }
 }
 
 /// Condition implied by a verdict: the IP version of its answer or of the new address, or TCP for a reset.
-fn implied(kind: &str, body: &Value) -> Cond {
+pub(super) fn implied(kind: &str, body: &Value) -> Cond {
     let word = |name| body.get(name).and_then(Value::as_str);
     let version = match (kind, word("type")) {
         ("reject", Some("icmp")) => Some(IpVersion::V4),

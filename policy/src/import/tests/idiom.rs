@@ -281,6 +281,32 @@ fn types_of_destinations_are_addresses() {
     assert_eq!(reasons, [Why::Feature("fib daddr type".to_owned())]);
 }
 
+/// As in Arch Linux' rules: Linux tells types of packets by link-layer addresses, which follow from destinations.
+#[test]
+fn types_of_packets_are_destinations() {
+    let of = |op: &str, right: &str| {
+        let left = "{\"meta\":{\"key\":\"pkttype\"}}";
+        format!("{{\"match\":{{\"op\":\"{op}\",\"left\":{left},\"right\":{right}}}}},{{\"drop\":null}}")
+    };
+    let (host, group) = (of("==", "\"host\""), of("==", "{\"set\":[\"broadcast\",\"multicast\"]}"));
+    let (others, unknown) = (of("!=", "\"host\""), of("==", "\"loopback\""));
+    let chains = [("input", "filter", 0, "accept"), ("forward", "filter", 0, "accept")];
+    let rules = [&host, &group, &others, &unknown].map(|rule| ("input", rule.as_str()));
+    let import = nft(&chains, &rules);
+    assert_eq!(why(&import), [(4, Why::Value("loopback".to_owned()))]);
+    let groups = "224.0.0.0-239.255.255.255 255.255.255.255-255.255.255.255";
+    assert_eq!(destination(&import, "input-1"), "0.0.0.0-223.255.255.255 240.0.0.0-255.255.255.254");
+    assert_eq!(destination(&import, "input-2"), groups);
+    assert_eq!(destination(&import, "input-3"), groups);
+    assert!(import.notes.iter().any(|note| note.kind == NoteKind::PacketType));
+    let saved = iptables(
+        "-A INPUT -m pkttype --pkt-type broadcast -j DROP\n-A INPUT -m pkttype ! --pkt-type unicast -j DROP",
+    );
+    assert_eq!(why(&saved), []);
+    assert_eq!(destination(&saved, "input-1"), "255.255.255.255-255.255.255.255");
+    assert_eq!(destination(&saved, "input-2"), groups);
+}
+
 /// As in OpenWrt: the excess of a limit is rejected.
 #[test]
 fn what_exceeds_a_limit_may_be_rejected_there() {

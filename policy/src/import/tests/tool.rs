@@ -15,9 +15,17 @@ fn print(script: &str) -> Option<Vec<u8>> {
 
 #[test]
 fn nft() {
-    for file in
-        ["home.nft", "everything.nft", "mac.nft", "dynamic.nft", "knock.nft", "map.nft", "icmp-chains.nft"]
-    {
+    for file in [
+        "home.nft",
+        "everything.nft",
+        "mac.nft",
+        "dynamic.nft",
+        "knock.nft",
+        "map.nft",
+        "icmp-chains.nft",
+        "argument.nft",
+        "arch.nft",
+    ] {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/import");
         let Some(printed) = print(&format!("nft -f '{folder}/{file}'; nft -j list ruleset")) else { return };
         let stored = std::fs::read(format!("{folder}/{file}.json")).unwrap();

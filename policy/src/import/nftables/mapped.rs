@@ -1,0 +1,106 @@
+//! Statements whose argument comes from a map: addresses and ports of translations, and helpers.
+
+use serde_json::Value;
+
+use super::expression::{Field, fields};
+use super::spread::Spread;
+use super::statement::{Context, MOST_WAYS, implied};
+use crate::import::chain::Verdict;
+use crate::import::cond::Cond;
+use crate::import::note::Why;
+
+/// Parts of a translation that may come from a map.
+const PARTS: [&str; 2] = ["addr", "port"];
+
+/// True if the argument of a statement, or a part of it, comes from a map.
+pub(super) fn has_map(body: &Value) -> bool {
+    let is_map = |value: &Value| value.get("map").is_some();
+    is_map(body) || PARTS.iter().any(|part| body.get(part).is_some_and(is_map))
+}
+
+impl Context<'_> {
+    /// Alternatives of a translation whose address, or port, or both, come from maps. A packet whose key is in no map is not translated.
+    pub(super) fn mapped(&mut self, kind: &str, body: &Value) -> Result<Vec<(Cond, Verdict)>, Why> {
+        self.flags(body);
+        let mut ways = vec![(Cond::default(), body.clone())];
+        for part in PARTS {
+            let Some(map) = body.get(part).and_then(|value| value.get("map")) else { continue };
+            let (key, data) = (&map["key"], &map["data"]);
+            if let Some(spread) = Spread::of(key)? {
+                if body.get("port").is_some_and(has_map) {
+                    return Err(Why::NatTarget);
+                }
+                return self.balance(kind, body, &spread, data);
+            }
+            let elements = self.elements(&fields(key).map_err(|_| Why::NatTarget)?, data)?;
+            let mut next = Vec::new();
+            for (of_key, to) in elements {
+                for (cond, plain) in &ways {
+                    // Of two maps by one key the elements of different keys fit no packet.
+                    next.extend(cond.and(&of_key).map(|cond| (cond, with_part(plain, part, to))));
+                }
+            }
+            if next.len() > MOST_WAYS {
+                return Err(Why::TooMany);
+            }
+            ways = next;
+        }
+        let mut translations = Vec::new();
+        for (cond, plain) in ways {
+            let verdict = self.verdict(kind, &plain)?;
+            translations.extend(cond.and(&implied(kind, &plain)).map(|cond| (cond, verdict)));
+        }
+        Ok(translations)
+    }
+
+    /// Alternatives of a helper: one, or those of a map.
+    pub(super) fn helped(&mut self, body: &Value) -> Result<Vec<(Cond, Verdict)>, Why> {
+        let elements = match body.get("map") {
+            Some(map) => self.elements(&fields(&map["key"])?, &map["data"])?,
+            None => vec![(Cond::default(), body)],
+        };
+        let helper = |name: &Value| (self.helper)(name.as_str().unwrap_or_default());
+        elements.into_iter().map(|(cond, name)| Ok((cond, Verdict::Help(helper(name)?)))).collect()
+    }
+
+    /// Elements of a map by fields of the packet: condition that a packet has the key, and value.
+    fn elements<'v>(&mut self, fields: &[Field], data: &'v Value) -> Result<Vec<(Cond, &'v Value)>, Why>
+    where
+        Self: 'v,
+    {
+        let mut elements = Vec::new();
+        for item in self.way_items(data)? {
+            let Some([key, to]) = item.as_array().map(Vec::as_slice) else {
+                return Err(Why::Value(item.to_string()));
+            };
+            elements.extend(self.tuple(fields, key)?.map(|cond| (cond, to)));
+        }
+        Ok(elements)
+    }
+}
+
+/// The translation with a value in place of the map of one of its parts.
+fn with_part(body: &Value, part: &str, to: &Value) -> Value {
+    if part == "addr" {
+        return with_address(body, to);
+    }
+    let mut plain = body.clone();
+    plain[part] = to.clone();
+    plain
+}
+
+/// The translation with an address, or an address and port, in place of its map.
+pub(super) fn with_address(body: &Value, to: &Value) -> Value {
+    let mut plain = body.as_object().cloned().unwrap_or_default();
+    match to.get("concat").and_then(Value::as_array).map(Vec::as_slice) {
+        Some([to, port]) => {
+            plain.insert("addr".to_owned(), to.clone());
+            plain.insert("port".to_owned(), port.clone());
+            plain.remove("type_flags");
+        }
+        _ => {
+            plain.insert("addr".to_owned(), to.clone());
+        }
+    }
+    Value::Object(plain)
+}

@@ -1,0 +1,82 @@
+//! Arguments of statements: values of maps, and limits of answers.
+
+use super::{import, iptables, rule, why};
+use crate::import::{Import, NoteKind, Why};
+use crate::model::{Action, Excess, Helper, Logging, NatAction, RejectWith};
+
+const ARGUMENT: &str = include_str!("../../../tests/import/argument.nft.json");
+const ARCH: &str = include_str!("../../../tests/import/arch.nft.json");
+
+/// Address and port may come from two maps by one key, which fit no packet but by equal keys.
+#[test]
+fn translations_by_two_maps_are_joined() {
+    let import = import("nft", ARGUMENT);
+    let found: Vec<String> = import
+        .policy
+        .nats
+        .iter()
+        .map(|nat| match &nat.action {
+            NatAction::Forward { target, target_port, ports, .. } => {
+                format!("{} to {target}:{}", ports[0].first, target_port.unwrap())
+            }
+            NatAction::Redirect { ports, to_port } => format!("{} to {}", ports[0].first, to_port.unwrap()),
+            other => format!("{other:?}"),
+        })
+        .collect();
+    let joined = ["1000 to 10.0.0.1:1234", "2000 to 10.0.0.2:2345"];
+    let to_one = ["1000 to 10.0.0.9:1234", "2000 to 10.0.0.9:2345"];
+    let to_own = ["53 to 5353", "80 to 8080"];
+    assert_eq!(found, [joined, to_one, to_own].concat());
+}
+
+#[test]
+fn helpers_come_from_maps() {
+    let import = import("nft", ARGUMENT);
+    let reasons: Vec<Why> = why(&import).into_iter().map(|(_, why)| why).collect();
+    assert_eq!(reasons, [Why::Feature("ct helper tftp over udp".to_owned())]);
+    let helped: Vec<_> = import.policy.rules.iter().filter(|rule| rule.helper == Some(Helper::Ftp)).collect();
+    assert_eq!(helped.len(), 1);
+    assert_eq!((helped[0].conditions.dports[0].first, helped[0].conditions.dports[0].last), (21, 21));
+}
+
+fn has(import: &Import, kind: &NoteKind) -> bool {
+    import.notes.iter().any(|note| note.kind == *kind)
+}
+
+/// As in Arch Linux: answers up to a rate, and the rest in silence.
+#[test]
+fn what_exceeds_a_limit_of_answers_is_dropped() {
+    let import = import("nft", ARCH);
+    assert_eq!(why(&import), []);
+    let (above, within) = (rule(&import, "input-7"), rule(&import, "input-7-2"));
+    assert_eq!((above.rate.unwrap().count, above.action), (5, Action::Drop));
+    assert_eq!((within.rate, within.action), (None, Action::Reject(RejectWith::AdminProhibited)));
+    assert_eq!(above.conditions, within.conditions);
+    // What is dropped anyway needs no limit, and what is accepted behind has no counterpart.
+    let dropped = iptables("-A FORWARD -p icmp -m limit --limit 3/min -j DROP");
+    assert_eq!((why(&dropped), rule(&dropped, "forward-1").rate), (vec![], None));
+    let accepted = iptables("-A INPUT -p icmp -m limit --limit 3/min -j REJECT");
+    assert_eq!(why(&accepted), [(4, Why::Limit)]);
+}
+
+/// The excess of a limit has the log that its own rule has.
+#[test]
+fn what_exceeds_a_limit_is_logged_where_it_is_dropped() {
+    let rules = "-A FORWARD -p icmp -m limit --limit 3/min -j ACCEPT\n\
+                 -A FORWARD -p udp -m limit --limit 3/min -j REJECT\n\
+                 -A FORWARD -p tcp -m connlimit --connlimit-upto 3 -j ACCEPT\n\
+                 -A FORWARD -j LOG\n-A FORWARD -j DROP";
+    let import = iptables(rules);
+    assert_eq!(why(&import), []);
+    assert_eq!(rule(&import, "forward-1").excess, Excess::Next);
+    assert_eq!(
+        (rule(&import, "forward-2").action, rule(&import, "forward-2").log),
+        (Action::Drop, Logging::On)
+    );
+    assert_eq!(rule(&import, "forward-2-2").log, Logging::Off);
+    assert!(rule(&import, "forward-3").connections.is_some() && has(&import, &NoteKind::ExcessUnlogged));
+    let silent = iptables(&rules.replace("-A FORWARD -j LOG\n", ""));
+    assert_eq!(rule(&silent, "forward-1").excess, Excess::Drop);
+    assert_eq!(rule(&silent, "forward-2").log, Logging::Off);
+    assert!(!has(&silent, &NoteKind::ExcessUnlogged));
+}
