@@ -253,6 +253,8 @@ pub enum NoteKind {
     PortOrder,
     /// Flow tables: all flows take the fast path here.
     FastPath,
+    /// Checksums that Linux has left to a card are completed where they have to be.
+    ChecksumFill,
     /// MSS is clamped on the interface; the source clamps only some of its packets.
     ClampWidened,
     /// A limit counts packets in the source, but first packets of connections in the policy.
@@ -435,6 +437,9 @@ impl fmt::Display for NoteKind {
             ),
             NoteKind::PortOrder => f.write_str("`random` and `persistent` were left out: ports have an order of their own here, and addresses persist"),
             NoteKind::FastPath => f.write_str("flow tables were left out: all connections take the fast path here"),
+            NoteKind::ChecksumFill => {
+                f.write_str("filling in checksums needs no counterpart: packets leave with theirs, and Linux goes on sending its own")
+            }
             NoteKind::ClampWidened => f.write_str("the MSS is clamped for all connections of the interface"),
             NoteKind::LimitCountsConnections => {
                 f.write_str("a limit counts packets there, and the first packets of connections here")

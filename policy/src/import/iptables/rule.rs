@@ -65,6 +65,7 @@ const NARROWING: &[&str] = &[
     "--dscp",
     "--dscp-class",
     "--dst-type",
+    "--src-type",
     "--pkt-type",
     "--mac-source",
     "--match-set",
@@ -310,6 +311,12 @@ impl<'a> Reader<'a> {
                 self.each(|cond| cond.source_macs = and_macs(&cond.source_macs, &set));
             }
             "--dst-type" => self.destination_type(one()?, negated)?,
+            // Linux gives no packet from such a source to a rule, nor does the gateway.
+            "--src-type" => match (one()?, negated) {
+                ("BROADCAST" | "MULTICAST" | "LOCAL", false) => self.ways.clear(),
+                ("BROADCAST" | "MULTICAST" | "LOCAL", true) => {}
+                (other, _) => return Err(Why::Feature(format!("--src-type {other}"))),
+            },
             "--pkt-type" => {
                 let place = Place::of_packet_type(one()?).ok_or_else(bad)?;
                 let place = if negated { place.except(&self.all()) } else { place };

@@ -56,6 +56,7 @@ impl Target {
             "--to-ports" => self.ports = argument,
             "--random" | "--random-fully" | "--persistent" => self.ordered = true,
             "--clamp-mss-to-pmtu" => self.clamp = true,
+            "--checksum-fill" if self.name() == Some("CHECKSUM") => {}
             "--helper" if self.name() == Some("CT") => self.helper = argument,
             "--add-set" if self.name() == Some("SET") => {
                 self.add = Some(arguments.iter().map(|&word| word.to_owned()).collect());
@@ -110,6 +111,10 @@ impl Target {
             "SET" if self.add.is_some() => Verdict::Continue,
             "NOTRACK" | "CT" => {
                 note(NoteKind::Tracked);
+                Verdict::Continue
+            }
+            "CHECKSUM" => {
+                note(NoteKind::ChecksumFill);
                 Verdict::Continue
             }
             "LOG" | "NFLOG" => return Ok((Verdict::Continue, true)),

@@ -59,6 +59,7 @@ pub(super) enum Field {
     /// Bits of the connection's status.
     Status,
     DestinationType,
+    SourceType,
     /// Kind of the link-layer address that a packet was sent to.
     PacketType,
     /// Existence of a route back to the source.
@@ -127,9 +128,12 @@ pub(super) fn field(left: &Value) -> Result<Field, Why> {
     }
     if let Some(fib) = left.get("fib") {
         let flags = fib.get("flags");
-        let daddr = flags.is_some_and(|flags| *flags == "daddr" || *flags == serde_json::json!(["daddr"]));
-        if word(fib, "result").as_deref() == Some("type") && daddr {
-            return Ok(Field::DestinationType);
+        let is_of =
+            |flag: &str| flags.is_some_and(|flags| *flags == flag || *flags == serde_json::json!([flag]));
+        match word(fib, "result").as_deref() {
+            Some("type") if is_of("daddr") => return Ok(Field::DestinationType),
+            Some("type") if is_of("saddr") => return Ok(Field::SourceType),
+            _ => {}
         }
         let asked: Vec<&str> =
             flags.map_or_else(Vec::new, |flags| items(flags).into_iter().filter_map(Value::as_str).collect());

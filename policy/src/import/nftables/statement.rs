@@ -544,6 +544,16 @@ impl Context<'_> {
             Field::Status | Field::ReversePath => return Err(Why::Feature("a set of answers".to_owned())),
             Field::TcpFlags => return Err(Why::Feature("tcp flags in a set".to_owned())),
             Field::DestinationType => self.destination_type(list, negated, &mut cond)?,
+            // Linux gives no packet from such a source to a rule, nor does the gateway.
+            Field::SourceType => {
+                for item in list {
+                    let word = constant(item)?;
+                    if !matches!(word.as_str(), "broadcast" | "multicast" | "local") {
+                        return Err(Why::Feature(format!("fib saddr type {word}")));
+                    }
+                }
+                cond.source = if negated { Place::all() } else { Place::of(&[]) };
+            }
             Field::PacketType => {
                 let mut place = Place::of(&[]);
                 for item in list {

@@ -80,3 +80,13 @@ fn what_exceeds_a_limit_is_logged_where_it_is_dropped() {
     assert_eq!(rule(&silent, "forward-2").log, Logging::Off);
     assert!(!has(&silent, &NoteKind::ExcessUnlogged));
 }
+
+/// As in libvirt's rules: a repair of checksums changes no verdict.
+#[test]
+fn checksums_need_no_rule() {
+    let table = "*mangle\n:POSTROUTING ACCEPT [0:0]\n\
+                 -A POSTROUTING -o virbr0 -p udp -m udp --dport 68 -j CHECKSUM --checksum-fill\nCOMMIT\n";
+    let import = import("iptables", table);
+    assert_eq!(why(&import), []);
+    assert!(has(&import, &NoteKind::ChecksumFill));
+}

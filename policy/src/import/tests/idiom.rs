@@ -272,6 +272,16 @@ fn types_of_destinations_are_addresses() {
     assert!(!names.contains(&"forward-1"), "what is forwarded is not for the gateway");
     let others = iptables("-A INPUT -m addrtype ! --dst-type BROADCAST -j DROP");
     assert_eq!((why(&others), destination(&others, "input-1").as_str()), (vec![], "0.0.0.0-255.255.255.254"));
+    // Nothing comes from such an address.
+    let sources = iptables(
+        "-A INPUT -m addrtype --src-type BROADCAST -j ACCEPT\n-A INPUT -m addrtype ! --src-type MULTICAST -j DROP",
+    );
+    assert_eq!((why(&sources), rule(&sources, "input-2").conditions.source.items.len()), (vec![], 0));
+    assert!(!sources.policy.rules.iter().any(|rule| rule.name == "input-1"));
+    let saddr = of("==", "\"broadcast\"").replace("daddr", "saddr");
+    let import = nft(&chains, &[("input", &saddr), ("input", &saddr.replace("broadcast", "blackhole"))]);
+    assert_eq!(why(&import), [(2, Why::Feature("fib saddr type blackhole".to_owned()))]);
+    assert!(!import.policy.rules.iter().any(|rule| rule.name == "input-1"));
     // IPv6 has none, and other types are missing.
     let six = "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD DROP [0:0]\n-A INPUT -m addrtype --dst-type BROADCAST -j DROP\nCOMMIT\n";
     let six = find("iptables").unwrap().import(six.as_bytes(), Some(IpVersion::V6)).unwrap();
