@@ -9,6 +9,7 @@ import sys
 def main():
     page, copy = pathlib.Path(sys.argv[1]).read_text(), pathlib.Path(sys.argv[2])
     file, module, entry = re.findall(r"```rust\n(.*?)```", page, re.S)
+    (mapped,) = re.findall(r"```toml\n(.*?)```", page, re.S)
     (case,) = re.findall(r"```case\n(.*?)```", page, re.S)
     stage = copy / "dataplane/src/stage.rs"
     pipeline = copy / "dataplane/src/pipeline.rs"
@@ -16,14 +17,20 @@ def main():
     (copy / "tests/cases/bleach.case").write_text(case)
     insert(stage, module, "pub mod answer;\n")
     insert(pipeline, entry, "Entry::of::<Rewrite>(),\n")
+    replace(copy / "chip/chips/mappings/rena-pool.toml", 'stages = "rewrite"\n', mapped)
 
 
 def insert(path, line, behind):
     """Puts a line behind another one, of which there must be one."""
+    replace(path, behind, behind + line)
+
+
+def replace(path, line, by):
+    """Replaces a line, of which there must be one."""
     text = path.read_text()
-    if text.count(behind) != 1:
-        sys.exit(f"{path}: {behind.strip()!r} is there {text.count(behind)} times")
-    path.write_text(text.replace(behind, behind + line))
+    if text.count(line) != 1:
+        sys.exit(f"{path}: {line.strip()!r} is there {text.count(line)} times")
+    path.write_text(text.replace(line, by))
 
 
 main()
