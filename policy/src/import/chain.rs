@@ -10,7 +10,7 @@ use super::cond::{Cond, Place};
 use super::member::Addition;
 use super::note::{Origin, Why};
 use super::{IpVersion, MOST_RULES};
-use crate::model::{ConnectionLimit, Excess, Helper, NatAction, Rate, RejectWith};
+use crate::model::{ConnectionLimit, Excess, Helper, MssClamp, NatAction, Rate, RejectWith};
 
 /// Deepest nesting of jumps; the kernel allows 16.
 pub(super) const DEEPEST: usize = 48;
@@ -76,7 +76,7 @@ pub(super) enum Verdict {
     /// On to the next rule.
     Continue,
     /// Clamping of the MSS; on to the next rule.
-    Clamp,
+    Clamp(MssClamp),
     /// Assignment of a protocol helper to the connection; on to the next rule.
     Help(Helper),
     /// Addition of the source to a dynamic set; on to the next rule.
@@ -389,7 +389,7 @@ impl Walk<'_> {
                 After::Decided
             }
             Verdict::Continue if !body.log => After::On,
-            Verdict::Continue | Verdict::Clamp | Verdict::Help(_) | Verdict::Add(_) => {
+            Verdict::Continue | Verdict::Clamp(_) | Verdict::Help(_) | Verdict::Add(_) => {
                 self.entry(cond, verdict, step);
                 After::On
             }

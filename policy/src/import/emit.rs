@@ -202,7 +202,7 @@ impl Emit {
         for entry in &entries {
             match &entry.what {
                 What::Hole(why) => self.miss(entry.rule, why.clone()),
-                What::Do(Verdict::Clamp) => self.clamp(entry),
+                What::Do(Verdict::Clamp(mss)) => self.clamp(entry, *mss),
                 What::Do(Verdict::Help(helper)) => assignments.help(entry, *helper),
                 What::Do(Verdict::Add(addition)) => assignments.add(entry, addition),
                 What::Do(verdict) => {
@@ -242,7 +242,7 @@ impl Emit {
             let as_here = match verdict {
                 Verdict::Accept => states & INVALID == 0,
                 Verdict::Drop => states & (ESTABLISHED | RELATED) == 0,
-                Verdict::Continue | Verdict::Clamp | Verdict::Help(_) => true,
+                Verdict::Continue | Verdict::Clamp(_) | Verdict::Help(_) => true,
                 _ => false,
             };
             // Established packets add nothing here, and invalid ones meet no rule.
@@ -251,7 +251,7 @@ impl Emit {
                 continue;
             }
             implied = true;
-            let goes_on = matches!(verdict, Verdict::Continue | Verdict::Clamp | Verdict::Help(_));
+            let goes_on = matches!(verdict, Verdict::Continue | Verdict::Clamp(_) | Verdict::Help(_));
             entry.settled = as_here && !goes_on;
             // Of packets that meet no rule here, nothing is logged, at whatever rate.
             entry.what = if as_here && (goes_on || entry.limit.is_none()) {
@@ -315,7 +315,7 @@ impl Emit {
                 let entry = &entries[later];
                 match &entry.what {
                     What::Hole(Why::Log)
-                    | What::Do(Verdict::Continue | Verdict::Clamp | Verdict::Help(_) | Verdict::Add(_)) => {
+                    | What::Do(Verdict::Continue | Verdict::Clamp(_) | Verdict::Help(_) | Verdict::Add(_)) => {
                         continue;
                     }
                     What::Do(_) if !cond.meets(&entry.cond) => continue,
@@ -431,7 +431,7 @@ impl Emit {
             .collect()
     }
 
-    fn clamp(&mut self, entry: &Entry) {
+    fn clamp(&mut self, entry: &Entry, mss: MssClamp) {
         self.note(self.origin(entry), NoteKind::ClampWidened);
         if let Some(fate) = entry.rule.and_then(|rule| self.fates.get_mut(rule)) {
             fate.translated = true;
@@ -444,7 +444,7 @@ impl Emit {
         self.make_interfaces();
         for interface in &mut self.import.policy.interfaces {
             if interfaces.contains(&interface.name) {
-                interface.mss = MssClamp::Mtu;
+                interface.mss = mss;
             }
         }
     }
@@ -485,7 +485,7 @@ impl Emit {
                     _ if shared => {}
                     What::Hole(why) => self.miss(entry.rule, why.clone()),
                     // A clamp on the way out is as good as one on the way through.
-                    What::Do(Verdict::Clamp) if hook == "postrouting" => self.clamp(entry),
+                    What::Do(Verdict::Clamp(mss)) if hook == "postrouting" => self.clamp(entry, *mss),
                     What::Do(_) => self.miss(entry.rule, Why::Hook(hook.clone())),
                 }
             }

@@ -29,7 +29,7 @@ impl Emit {
         let late: Vec<Base> = std::mem::take(&mut self.found.late);
         let listing = write_out(&self.found.program, &late, None);
         if !is_idle(&listing) {
-            if listing.entries.iter().any(|entry| entry.what != What::Do(Verdict::Clamp)) {
+            if listing.entries.iter().any(|entry| !matches!(entry.what, What::Do(Verdict::Clamp(_)))) {
                 self.note(None, NoteKind::OwnPackets { hook: "postrouting".to_owned() });
             }
             self.found.forward.extend(late);

@@ -222,7 +222,8 @@ impl Emit {
             let meets = cond.meets(&later.cond);
             logged |= later.log && meets;
             match &later.what {
-                What::Hole(Why::Log) | What::Do(Verdict::Continue | Verdict::Clamp | Verdict::Help(_)) => {}
+                What::Hole(Why::Log) | What::Do(Verdict::Continue | Verdict::Clamp(_) | Verdict::Help(_)) => {
+                }
                 What::Hole(_) => return None,
                 What::Do(verdict) if meets => {
                     let fate = match verdict {
@@ -262,7 +263,8 @@ impl Emit {
             }
             self.tire(&entries[later].cond);
             match &entries[later].what {
-                What::Hole(Why::Log) | What::Do(Verdict::Continue | Verdict::Clamp | Verdict::Help(_)) => {}
+                What::Hole(Why::Log) | What::Do(Verdict::Continue | Verdict::Clamp(_) | Verdict::Help(_)) => {
+                }
                 // A rule would add what exceeds its limit, too.
                 What::Do(Verdict::Add(_)) if cond.meets(&entries[later].cond) => return false,
                 What::Do(verdict) if cond.meets(&entries[later].cond) => {

@@ -178,8 +178,8 @@ impl Emit {
                 return Err(Why::Hook("postrouting".to_owned()));
             }
             What::Do(Verdict::Translate(action)) => action.clone(),
-            What::Do(Verdict::Clamp) => {
-                self.clamp(entry);
+            What::Do(Verdict::Clamp(mss)) => {
+                self.clamp(entry, *mss);
                 return Ok(());
             }
             What::Do(Verdict::Add(_)) => {

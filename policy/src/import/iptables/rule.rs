@@ -37,6 +37,7 @@ const MODULES: &[&str] = &[
     "dscp",
     "addrtype",
     "pkttype",
+    "tcpmss",
     "mac",
     "rpfilter",
     "set",
@@ -84,6 +85,8 @@ pub(super) struct Reader<'a> {
     ways: Vec<Cond>,
     rate: Option<Rate>,
     over: bool,
+    /// True if the rule is for some values of the MSS.
+    asks_mss: bool,
     /// Key of the buckets of `hashlimit`: source, destination, ports.
     hashed: Option<String>,
     /// Translations of the rule's uses of lists of recent sources; none if there is none for one of them.
@@ -123,6 +126,7 @@ impl<'a> Reader<'a> {
             ways: vec![cond],
             rate: None,
             over: false,
+            asks_mss: false,
             hashed: None,
             recent: None,
             adds: None,
@@ -174,8 +178,11 @@ impl<'a> Reader<'a> {
         let (verdict, log) = self.target.verdict(v6, &mut |kind| {
             self.notes.insert(Note { origin: Some(self.origin), kind });
         })?;
-        if verdict == Verdict::Clamp && self.ways.iter().any(|way| !way.protocols.contains(6)) {
+        if matches!(verdict, Verdict::Clamp(_)) && self.ways.iter().any(|way| !way.protocols.contains(6)) {
             return Err(Why::Feature("TCPMSS".to_owned()));
+        }
+        if self.asks_mss && !matches!(verdict, Verdict::Clamp(_)) {
+            return Err(Why::Feature("-m tcpmss".to_owned()));
         }
         if let Verdict::Help(helper) = verdict {
             let is_of_ports =
@@ -323,6 +330,8 @@ impl<'a> Reader<'a> {
                 self.each(|cond| cond.destination = cond.destination.and(&place));
                 self.notes.insert(Note { origin: Some(self.origin), kind: NoteKind::PacketType });
             }
+            // Of `tcpmss`, in front of a clamp, which lowers an MSS and never raises one.
+            "--mss" if !negated => self.asks_mss = true,
             // Of `rpfilter`: what has no route back comes to no rule.
             "--invert" => self.ways.clear(),
             "--loose" | "--validmark" | "--accept-local" => {}

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use crate::import::chain::Verdict;
 use crate::import::note::{NoteKind, Why};
 use crate::import::word;
-use crate::model::{Hairpin, Helper, NatAction, PortRange, PortUse, RejectWith};
+use crate::model::{Hairpin, Helper, MssClamp, NatAction, PortRange, PortUse, RejectWith};
 use wire::Nanos;
 
 /// Target of a rule.
@@ -18,7 +18,7 @@ pub(super) struct Target {
     to: Option<String>,
     ports: Option<String>,
     ordered: bool,
-    clamp: bool,
+    clamp: Option<MssClamp>,
     helper: Option<String>,
     add: Option<Vec<String>>,
     renews: bool,
@@ -55,7 +55,12 @@ impl Target {
             "--to-destination" | "--to-source" => self.to = argument,
             "--to-ports" => self.ports = argument,
             "--random" | "--random-fully" | "--persistent" => self.ordered = true,
-            "--clamp-mss-to-pmtu" => self.clamp = true,
+            "--clamp-mss-to-pmtu" => self.clamp = Some(MssClamp::Mtu),
+            "--set-mss" => {
+                let bytes = argument.as_deref().and_then(|word| word.parse().ok());
+                let bytes = bytes.ok_or_else(|| Why::Value(arguments.join(" ")))?;
+                self.clamp = Some(MssClamp::Bytes(bytes));
+            }
             "--checksum-fill" if self.name() == Some("CHECKSUM") => {}
             "--helper" if self.name() == Some("CT") => self.helper = argument,
             "--add-set" if self.name() == Some("SET") => {
@@ -121,7 +126,7 @@ impl Target {
             "REJECT" => {
                 Verdict::Reject(reject(self.reject.as_deref().unwrap_or("icmp-port-unreachable"), note)?)
             }
-            "TCPMSS" if self.clamp => Verdict::Clamp,
+            "TCPMSS" => Verdict::Clamp(self.clamp.ok_or_else(|| Why::Feature(name.clone()))?),
             "MASQUERADE" => {
                 Verdict::Translate(NatAction::Masquerade { ports: self.port_use(self.ports.as_deref())? })
             }

@@ -22,7 +22,9 @@ use crate::import::name;
 use crate::import::note::{Note, NoteKind, Origin, Why};
 use crate::import::range::{ByteSet, Ranges};
 use crate::import::word;
-use crate::model::{Helper, NatAction, PortRange, PortUse, Protocol, RejectWith, Set, TcpFlagsMatch};
+use crate::model::{
+    Helper, MssClamp, NatAction, PortRange, PortUse, Protocol, RejectWith, Set, TcpFlagsMatch,
+};
 
 /// Most alternatives of one rule.
 pub(super) const MOST_WAYS: usize = 4096;
@@ -142,7 +144,10 @@ impl Context<'_> {
                     ways = narrow(&ways, &list)?;
                     continue;
                 }
-                "mangle" if clamps(body) => Verdict::Clamp,
+                "mangle" => match clamping(body) {
+                    Some(mss) => Verdict::Clamp(mss),
+                    None => self.verdict(kind, body)?,
+                },
                 "ct helper" if log => return Err(Why::Log),
                 "ct helper" => {
                     ways = narrow(&ways, &self.helped(body)?)?;
@@ -760,12 +765,17 @@ fn flag_bits(value: &Value) -> Result<u8, Why> {
     }
 }
 
-/// True if a mangle statement clamps the MSS to the route's MTU.
-fn clamps(body: &Value) -> bool {
-    let option = body.get("key").and_then(|key| key.get("tcp option"));
-    let value = body.get("value").and_then(|value| value.get("rt")).and_then(|rt| rt.get("key"));
-    option.and_then(|option| option.get("name")).is_some_and(|name| *name == "maxseg")
-        && value.is_some_and(|key| *key == "mtu")
+/// Clamping of the MSS by a mangle statement, to the MTU of the route or to a number of bytes.
+fn clamping(body: &Value) -> Option<MssClamp> {
+    let option = body.get("key")?.get("tcp option")?;
+    if option.get("name")? != "maxseg" {
+        return None;
+    }
+    let value = body.get("value")?;
+    match value.as_u64() {
+        Some(bytes) => u16::try_from(bytes).ok().map(MssClamp::Bytes),
+        None => (value.get("rt")?.get("key")? == "mtu").then_some(MssClamp::Mtu),
+    }
 }
 
 fn port_range(body: &Value) -> Result<Option<PortRange>, Why> {

@@ -2,7 +2,7 @@
 
 use super::{import, iptables, rule, why};
 use crate::import::{Import, NoteKind, Why};
-use crate::model::{Action, Excess, Helper, Logging, NatAction, RejectWith};
+use crate::model::{Action, Excess, Helper, Logging, MssClamp, NatAction, RejectWith};
 
 const ARGUMENT: &str = include_str!("../../../tests/import/argument.nft.json");
 const ARCH: &str = include_str!("../../../tests/import/arch.nft.json");
@@ -89,4 +89,25 @@ fn checksums_need_no_rule() {
     let import = import("iptables", table);
     assert_eq!(why(&import), []);
     assert!(has(&import, &NoteKind::ChecksumFill));
+}
+
+/// An MSS of a number of bytes, and clamps of some values alone: a clamp never raises an MSS.
+#[test]
+fn an_mss_is_a_number_or_follows_the_mtu() {
+    let mss = |import: &Import, interface: &str| {
+        assert_eq!(why(import), []);
+        import.policy.interface(interface).unwrap().mss
+    };
+    let of = |options: &str| {
+        iptables(&format!("-A FORWARD -o ppp0 -p tcp -m tcp --tcp-flags SYN,RST SYN {options}"))
+    };
+    assert_eq!(mss(&of("-j TCPMSS --set-mss 1452"), "ppp0"), MssClamp::Bytes(1452));
+    assert_eq!(mss(&of("-m tcpmss --mss 1400:65495 -j TCPMSS --clamp-mss-to-pmtu"), "ppp0"), MssClamp::Mtu);
+    let dropped = of("-m tcpmss --mss 0:500 -j DROP");
+    assert_eq!(why(&dropped), [(4, Why::Feature("-m tcpmss".to_owned()))]);
+    let value = |value: &str| {
+        let text = include_str!("../../../tests/import/fw4.nft.json");
+        text.replace("\"value\": {\"rt\": {\"key\": \"mtu\"}}", value)
+    };
+    assert_eq!(mss(&import("nft", &value("\"value\": 1452")), "pppoe-wan"), MssClamp::Bytes(1452));
 }
