@@ -12,6 +12,9 @@ use crate::import::note::Why;
 /// Parts of a translation that may come from a map.
 const PARTS: [&str; 2] = ["addr", "port"];
 
+/// Most pairs of elements of two maps that are compared.
+const MOST_PAIRS: usize = 1 << 20;
+
 /// True if the argument of a statement, or a part of it, comes from a map.
 pub(super) fn has_map(body: &Value) -> bool {
     let is_map = |value: &Value| value.get("map").is_some();
@@ -33,6 +36,9 @@ impl Context<'_> {
                 return self.balance(kind, body, &spread, data);
             }
             let elements = self.elements(&fields(key).map_err(|_| Why::NatTarget)?, data)?;
+            if elements.len().saturating_mul(ways.len()) > MOST_PAIRS {
+                return Err(Why::TooMany);
+            }
             let mut next = Vec::new();
             for (of_key, to) in elements {
                 for (cond, plain) in &ways {
