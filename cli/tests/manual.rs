@@ -421,6 +421,15 @@ fn the_page_on_ipsec_can_be_followed() {
     }
 }
 
+/// Its policy is sound, and its commands do what they say with rules as other firewalls write them.
+#[test]
+fn the_page_on_imports_can_be_followed() {
+    let page = std::fs::read_to_string(root().join("docs/import.md")).unwrap();
+    let room = Room::new("manual-import-page");
+    rule_sets(&room);
+    assert_eq!(follow(&room, &page), (1, 5), "policies and commands");
+}
+
 /// Its policy is sound, and its commands do what they say with cells that an Endace card might have captured.
 #[test]
 fn the_page_on_atm_can_be_followed() {
