@@ -21,6 +21,7 @@ mod dynamic_set;
 mod hook;
 mod limit;
 mod nat;
+mod netmap;
 
 use answer::Way;
 use assignment::{Assignments, Decision};

@@ -20,7 +20,7 @@ mod set;
 mod target;
 
 pub(super) use rule::flag_ways;
-pub(super) use target::{forward, redirect, reject};
+pub(super) use target::{forward, netmap, redirect, reject};
 
 /// `iptables-save` and `ip6tables-save`.
 pub(super) const IMPORTER: Importer = Importer {

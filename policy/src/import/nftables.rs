@@ -20,9 +20,9 @@ use dynamic::DynamicSets;
 mod dynamic;
 mod expression;
 mod limit;
-mod mapped;
 mod spread;
 mod statement;
+mod translation;
 
 /// Priorities of NAT chains: destination, then source.
 const DESTINATION_NAT: i64 = -100;

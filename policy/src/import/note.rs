@@ -253,6 +253,8 @@ pub enum NoteKind {
     PortOrder,
     /// Flow tables: all flows take the fast path here.
     FastPath,
+    /// Translations of networks work both ways.
+    BothWays,
     /// Checksums that Linux has left to a card are completed where they have to be.
     ChecksumFill,
     /// MSS is clamped on the interface; the source clamps only some of its packets.
@@ -437,6 +439,9 @@ impl fmt::Display for NoteKind {
             ),
             NoteKind::PortOrder => f.write_str("`random` and `persistent` were left out: ports have an order of their own here, and addresses persist"),
             NoteKind::FastPath => f.write_str("flow tables were left out: all connections take the fast path here"),
+            NoteKind::BothWays => f.write_str(
+                "a network translated to another one is so both ways here: outside addresses lead to the inside ones, which leave by them",
+            ),
             NoteKind::ChecksumFill => {
                 f.write_str("filling in checksums needs no counterpart: packets leave with theirs, and Linux goes on sending its own")
             }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use ipnet::IpNet;
 use wire::ethernet::Mac;
 use wire::{Dscp, Nanos};
 
@@ -316,6 +317,17 @@ impl AddressRange {
         AddressRange { first: address, last: address }
     }
 
+    /// Returns the prefix that the range is, if it is one.
+    pub fn network(&self) -> Option<IpNet> {
+        let length = match (self.first, self.last) {
+            (IpAddr::V4(first), IpAddr::V4(last)) => (u32::from(first) ^ u32::from(last)).leading_zeros(),
+            (IpAddr::V6(first), IpAddr::V6(last)) => (u128::from(first) ^ u128::from(last)).leading_zeros(),
+            _ => return None,
+        };
+        let net = IpNet::new(self.first, length as u8).ok()?;
+        (AddressRange::from(net) == *self).then_some(net)
+    }
+
     /// True if `address` lies in the range.
     pub fn contains(&self, address: IpAddr) -> bool {
         self.first <= address && address <= self.last && address.is_ipv4() == self.first.is_ipv4()
@@ -336,8 +348,8 @@ impl fmt::Display for MacRange {
     }
 }
 
-impl From<ipnet::IpNet> for AddressRange {
-    fn from(net: ipnet::IpNet) -> AddressRange {
+impl From<IpNet> for AddressRange {
+    fn from(net: IpNet) -> AddressRange {
         // The highest address of the prefix, not what IPv4 calls broadcast: the two are the same bits.
         AddressRange { first: net.network(), last: net.broadcast() }
     }

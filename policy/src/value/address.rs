@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use ipnet::IpNet;
 use wire::siit::Prefix;
 
 use super::{Complaint, Read, Text};
@@ -195,25 +195,10 @@ pub(crate) fn range(text: &str) -> Read<AddressRange> {
 
 /// Formats a range as one address, as a prefix if it is one, or as `first-last`.
 fn range_text(range: &AddressRange) -> String {
-    match prefix_equal_to(range) {
+    match range.network() {
         Some(net) => prefix_text(&net),
         None => format!("{}-{}", range.first, range.last),
     }
-}
-
-fn prefix_equal_to(range: &AddressRange) -> Option<IpNet> {
-    let net = match (range.first, range.last) {
-        (IpAddr::V4(first), IpAddr::V4(last)) => {
-            let length = (u32::from(first) ^ u32::from(last)).leading_zeros();
-            IpNet::V4(Ipv4Net::new(first, length as u8).ok()?)
-        }
-        (IpAddr::V6(first), IpAddr::V6(last)) => {
-            let length = (u128::from(first) ^ u128::from(last)).leading_zeros();
-            IpNet::V6(Ipv6Net::new(first, length as u8).ok()?)
-        }
-        _ => return None,
-    };
-    (AddressRange::from(net) == *range).then_some(net)
 }
 
 fn address_item(text: &str) -> Read<AddressItem> {

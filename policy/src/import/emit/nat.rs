@@ -52,6 +52,9 @@ impl Emit {
             What::Do(_) => return Err(Why::Feature("drop in a nat chain".to_owned())),
         };
         sound(&entry.cond)?;
+        if let NatAction::OneToOne { inside, .. } = *action {
+            return self.one_to_one(entry, Side::Destination, inside);
+        }
         if !matches!(action, NatAction::Forward { .. } | NatAction::Redirect { .. } | NatAction::Balance(_)) {
             return Err(Why::Hook("prerouting".to_owned()));
         }
@@ -176,6 +179,9 @@ impl Emit {
                 NatAction::Forward { .. } | NatAction::Redirect { .. } | NatAction::Balance(_),
             )) => {
                 return Err(Why::Hook("postrouting".to_owned()));
+            }
+            What::Do(Verdict::Translate(NatAction::OneToOne { outside, .. })) => {
+                return self.one_to_one(entry, Side::Source, *outside);
             }
             What::Do(Verdict::Translate(action)) => action.clone(),
             What::Do(Verdict::Clamp(mss)) => {

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use crate::import::chain::Verdict;
 use crate::import::note::{NoteKind, Why};
 use crate::import::word;
-use crate::model::{Hairpin, Helper, MssClamp, NatAction, PortRange, PortUse, RejectWith};
+use crate::model::{AddressRange, Hairpin, Helper, MssClamp, NatAction, PortRange, PortUse, RejectWith};
 use wire::Nanos;
 
 /// Target of a rule.
@@ -53,6 +53,7 @@ impl Target {
         match option {
             "--reject-with" => self.reject = argument,
             "--to-destination" | "--to-source" => self.to = argument,
+            "--to" if self.name() == Some("NETMAP") => self.to = argument,
             "--to-ports" => self.ports = argument,
             "--random" | "--random-fully" | "--persistent" => self.ordered = true,
             "--clamp-mss-to-pmtu" => self.clamp = Some(MssClamp::Mtu),
@@ -132,6 +133,11 @@ impl Target {
             }
             "SNAT" => self.source()?,
             "DNAT" => self.destination(v6)?,
+            "NETMAP" => {
+                let to = self.to.as_deref().ok_or(Why::NatTarget)?;
+                let range = word::addresses(to).ok_or_else(|| Why::Value(to.to_owned()))?;
+                Verdict::Translate(netmap(range)?)
+            }
             "REDIRECT" => Verdict::Translate(redirect(self.ports.as_deref().map(port_range).transpose()?)?),
             _ => match self.chain {
                 Some(chain) if self.goto => Verdict::Goto(chain),
@@ -182,6 +188,12 @@ pub(in crate::import) fn forward(target: IpAddr, range: Option<PortRange>) -> Na
         target_port: range.map(|range| range.first),
         hairpin: Hairpin::On,
     }
+}
+
+/// Returns a translation of a network to another one, before the conditions of its rule are known.
+pub(in crate::import) fn netmap(to: AddressRange) -> Result<NatAction, Why> {
+    let network = to.network().ok_or(Why::NatTarget)?;
+    Ok(NatAction::OneToOne { outside: network, inside: network, hairpin: Hairpin::Off })
 }
 
 /// Returns a redirect, before the conditions of its rule are known.

@@ -5,8 +5,9 @@ use std::net::IpAddr;
 use serde_json::Value;
 
 use super::expression::{Field, fields};
-use super::mapped::with_address;
+
 use super::statement::Context;
+use super::translation::with_address;
 use crate::import::IpVersion;
 use crate::import::chain::Verdict;
 use crate::import::cond::Cond;
@@ -34,7 +35,7 @@ impl Context<'_> {
             let (first, last) = number_range(key)?;
             numbers.push((first, last));
             let NatAction::Forward { target, target_port, ports, .. } =
-                self.target(&with_address(body, to))?
+                self.translation(kind, &with_address(body, to))?
             else {
                 return Err(Why::NatTarget);
             };

@@ -1,7 +1,6 @@
 //! Statements of a rule: matches and verdict.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -9,22 +8,20 @@ use serde_json::Value;
 use super::dynamic::{Dynamic, limits, set_name};
 use super::expression::{Field, address, bare, constant, dnat, ends, field, fields, items, source_macs};
 use super::limit::{connections, per_source, rate};
-use super::mapped::has_map;
+use super::translation::has_map;
 use crate::import::IpVersion;
 use crate::import::chain::{Body, Verdict};
 use crate::import::cond::{
     Cond, ESTABLISHED, INVALID, MAC_MAX, NEW, Named, Place, RELATED, STATES, macs, ports,
 };
 use crate::import::interface::Names;
-use crate::import::iptables::{flag_ways, forward, redirect, reject};
+use crate::import::iptables::{flag_ways, reject};
 use crate::import::member::{Members, Side};
 use crate::import::name;
 use crate::import::note::{Note, NoteKind, Origin, Why};
 use crate::import::range::{ByteSet, Ranges};
 use crate::import::word;
-use crate::model::{
-    Helper, MssClamp, NatAction, PortRange, PortUse, Protocol, RejectWith, Set, TcpFlagsMatch,
-};
+use crate::model::{Helper, MssClamp, Protocol, RejectWith, Set, TcpFlagsMatch};
 
 /// Most alternatives of one rule.
 pub(super) const MOST_WAYS: usize = 4096;
@@ -193,35 +190,9 @@ impl Context<'_> {
             "jump" => Verdict::Jump(chain()?),
             "goto" => Verdict::Goto(chain()?),
             "reject" => Verdict::Reject(self.reject(body)?),
-            "masquerade" => {
-                self.flags(body);
-                Verdict::Translate(NatAction::Masquerade { ports: port_use(body)? })
-            }
-            "snat" => {
-                self.flags(body);
-                if body.get("type_flags").is_some() {
-                    return Err(Why::NatTarget);
-                }
-                let pool = address(body.get("addr").unwrap_or(&Value::Null)).map_err(|_| Why::NatTarget)?;
-                Verdict::Translate(NatAction::Source { pool: vec![pool], ports: port_use(body)? })
-            }
-            "dnat" => {
-                self.flags(body);
-                Verdict::Translate(self.target(body)?)
-            }
-            "redirect" => {
-                self.flags(body);
-                Verdict::Translate(redirect(port_range(body)?)?)
-            }
+            "masquerade" | "snat" | "dnat" | "redirect" => Verdict::Translate(self.translation(kind, body)?),
             _ => return Err(Why::Feature(kind.to_owned())),
         })
-    }
-
-    /// Destination of a translation.
-    pub(super) fn target(&self, body: &Value) -> Result<NatAction, Why> {
-        let target = body.get("addr").and_then(Value::as_str).and_then(|word| word.parse::<IpAddr>().ok());
-        let target = target.filter(|_| body.get("type_flags").is_none()).ok_or(Why::NatTarget)?;
-        Ok(forward(target, port_range(body)?))
     }
 
     fn note_all(&mut self, kind: NoteKind) {
@@ -244,13 +215,7 @@ impl Context<'_> {
         })
     }
 
-    pub(super) fn flags(&mut self, body: &Value) {
-        if body.get("flags").is_some() {
-            self.note(NoteKind::PortOrder);
-        }
-    }
-
-    fn note(&mut self, kind: NoteKind) {
+    pub(super) fn note(&mut self, kind: NoteKind) {
         self.notes.insert(Note { origin: Some(self.origin), kind });
     }
 
@@ -776,21 +741,4 @@ fn clamping(body: &Value) -> Option<MssClamp> {
         Some(bytes) => u16::try_from(bytes).ok().map(MssClamp::Bytes),
         None => (value.get("rt")?.get("key")? == "mtu").then_some(MssClamp::Mtu),
     }
-}
-
-fn port_range(body: &Value) -> Result<Option<PortRange>, Why> {
-    let Some(port) = body.get("port") else { return Ok(None) };
-    let number = |word: String| word.parse::<u16>().map_err(|_| Why::NatTarget);
-    let (first, last) = ends(port).map_err(|_| Why::NatTarget)?;
-    let (first, last) = (number(first)?, number(last)?);
-    if first == 0 || first > last {
-        Err(Why::Value(port.to_string()))
-    } else {
-        Ok(Some(PortRange { first, last }))
-    }
-}
-
-fn port_use(body: &Value) -> Result<PortUse, Why> {
-    let given = |range| PortUse { ranges: vec![range], ..PortUse::default() };
-    Ok(port_range(body)?.map_or_else(PortUse::default, given))
 }

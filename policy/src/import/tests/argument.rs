@@ -111,3 +111,27 @@ fn an_mss_is_a_number_or_follows_the_mtu() {
     };
     assert_eq!(mss(&import("nft", &value("\"value\": 1452")), "pppoe-wan"), MssClamp::Bytes(1452));
 }
+
+/// Translations of networks, of which rules for both directions are one here.
+#[test]
+fn networks_are_translated_one_by_one() {
+    let translated = |import: &Import| -> Vec<String> {
+        let nats = import.policy.nats.iter();
+        nats.map(|nat| match &nat.action {
+            NatAction::OneToOne { outside, inside, .. } => {
+                format!("{inside} as {outside} at {}", nat.from.join(" "))
+            }
+            other => format!("{other:?}"),
+        })
+        .collect()
+    };
+    let expected = ["192.168.1.0/24 as 10.9.1.0/24 at vpn", "192.168.2.0/24 as 10.9.2.0/24 at vpn2"];
+    let saved = import("iptables", include_str!("../../../tests/import/netmap.v4"));
+    assert_eq!(translated(&saved), expected);
+    // By protocol, and of two sizes.
+    assert_eq!(why(&saved), [(10, Why::NatCondition), (11, Why::NatTarget)]);
+    assert!(has(&saved, &NoteKind::BothWays) && !has(&saved, &NoteKind::PortOrder));
+    let listed = import("nft", include_str!("../../../tests/import/netmap.nft.json"));
+    assert_eq!((translated(&listed), why(&listed)), (expected.map(str::to_owned).to_vec(), vec![]));
+    assert!(!has(&listed, &NoteKind::PortOrder));
+}

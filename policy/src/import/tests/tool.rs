@@ -24,6 +24,7 @@ fn nft() {
         "map.nft",
         "icmp-chains.nft",
         "argument.nft",
+        "netmap.nft",
         "arch.nft",
     ] {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/import");

@@ -1,13 +1,17 @@
-//! Statements whose argument comes from a map: addresses and ports of translations, and helpers.
+//! Translations and helpers, whose arguments may come from maps.
+
+use std::net::IpAddr;
 
 use serde_json::Value;
 
-use super::expression::{Field, fields};
+use super::expression::{Field, address, ends, fields};
 use super::spread::Spread;
 use super::statement::{Context, MOST_WAYS, implied};
 use crate::import::chain::Verdict;
 use crate::import::cond::Cond;
-use crate::import::note::Why;
+use crate::import::iptables::{forward, netmap, redirect};
+use crate::import::note::{NoteKind, Why};
+use crate::model::{NatAction, PortRange, PortUse};
 
 /// Parts of a translation that may come from a map.
 const PARTS: [&str; 2] = ["addr", "port"];
@@ -22,9 +26,29 @@ pub(super) fn has_map(body: &Value) -> bool {
 }
 
 impl Context<'_> {
+    /// Translation of a statement, whose addresses and ports are values.
+    pub(super) fn translation(&mut self, kind: &str, body: &Value) -> Result<NatAction, Why> {
+        // Of a network translated to another one they say the same as its types.
+        if body.get("flags").is_some_and(|flags| flags != "netmap") {
+            self.note(NoteKind::PortOrder);
+        }
+        let to = || address(body.get("addr").unwrap_or(&Value::Null)).map_err(|_| Why::NatTarget);
+        match (kind, body.get("type_flags")) {
+            ("masquerade", _) => Ok(NatAction::Masquerade { ports: port_use(body)? }),
+            ("redirect", _) => redirect(port_range(body)?),
+            (_, Some(flags)) if flags == "prefix" => netmap(to()?),
+            (_, Some(_)) => Err(Why::NatTarget),
+            ("snat", None) => Ok(NatAction::Source { pool: vec![to()?], ports: port_use(body)? }),
+            _ => {
+                let target =
+                    body.get("addr").and_then(Value::as_str).and_then(|word| word.parse::<IpAddr>().ok());
+                Ok(forward(target.ok_or(Why::NatTarget)?, port_range(body)?))
+            }
+        }
+    }
+
     /// Alternatives of a translation whose address, or port, or both, come from maps. A packet whose key is in no map is not translated.
     pub(super) fn mapped(&mut self, kind: &str, body: &Value) -> Result<Vec<(Cond, Verdict)>, Why> {
-        self.flags(body);
         let mut ways = vec![(Cond::default(), body.clone())];
         for part in PARTS {
             let Some(map) = body.get(part).and_then(|value| value.get("map")) else { continue };
@@ -109,4 +133,21 @@ pub(super) fn with_address(body: &Value, to: &Value) -> Value {
         }
     }
     Value::Object(plain)
+}
+
+fn port_range(body: &Value) -> Result<Option<PortRange>, Why> {
+    let Some(port) = body.get("port") else { return Ok(None) };
+    let number = |word: String| word.parse::<u16>().map_err(|_| Why::NatTarget);
+    let (first, last) = ends(port).map_err(|_| Why::NatTarget)?;
+    let (first, last) = (number(first)?, number(last)?);
+    if first == 0 || first > last {
+        Err(Why::Value(port.to_string()))
+    } else {
+        Ok(Some(PortRange { first, last }))
+    }
+}
+
+fn port_use(body: &Value) -> Result<PortUse, Why> {
+    let given = |range| PortUse { ranges: vec![range], ..PortUse::default() };
+    Ok(port_range(body)?.map_or_else(PortUse::default, given))
 }
