@@ -16,6 +16,7 @@ use super::{Import, ImportError, Importer, IpVersion};
 use crate::model::{Helper, Set};
 
 use dynamic::DynamicSets;
+use expression::items;
 
 mod dynamic;
 mod expression;
@@ -56,15 +57,34 @@ struct Ruleset<'a> {
     sets: BTreeMap<Key, &'a Value>,
     helpers: BTreeMap<Key, &'a Value>,
     flowtables: bool,
+    /// Tables whose chains are not in force, by family and name.
+    dormant: BTreeSet<(String, String)>,
+    /// Tables with flags that the source does not name.
+    flagged: BTreeSet<(String, String)>,
 }
 
 impl<'a> Ruleset<'a> {
     fn gather(list: &'a [Value]) -> Ruleset<'a> {
         let mut ruleset = Ruleset::default();
-        for object in list {
-            // A file of commands wraps each object in `add`.
-            let object = object.get("add").unwrap_or(object);
-            let Some((kind, body)) = object.as_object().and_then(|map| map.iter().next()) else { continue };
+        // A file of commands wraps each object in `add`.
+        let objects = list.iter().map(|object| object.get("add").unwrap_or(object));
+        let objects = objects.filter_map(|object| object.as_object().and_then(|map| map.iter().next()));
+        let word = |body: &Value, name| body.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        for (_, body) in objects.clone().filter(|(kind, _)| *kind == "table") {
+            let Some(flags) = body.get("flags") else { continue };
+            let table = (word(body, "family"), word(body, "name"));
+            let flags: Vec<&str> = items(flags).into_iter().filter_map(Value::as_str).collect();
+            if flags.contains(&"dormant") {
+                ruleset.dormant.insert(table);
+            } else if flags.iter().any(|flag| !matches!(*flag, "owner" | "persist")) {
+                // nft 1.0.6 prints the table's name there.
+                ruleset.flagged.insert(table);
+            }
+        }
+        for (kind, body) in objects {
+            if ruleset.dormant.contains(&(word(body, "family"), word(body, "table"))) {
+                continue;
+            }
             match kind.as_str() {
                 "chain" => ruleset.chains.push((key(body, "name"), body)),
                 "rule" => ruleset.rules.push((key(body, "chain"), body)),
@@ -85,6 +105,16 @@ impl<'a> Ruleset<'a> {
         let mut notes = BTreeSet::new();
         if self.flowtables {
             notes.insert(Note { origin: None, kind: NoteKind::FastPath });
+        }
+        for (family, name) in &self.dormant {
+            notes
+                .insert(Note { origin: None, kind: NoteKind::Dormant { table: format!("{family} {name}") } });
+        }
+        for (family, name) in &self.flagged {
+            notes.insert(Note {
+                origin: None,
+                kind: NoteKind::TableFlags { table: format!("{family} {name}") },
+            });
         }
         let mut names = Names::default();
         for (key, rule) in &self.rules {

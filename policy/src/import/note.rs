@@ -253,6 +253,16 @@ pub enum NoteKind {
     PortOrder,
     /// Flow tables: all flows take the fast path here.
     FastPath,
+    /// A table is dormant, and none of its rules are in force.
+    Dormant {
+        /// Family and name of the table.
+        table: String,
+    },
+    /// A table has flags, and the source does not say which.
+    TableFlags {
+        /// Family and name of the table.
+        table: String,
+    },
     /// Translations of networks work both ways.
     BothWays,
     /// Checksums that Linux has left to a card are completed where they have to be.
@@ -439,6 +449,13 @@ impl fmt::Display for NoteKind {
             ),
             NoteKind::PortOrder => f.write_str("`random` and `persistent` were left out: ports have an order of their own here, and addresses persist"),
             NoteKind::FastPath => f.write_str("flow tables were left out: all connections take the fast path here"),
+            NoteKind::Dormant { table } => {
+                write!(f, "the table `{table}` is dormant: its rules were left out, as they are not in force")
+            }
+            NoteKind::TableFlags { table } => write!(
+                f,
+                "this nft does not print the flags of the table `{table}`, whose rules were taken to be in force: if it is dormant, delete it before"
+            ),
             NoteKind::BothWays => f.write_str(
                 "a network translated to another one is so both ways here: outside addresses lead to the inside ones, which leave by them",
             ),

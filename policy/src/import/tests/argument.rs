@@ -135,3 +135,31 @@ fn networks_are_translated_one_by_one() {
     assert_eq!((translated(&listed), why(&listed)), (expected.map(str::to_owned).to_vec(), vec![]));
     assert!(!has(&listed, &NoteKind::PortOrder));
 }
+
+/// Rules of a dormant table are not in force; nft 1.0.6 prints a table's name for its flags.
+#[test]
+fn dormant_tables_are_left_out() {
+    let of = |flags: &str| {
+        let table = |name: &str, flags: &str| {
+            format!("{{\"table\":{{\"family\":\"inet\",\"name\":\"{name}\",\"handle\":1{flags}}}}}")
+        };
+        let chain = |name: &str, policy: &str| {
+            format!(
+                "{{\"chain\":{{\"family\":\"inet\",\"table\":\"{name}\",\"name\":\"c\",\"type\":\"filter\",\
+                 \"hook\":\"forward\",\"prio\":0,\"policy\":\"{policy}\"}}}}"
+            )
+        };
+        let objects =
+            [table("asleep", flags), chain("asleep", "drop"), table("awake", ""), chain("awake", "accept")];
+        import("nft", &format!("{{\"nftables\":[{}]}}", objects.join(",")))
+    };
+    let forwards = |import: &Import| import.policy.default_action("lan", "wan") == Action::Accept;
+    let dormant = NoteKind::Dormant { table: "inet asleep".to_owned() };
+    for flags in [",\"flags\":\"dormant\"", ",\"flags\":[\"owner\",\"dormant\"]"] {
+        let import = of(flags);
+        assert!(forwards(&import) && has(&import, &dormant), "{:?}", import.notes);
+    }
+    assert!(!forwards(&of("")) && !forwards(&of(",\"flags\":\"owner\"")));
+    let unsaid = of(",\"flags\":\"asleep\"");
+    assert!(!forwards(&unsaid) && has(&unsaid, &NoteKind::TableFlags { table: "inet asleep".to_owned() }));
+}
