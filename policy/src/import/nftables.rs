@@ -56,6 +56,9 @@ struct Ruleset<'a> {
     /// Sets and maps.
     sets: BTreeMap<Key, &'a Value>,
     helpers: BTreeMap<Key, &'a Value>,
+    limits: BTreeMap<Key, &'a Value>,
+    /// Rules with each named limit.
+    limit_uses: BTreeMap<Key, usize>,
     flowtables: bool,
     /// Tables whose chains are not in force, by family and name.
     dormant: BTreeSet<(String, String)>,
@@ -87,12 +90,23 @@ impl<'a> Ruleset<'a> {
             }
             match kind.as_str() {
                 "chain" => ruleset.chains.push((key(body, "name"), body)),
-                "rule" => ruleset.rules.push((key(body, "chain"), body)),
+                "rule" => {
+                    let of = key(body, "chain");
+                    let statements = body.get("expr").and_then(Value::as_array).into_iter().flatten();
+                    for name in statements.filter_map(|statement| statement.get("limit")?.as_str()) {
+                        let key = (of.0.clone(), of.1.clone(), name.to_owned());
+                        *ruleset.limit_uses.entry(key).or_default() += 1;
+                    }
+                    ruleset.rules.push((of, body));
+                }
                 "set" | "map" => {
                     ruleset.sets.insert(key(body, "name"), body);
                 }
                 "ct helper" => {
                     ruleset.helpers.insert(key(body, "name"), body);
+                }
+                "limit" => {
+                    ruleset.limits.insert(key(body, "name"), body);
                 }
                 "flowtable" => ruleset.flowtables = true,
                 _ => {}
@@ -163,6 +177,7 @@ impl<'a> Ruleset<'a> {
                     chain: &|name| index.get(&(key.0.clone(), key.1.clone(), name.to_owned())).copied(),
                     named: &|name| self.elements(key, name),
                     helper: &|name| self.helper(key, name),
+                    limit: &|name| self.limit(key, name),
                 };
                 context.rule(rule.get("expr").and_then(Value::as_array).map_or(&[], Vec::as_slice))
             };
@@ -206,6 +221,13 @@ impl<'a> Ruleset<'a> {
             ("pptp", "tcp") => Ok(Helper::Pptp),
             (kind, protocol) => Err(Why::Feature(format!("ct helper {kind} over {protocol}"))),
         }
+    }
+
+    /// Named limit in the table of `key`, of one rule alone.
+    fn limit(&self, key: &Key, name: &str) -> Result<&'a Value, Why> {
+        let key = (key.0.clone(), key.1.clone(), name.to_owned());
+        let limit = self.limits.get(&key).copied().ok_or_else(|| Why::Missing(name.to_owned()))?;
+        if self.limit_uses.get(&key) == Some(&1) { Ok(limit) } else { Err(Why::Limit) }
     }
 
     /// Base chains at the hook `input`.

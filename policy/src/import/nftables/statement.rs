@@ -46,6 +46,8 @@ pub(super) struct Context<'a> {
     pub(super) is_taken: &'a dyn Fn(&str) -> bool,
     /// Helper of an object `ct helper` of that name.
     pub(super) helper: &'a dyn Fn(&str) -> Result<Helper, Why>,
+    /// Limit of that name, which no other rule has.
+    pub(super) limit: &'a dyn Fn(&str) -> Result<&'a Value, Why>,
 }
 
 impl Context<'_> {
@@ -103,7 +105,10 @@ impl Context<'_> {
                     if log {
                         return Err(Why::Limit);
                     }
-                    limit = Some(rate(body)?);
+                    limit = Some(rate(match body.as_str() {
+                        Some(name) => (self.limit)(name)?,
+                        None => body,
+                    })?);
                     continue;
                 }
                 "ct count" => {

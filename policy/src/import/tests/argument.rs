@@ -33,7 +33,10 @@ fn translations_by_two_maps_are_joined() {
 fn helpers_come_from_maps() {
     let import = import("nft", ARGUMENT);
     let reasons: Vec<Why> = why(&import).into_iter().map(|(_, why)| why).collect();
-    assert_eq!(reasons, [Why::Feature("ct helper tftp over udp".to_owned())]);
+    assert_eq!(reasons, [Why::Feature("ct helper tftp over udp".to_owned()), Why::Limit, Why::Limit]);
+    // A limit that has a name is a rule's own where no other one has it.
+    let limited = rule(&import, "forward-3").rate.unwrap();
+    assert_eq!((limited.count, limited.burst), (50, 20));
     let helped: Vec<_> = import.policy.rules.iter().filter(|rule| rule.helper == Some(Helper::Ftp)).collect();
     assert_eq!(helped.len(), 1);
     assert_eq!((helped[0].conditions.dports[0].first, helped[0].conditions.dports[0].last), (21, 21));
