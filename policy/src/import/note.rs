@@ -74,7 +74,7 @@ pub enum Why {
     TooMany,
     /// A command with a loop, a condition, a substitution or a variable of a shell.
     Script,
-    /// A match of the mark of a packet.
+    /// A mark of packets or connections, asked for or set.
     Mark,
     /// An object of one of several devices, and the source does not say which.
     Device,

@@ -239,6 +239,9 @@ impl<'a> Reader<'a> {
             "-m" | "--match" => {
                 let module = one()?;
                 let known = MODULES.contains(&module) || module == "recent" && self.recent.is_some();
+                if matches!(module, "mark" | "connmark") {
+                    return Err(Why::Mark);
+                }
                 if !known {
                     return Err(Why::Feature(format!("-m {module}")));
                 }

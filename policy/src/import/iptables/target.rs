@@ -76,7 +76,7 @@ impl Target {
             "--log-prefix" | "--log-level" | "--log-tcp-sequence" | "--log-tcp-options"
             | "--log-ip-options" | "--log-uid" | "--log-macdecode" | "--nflog-group" | "--nflog-prefix"
             | "--nflog-threshold" | "--nflog-size" => {}
-            _ if self.is_foreign() => {}
+            _ if self.is_foreign() || self.marks() => {}
             _ => return Err(Why::Feature(option.to_owned())),
         }
         Ok(())
@@ -85,6 +85,11 @@ impl Target {
     /// True if the target has no counterpart; it is reported as such, whatever its options.
     fn is_foreign(&self) -> bool {
         matches!(self.name(), Some("SYNPROXY" | "CLASSIFY" | "TPROXY" | "NFQUEUE" | "TEE" | "HMARK"))
+    }
+
+    /// True if the target marks packets, or takes marks over.
+    fn marks(&self) -> bool {
+        matches!(self.name(), Some("MARK" | "CONNMARK"))
     }
 
     /// Addition that the target makes.
@@ -105,6 +110,7 @@ impl Target {
             note(NoteKind::PortOrder);
         }
         let verdict = match name.as_str() {
+            _ if self.marks() => return Err(Why::Mark),
             "ACCEPT" => Verdict::Accept,
             "DROP" => Verdict::Drop,
             "RETURN" => Verdict::Return,

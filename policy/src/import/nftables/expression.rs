@@ -115,6 +115,7 @@ pub(super) fn field(left: &Value) -> Result<Field, Why> {
             "protocol" => Field::EtherType { framed: false },
             "iiftype" => Field::InwardType,
             "pkttype" => Field::PacketType,
+            "mark" => return Err(Why::Mark),
             _ => return Err(Why::Feature(format!("meta {key}"))),
         });
     }
@@ -123,6 +124,7 @@ pub(super) fn field(left: &Value) -> Result<Field, Why> {
         return match key.as_str() {
             "state" => Ok(Field::State),
             "status" => Ok(Field::Status),
+            "mark" => Err(Why::Mark),
             _ => Err(Why::Feature(format!("ct {key}"))),
         };
     }

@@ -148,7 +148,7 @@ impl Context<'_> {
                 }
                 "mangle" => match clamping(body) {
                     Some(mss) => Verdict::Clamp(mss),
-                    None => self.verdict(kind, body)?,
+                    None => return Err(change(body)),
                 },
                 "ct helper" if log => return Err(Why::Log),
                 "ct helper" => {
@@ -732,6 +732,17 @@ fn flag_bits(value: &Value) -> Result<u8, Why> {
         Value::Array(list) => list.iter().try_fold(0, |bits, flag| Ok(bits | flag_bits(flag)?)),
         Value::Object(map) => flag_bits(map.get("|").or_else(|| map.get("set")).ok_or_else(bad)?),
         _ => Err(bad()),
+    }
+}
+
+/// Reason for which a mangle statement has no counterpart.
+fn change(body: &Value) -> Why {
+    let word = |kind: &str, name: &str| body.get("key")?.get(kind)?.get(name)?.as_str();
+    match (word("meta", "key").or(word("ct", "key")), word("payload", "protocol"), word("payload", "field")) {
+        (Some("mark"), _, _) => Why::Mark,
+        (Some(key), _, _) => Why::Feature(format!("{key} set")),
+        (None, Some(protocol), Some(field)) => Why::Feature(format!("{protocol} {field} set")),
+        _ => Why::Feature("mangle".to_owned()),
     }
 }
 

@@ -166,3 +166,23 @@ fn dormant_tables_are_left_out() {
     let unsaid = of(",\"flags\":\"asleep\"");
     assert!(!forwards(&unsaid) && has(&unsaid, &NoteKind::TableFlags { table: "inet asleep".to_owned() }));
 }
+
+#[test]
+fn marks_are_called_by_what_they_are() {
+    let set = |key: &str| {
+        let table = "{\"chain\":{\"family\":\"ip\",\"table\":\"t\",\"name\":\"c\",\"type\":\"filter\",\"hook\":\"forward\",\"prio\":0,\"policy\":\"accept\"}}";
+        let rule = format!(
+            "{{\"rule\":{{\"family\":\"ip\",\"table\":\"t\",\"chain\":\"c\",\"handle\":7,\"expr\":[{{\"mangle\":{{\"key\":{key},\"value\":1}}}}]}}}}"
+        );
+        why(&import("nft", &format!("{{\"nftables\":[{table},{rule}]}}")))
+    };
+    assert_eq!(set("{\"meta\":{\"key\":\"mark\"}}"), [(7, Why::Mark)]);
+    assert_eq!(set("{\"ct\":{\"key\":\"mark\"}}"), [(7, Why::Mark)]);
+    let dscp = set("{\"payload\":{\"protocol\":\"ip\",\"field\":\"dscp\"}}");
+    assert_eq!(dscp, [(7, Why::Feature("ip dscp set".to_owned()))]);
+    for rule in
+        ["-m mark --mark 0x1 -j ACCEPT", "-j MARK --set-xmark 0x1/0xffffffff", "-j CONNMARK --restore-mark"]
+    {
+        assert_eq!(why(&iptables(&format!("-A FORWARD {rule}"))), [(4, Why::Mark)], "{rule}");
+    }
+}
