@@ -445,7 +445,12 @@ impl Emit {
         self.make_interfaces();
         for interface in &mut self.import.policy.interfaces {
             if interfaces.contains(&interface.name) {
-                interface.mss = mss;
+                // Of two clamps to numbers the smaller one holds, as where one follows the other.
+                interface.mss = match (interface.mss, mss) {
+                    (MssClamp::Bytes(one), MssClamp::Bytes(other)) => MssClamp::Bytes(one.min(other)),
+                    (one @ MssClamp::Bytes(_), MssClamp::Mtu) => one,
+                    (_, mss) => mss,
+                };
             }
         }
     }

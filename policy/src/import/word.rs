@@ -6,7 +6,7 @@ use config::word::meaning;
 use wire::Nanos;
 
 use super::range::ByteSet;
-use crate::model::{AddressRange, Protocol};
+use crate::model::{AddressRange, MssClamp, Protocol};
 use crate::word::{DSCP, TCP_FLAG};
 
 /// Parses a protocol: a number, or a name of `/etc/protocols`.
@@ -196,6 +196,12 @@ pub(super) fn address_type(word: &str) -> Option<Vec<AddressRange>> {
         _ => return None,
     };
     ranges.iter().map(|range| addresses(range)).collect()
+}
+
+/// Returns the clamp to a number of bytes, if an interface can have it.
+pub(super) fn mss(bytes: u64) -> Option<MssClamp> {
+    let bytes = u16::try_from(bytes).ok().filter(|bytes| MssClamp::RANGE.contains(bytes))?;
+    Some(MssClamp::Bytes(bytes))
 }
 
 /// Parses an address, a prefix (by length or by mask), or a range with a dash.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use ipnet::IpNet;
@@ -192,6 +193,11 @@ pub enum MssClamp {
     Off,
     /// MSS that fits the smaller MTU of the path's two interfaces: less 40 bytes for IPv4, 60 for IPv6.
     Mtu,
-    /// Largest MSS, in bytes, 536 at least.
+    /// Largest MSS, in bytes, of [`MssClamp::RANGE`].
     Bytes(u16),
+}
+
+impl MssClamp {
+    /// Values in bytes: from the least of IPv4 (RFC 9293, section 3.7.1) to what the largest MTU leaves.
+    pub const RANGE: RangeInclusive<u16> = 536..=15_960;
 }

@@ -89,7 +89,7 @@ impl Validator<'_> {
             self.wrong(Code::BadMtu, item, "mtu", message, hint);
         }
         if let MssClamp::Bytes(bytes) = interface.mss {
-            if !(536..=15_960).contains(&bytes) {
+            if !MssClamp::RANGE.contains(&bytes) {
                 let message = format!("a maximum segment size of {bytes} bytes is out of range");
                 self.wrong(Code::BadMss, item, "mss", message, "from 536 to 15960, or \"mtu\" for what fits");
             }

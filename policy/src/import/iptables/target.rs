@@ -58,9 +58,9 @@ impl Target {
             "--random" | "--random-fully" | "--persistent" => self.ordered = true,
             "--clamp-mss-to-pmtu" => self.clamp = Some(MssClamp::Mtu),
             "--set-mss" => {
-                let bytes = argument.as_deref().and_then(|word| word.parse().ok());
-                let bytes = bytes.ok_or_else(|| Why::Value(arguments.join(" ")))?;
-                self.clamp = Some(MssClamp::Bytes(bytes));
+                let mss = argument.as_deref().and_then(|word| word.parse().ok()).and_then(word::mss);
+                self.clamp =
+                    Some(mss.ok_or_else(|| Why::Value(format!("--set-mss {}", arguments.join(" "))))?);
             }
             "--checksum-fill" if self.name() == Some("CHECKSUM") => {}
             "--helper" if self.name() == Some("CT") => self.helper = argument,

@@ -742,7 +742,10 @@ fn change(body: &Value) -> Why {
         (Some("mark"), _, _) => Why::Mark,
         (Some(key), _, _) => Why::Feature(format!("{key} set")),
         (None, Some(protocol), Some(field)) => Why::Feature(format!("{protocol} {field} set")),
-        _ => Why::Feature("mangle".to_owned()),
+        _ => {
+            let option = word("tcp option", "name").map(|name| format!("tcp option {name} set"));
+            Why::Feature(option.unwrap_or_else(|| "mangle".to_owned()))
+        }
     }
 }
 
@@ -754,7 +757,7 @@ fn clamping(body: &Value) -> Option<MssClamp> {
     }
     let value = body.get("value")?;
     match value.as_u64() {
-        Some(bytes) => u16::try_from(bytes).ok().map(MssClamp::Bytes),
+        Some(bytes) => word::mss(bytes),
         None => (value.get("rt")?.get("key")? == "mtu").then_some(MssClamp::Mtu),
     }
 }

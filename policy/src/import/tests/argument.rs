@@ -106,6 +106,10 @@ fn an_mss_is_a_number_or_follows_the_mtu() {
     };
     assert_eq!(mss(&of("-j TCPMSS --set-mss 1452"), "ppp0"), MssClamp::Bytes(1452));
     assert_eq!(mss(&of("-m tcpmss --mss 1400:65495 -j TCPMSS --clamp-mss-to-pmtu"), "ppp0"), MssClamp::Mtu);
+    assert_eq!(why(&of("-j TCPMSS --set-mss 100")), [(4, Why::Value("--set-mss 100".to_owned()))]);
+    let both = "-j TCPMSS --set-mss 1412\n-A FORWARD -o ppp0 -p tcp -m tcp --tcp-flags SYN,RST SYN -j TCPMSS";
+    assert_eq!(mss(&of(&format!("{both} --set-mss 1452")), "ppp0"), MssClamp::Bytes(1412));
+    assert_eq!(mss(&of(&format!("{both} --clamp-mss-to-pmtu")), "ppp0"), MssClamp::Bytes(1412));
     let dropped = of("-m tcpmss --mss 0:500 -j DROP");
     assert_eq!(why(&dropped), [(4, Why::Feature("-m tcpmss".to_owned()))]);
     let value = |value: &str| {
