@@ -82,7 +82,8 @@ class Fail2ban:
             f'findtime = 600\nbantime = {bantime}\nusedns = no\ndatepattern = {{NONE}}\naction = wirerate[wirerate="{command}"]\n'
         )
         self.server = host.start("fail2ban-server", "-f", "-c", etc, "-s", directory / "fail2ban.sock", "-p", directory / "fail2ban.pid", "start")
-        wait.until(lambda: self.ask("status", "login", check=False).returncode == 0, "fail2ban watches the log")
+        # To ask for a jail that is not there yet is an error in its log.
+        wait.until(lambda: "login" in self.ask("status", check=False).stdout, "fail2ban watches the log")
 
     def ask(self, *words, check=True):
         return self.host.run("fail2ban-client", "-s", self.directory / "fail2ban.sock", *words, check=check)
