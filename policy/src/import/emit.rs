@@ -336,9 +336,7 @@ impl Emit {
             entries[index].log = true;
         }
         for entry in entries.iter_mut().filter(|entry| entry.what == What::Do(Verdict::Return)) {
-            if let Some(fate) = entry.rule.and_then(|rule| self.fates.get_mut(rule)) {
-                fate.translated = true;
-            }
+            self.translated(entry.rule);
             entry.what = What::Do(Verdict::Continue);
         }
     }
@@ -403,9 +401,7 @@ impl Emit {
             log: if entry.log { Logging::On } else { Logging::Off },
             action,
         };
-        if let Some(fate) = entry.rule.and_then(|rule| self.fates.get_mut(rule)) {
-            fate.translated = true;
-        }
+        self.translated(entry.rule);
         self.import.policy.rules.push(rule);
     }
 
@@ -434,9 +430,7 @@ impl Emit {
 
     fn clamp(&mut self, entry: &Entry, mss: MssClamp) {
         self.note(self.origin(entry), NoteKind::ClampWidened);
-        if let Some(fate) = entry.rule.and_then(|rule| self.fates.get_mut(rule)) {
-            fate.translated = true;
-        }
+        self.translated(entry.rule);
         let interfaces = match (&entry.cond.outward, &entry.cond.inward) {
             (None, None) => self.found.interfaces.clone(),
             (Some(_), _) => self.zones(&entry.cond.outward),
@@ -563,6 +557,13 @@ impl Emit {
 
     fn note(&mut self, origin: Option<Origin>, kind: NoteKind) {
         self.found.notes.insert(Note { origin, kind });
+    }
+
+    /// Notes that the policy does what a rule of the source does.
+    fn translated(&mut self, rule: Option<usize>) {
+        if let Some(fate) = rule.and_then(|rule| self.fates.get_mut(rule)) {
+            fate.translated = true;
+        }
     }
 
     /// Position in the source of an entry's rule.

@@ -61,6 +61,10 @@ fn why(import: &Import) -> Vec<(u32, Why)> {
     import.untranslated.iter().map(|missing| (missing.origin.number(), missing.why.clone())).collect()
 }
 
+fn has(import: &Import, kind: &NoteKind) -> bool {
+    import.notes.iter().any(|note| note.kind == *kind)
+}
+
 /// Returns addresses as ranges and names of sets.
 fn text(addresses: &Addresses) -> String {
     let item = |item: &AddressItem| match item {

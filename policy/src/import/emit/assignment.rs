@@ -107,9 +107,7 @@ impl Emit {
                 Assigned::Helper(_) if decision.to_self => {}
                 Assigned::Helper(_) if !is_used => self.miss(rule, unlike()),
                 Assigned::Helper(_) => {
-                    if let Some(fate) = rule.and_then(|rule| self.fates.get_mut(rule)) {
-                        fate.translated = true;
-                    }
+                    self.translated(rule);
                 }
             }
         }
@@ -207,9 +205,7 @@ impl Emit {
             None => {}
         }
         assignment.is_used = true;
-        if let Some(fate) = rule.and_then(|rule| self.fates.get_mut(rule)) {
-            fate.translated = true;
-        }
+        self.translated(rule);
         let added = Entry { cond, adds: Some(addition.clone()), ..entry.clone() };
         let asks = added.cond.members.asks(set, Side::Source);
         if addition.again == Again::Keeps && self.expires(addition) && asks.is_none() {

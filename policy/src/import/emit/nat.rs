@@ -252,8 +252,6 @@ impl Emit {
             action,
         };
         self.import.policy.nats.push(nat);
-        if let Some(fate) = entry.rule.and_then(|rule| self.fates.get_mut(rule)) {
-            fate.translated = true;
-        }
+        self.translated(entry.rule);
     }
 }

@@ -54,9 +54,7 @@ impl Emit {
                 action,
             });
         }
-        if let Some(fate) = entry.rule.and_then(|rule| self.fates.get_mut(rule)) {
-            fate.translated = true;
-        }
+        self.translated(entry.rule);
         Ok(())
     }
 }

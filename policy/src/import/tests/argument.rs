@@ -1,6 +1,6 @@
 //! Arguments of statements: values of maps, and limits of answers.
 
-use super::{import, iptables, rule, why};
+use super::{has, import, iptables, rule, why};
 use crate::import::{Import, NoteKind, Why};
 use crate::model::{Action, Excess, Helper, Logging, MssClamp, NatAction, RejectWith};
 
@@ -40,10 +40,6 @@ fn helpers_come_from_maps() {
     let helped: Vec<_> = import.policy.rules.iter().filter(|rule| rule.helper == Some(Helper::Ftp)).collect();
     assert_eq!(helped.len(), 1);
     assert_eq!((helped[0].conditions.dports[0].first, helped[0].conditions.dports[0].last), (21, 21));
-}
-
-fn has(import: &Import, kind: &NoteKind) -> bool {
-    import.notes.iter().any(|note| note.kind == *kind)
 }
 
 /// As in Arch Linux: answers up to a rate, and the rest in silence.

@@ -1,6 +1,6 @@
 //! Sets whose elements come and go.
 
-use super::{Import, import, iptables, why};
+use super::{Import, has, import, iptables, why};
 use crate::import::{NoteKind, Why};
 use crate::model::{Action, AddressItem, Addresses, FamilyMatch, Helper, Nat, NatAction, Rule};
 use wire::Nanos;
@@ -46,10 +46,6 @@ fn said(rule: &Rule) -> String {
 fn rules(import: &Import) -> Vec<String> {
     let of_source = |rule: &&Rule| !rule.name.starts_with("input-policy");
     import.policy.rules.iter().filter(of_source).map(said).collect()
-}
-
-fn has(import: &Import, kind: &NoteKind) -> bool {
-    import.notes.iter().any(|note| note.kind == *kind)
 }
 
 #[test]
