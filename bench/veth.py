@@ -1,4 +1,4 @@
-"""What bench/live, bench/fast, bench/stream and bench/qos share: network namespaces around a router that is Linux or wirerate, and their command line.
+"""What bench/live, bench/fast, bench/frames, bench/stream and bench/qos share: network namespaces around a router that is Linux or wirerate, and their command line.
 
 Three namespaces: one that sends, one with the router, one that receives; veth between them. All routers get the same interfaces,
 addresses and packets. Needs root and two cores; leaves nothing behind.
@@ -140,14 +140,14 @@ class Linux:
 
 
 class Redirect:
-    """A program at the interface that the sender's packets come by, which redirects each of them as it is."""
+    """A program at the interface that the sender's packets come by, at TCX ingress or at XDP, which redirects each of them as it is."""
 
-    def __init__(self, spaces):
-        self.spaces = spaces
+    def __init__(self, spaces, hook="tc"):
+        self.spaces, self.hook = spaces, hook
 
     def __enter__(self):
         program = os.path.join(ROOT, "bench", "peers", "redirect.py")
-        command = self.spaces.inside("router", sys.executable, program, "lan", "wan")
+        command = self.spaces.inside("router", sys.executable, program, self.hook, "lan", "wan")
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         if not self.process.stdout.readline():
             sys.exit("bench: no program redirects")
@@ -316,7 +316,7 @@ def laboratory(given, *tools):
     binary = given.binary or wirerate()
     build = tempfile.mkdtemp()
     try:
-        subprocess.run(["make", "--silent", "-C", os.path.join(ROOT, "bench", "peers"), f"BUILD={build}", "load"], check=True)
+        subprocess.run(["make", "--silent", "-C", os.path.join(ROOT, "bench", "peers"), f"BUILD={build}", "load", "frames"], check=True)
         with without_program_statistics(), Spaces(build) as spaces:
             yield binary, spaces
     finally:

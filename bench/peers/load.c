@@ -16,7 +16,6 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <linux/bpf.h>
 #include <linux/if_packet.h>
 #include <linux/pkt_cls.h>
 #include <net/ethernet.h>
@@ -28,11 +27,11 @@
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "packet.h"
 #include "peer.h"
+#include "program.h"
 
 /* Packets handed over at once where the rate is no matter; else at most these. */
 #define VECTOR 64
@@ -188,43 +187,6 @@ static int send_load(char **argv)
 /* Words of the summary: packets of ours, overtaken ones, the number expected next, those that came before. */
 enum { CAME, OVERTAKEN, NEXT, DOUBLED, COUNTS };
 
-#define INSN(c, d, s, o, i) ((struct bpf_insn){ .code = (c), .dst_reg = (d), .src_reg = (s), .off = (o), .imm = (i) })
-#define MOV(d, s) INSN(BPF_ALU64 | BPF_MOV | BPF_X, d, s, 0, 0)
-#define MOVI(d, i) INSN(BPF_ALU64 | BPF_MOV | BPF_K, d, 0, 0, i)
-#define ALUI(op, d, i) INSN(BPF_ALU64 | (op) | BPF_K, d, 0, 0, i)
-#define ALU(op, d, s) INSN(BPF_ALU64 | (op) | BPF_X, d, s, 0, 0)
-#define LOAD(size, d, s, o) INSN(BPF_LDX | (size) | BPF_MEM, d, s, o, 0)
-#define STORE(size, d, s, o) INSN(BPF_STX | (size) | BPF_MEM, d, s, o, 0)
-#define STOREI(size, d, o, i) INSN(BPF_ST | (size) | BPF_MEM, d, 0, o, i)
-#define JUMPI(op, d, i, o) INSN(BPF_JMP | (op) | BPF_K, d, 0, o, i)
-#define JUMP(op, d, s, o) INSN(BPF_JMP | (op) | BPF_X, d, s, o, 0)
-#define CALL(f) INSN(BPF_JMP | BPF_CALL, 0, 0, 0, f)
-#define EXIT INSN(BPF_JMP | BPF_EXIT, 0, 0, 0, 0)
-#define COUNT(d, o) MOVI(1, 1), INSN(BPF_STX | BPF_ATOMIC | BPF_DW, d, 1, o, BPF_ADD)
-#define MAP(d, fd) INSN(BPF_LD | BPF_DW | BPF_IMM, d, BPF_PSEUDO_MAP_FD, 0, fd), INSN(0, 0, 0, 0, 0)
-
-static int bpf(const char *what, int command, union bpf_attr *attr)
-{
-	int result = (int)syscall(SYS_bpf, command, attr, sizeof *attr);
-	if (result < 0) {
-		perror(what);
-		exit(1);
-	}
-	return result;
-}
-
-static int array(uint32_t value, uint32_t entries)
-{
-	union bpf_attr attr = { .map_type = BPF_MAP_TYPE_ARRAY, .key_size = 4, .value_size = value, .max_entries = entries };
-	return bpf("a BPF map", BPF_MAP_CREATE, &attr);
-}
-
-static void look_up(int map, uint32_t key, void *value)
-{
-	union bpf_attr attr = { .map_fd = (uint32_t)map, .key = (uint64_t)&key, .value = (uint64_t)value };
-	bpf("reading a BPF map", BPF_MAP_LOOKUP_ELEM, &attr);
-}
-
 /*
  * The program that counts what is ours, by how long it was under way, and drops it; all else is let through. In the kernel,
  * as a program that takes packets there would have no core left beside a sender. Several cores may run it at once, as a router's worker and
@@ -281,13 +243,7 @@ static int watcher(int summary, int latency, int numbers)
 		MOVI(0, TC_ACT_UNSPEC),
 		EXIT,
 	};
-	union bpf_attr attr = {
-		.prog_type = BPF_PROG_TYPE_SCHED_CLS,
-		.insns = (uint64_t)code,
-		.insn_cnt = sizeof code / sizeof *code,
-		.license = (uint64_t)"GPL",
-	};
-	return bpf("a BPF program", BPF_PROG_LOAD, &attr);
+	return program(BPF_PROG_TYPE_SCHED_CLS, code, sizeof code);
 }
 
 static double part(const uint64_t *seen, uint64_t count, double share)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Redirects every packet that one interface receives to another one, by a program at TCX ingress that does nothing else: no router at this
+"""Redirects every packet that one interface receives to another one, by a program at TCX ingress or at XDP that does nothing else: no router at this
 hook takes less time. The time of a router above that of this one is the router's own.
 
-usage: redirect.py FROM TO    until standard input ends; needs root
+usage: redirect.py tc|xdp FROM TO    until standard input ends; needs root
 """
 
 import ctypes
@@ -14,7 +14,8 @@ import sys
 
 BPF = {"x86_64": 321, "aarch64": 280}
 PROG_LOAD, LINK_CREATE = 5, 28
-SCHED_CLS, TCX_INGRESS = 3, 46
+# Type of the program, and where it is attached, with flags (a driver's own XDP).
+HOOKS = {"tc": (3, 46, 0), "xdp": (6, 37, 4)}
 REDIRECT = 23  # bpf_redirect(ifindex, flags)
 
 
@@ -33,13 +34,14 @@ def instruction(opcode, register=0, immediate=0):
 
 
 def main():
-    source, target = map(socket.if_nametoindex, sys.argv[1:])
+    source, target = map(socket.if_nametoindex, sys.argv[2:])
+    kind, hook, flags = HOOKS[sys.argv[1]]
     load, call, leave = 0xB7, 0x85, 0x95
     program = (instruction(load, 1, target) + instruction(load, 2, 0) + instruction(call, immediate=REDIRECT)
                + instruction(leave))
     code, licence = ctypes.create_string_buffer(program, len(program)), ctypes.create_string_buffer(b"Apache-2.0")
-    loaded = bpf(PROG_LOAD, struct.pack("<IIQQ", SCHED_CLS, len(program) // 8, ctypes.addressof(code), ctypes.addressof(licence)))
-    bpf(LINK_CREATE, struct.pack("<IIII", loaded, source, TCX_INGRESS, 0))
+    loaded = bpf(PROG_LOAD, struct.pack("<IIQQ", kind, len(program) // 8, ctypes.addressof(code), ctypes.addressof(licence)))
+    bpf(LINK_CREATE, struct.pack("<IIII", loaded, source, hook, flags))
     print("ready", flush=True)
     sys.stdin.read()
 
