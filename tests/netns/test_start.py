@@ -93,6 +93,21 @@ def test_an_interface_that_is_not_there_yet_is_waited_for(net):
         net.gateway.run("ip", "link", "del", "absent", check=False)
 
 
+def test_a_policy_without_interfaces_is_begun_with_a_warning(net):
+    """Its file may be an empty one that is still being written; the control socket takes the next."""
+    policy = net.logs / "empty.toml"
+    policy.write_text("")
+    socket = net.logs / "empty.sock"
+    process = net.gateway.start(binary(), "run", policy, "--socket", socket, "--no-state", log="empty")
+    try:
+        asked = ["status", "--json", "--socket", socket]
+        wait.until(lambda: net.gateway.run(binary(), *asked, check=False).returncode == 0, "it answers")
+        assert "the policy has no interface" in process.log.read_text()
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(10)
+
+
 METRICS = "127.0.0.1:9470"
 
 

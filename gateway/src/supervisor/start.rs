@@ -217,6 +217,9 @@ impl Supervisor {
             supervisor.stop();
             return Err(StartError::NoPort { names, taken });
         }
+        if supervisor.reload.policy.interfaces.is_empty() {
+            warn!("the policy has no interface: nothing is forwarded until one with interfaces is applied");
+        }
         supervisor.kernel.ensure(&supervisor.reload.policy, &supervisor.reload.effective.policy.wans);
         supervisor.kernel.notes(&supervisor.reload);
         wan::log_changes(&Effective::default(), &supervisor.reload.effective);
