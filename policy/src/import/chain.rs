@@ -11,6 +11,7 @@ use super::member::Addition;
 use super::note::{Origin, Why};
 use super::{IpVersion, MOST_RULES};
 use crate::model::{ConnectionLimit, Excess, Helper, MssClamp, NatAction, Rate, RejectWith};
+use wire::Dscp;
 
 /// Deepest nesting of jumps; the kernel allows 16.
 pub(super) const DEEPEST: usize = 48;
@@ -46,6 +47,15 @@ pub(super) struct Body {
     pub(super) log: bool,
     /// Addition of each packet that matches, whatever the limit, before the verdict.
     pub(super) adds: Option<Addition>,
+    /// Code point that each packet that matches is given, before the verdict.
+    pub(super) mark: Option<Dscp>,
+}
+
+impl Body {
+    /// True if packets that match are more than decided on: they are added to a set, or marked.
+    pub(super) fn has_effects(&self) -> bool {
+        self.adds.is_some() || self.mark.is_some()
+    }
 }
 
 /// A limit, and the side of it that matches.
@@ -81,6 +91,8 @@ pub(super) enum Verdict {
     Help(Helper),
     /// Addition of the source to a dynamic set; on to the next rule.
     Add(Addition),
+    /// Code point that the packet is given; on to the next rule.
+    Mark(Dscp),
     Translate(NatAction),
 }
 
@@ -342,8 +354,9 @@ impl Walk<'_> {
 
     fn step(&mut self, at: At, step: &Step<'_>, cond: &Cond, after: &Next<'_>) -> After {
         let Step { rule, body, verdict, stays } = *step;
-        if let Some(adds) = &body.adds {
-            self.entry(cond, &Verdict::Add(adds.clone()), &Step { body: &Body::default(), ..*step });
+        let first = body.adds.clone().map(Verdict::Add).into_iter().chain(body.mark.map(Verdict::Mark));
+        for verdict in first {
+            self.entry(cond, &verdict, &Step { body: &Body::default(), ..*step });
         }
         let jumps = matches!(verdict, Verdict::Jump(_) | Verdict::Goto(_) | Verdict::Return);
         let passes_on = *verdict == Verdict::Accept && at.base + 1 < self.bases.len();
@@ -389,7 +402,7 @@ impl Walk<'_> {
                 After::Decided
             }
             Verdict::Continue if !body.log => After::On,
-            Verdict::Continue | Verdict::Clamp(_) | Verdict::Help(_) | Verdict::Add(_) => {
+            Verdict::Continue | Verdict::Clamp(_) | Verdict::Help(_) | Verdict::Add(_) | Verdict::Mark(_) => {
                 self.entry(cond, verdict, step);
                 After::On
             }
@@ -405,7 +418,7 @@ impl Walk<'_> {
         let program = self.program;
         let mut logs = Vec::new();
         for &rule in program.chains.get(chain)? {
-            let body = program.rules[rule].body.as_ref().ok().filter(|body| body.adds.is_none())?;
+            let body = program.rules[rule].body.as_ref().ok().filter(|body| !body.has_effects())?;
             if body.ways.iter().all(|(_, verdict)| *verdict == Verdict::Continue) {
                 logs.extend(body.log.then_some(rule));
                 continue;

@@ -20,6 +20,7 @@ mod assignment;
 mod dynamic_set;
 mod hook;
 mod limit;
+mod mark;
 mod nat;
 mod netmap;
 
@@ -153,6 +154,8 @@ impl Emit {
         } else if !self.found.stateful && nats {
             self.note(None, NoteKind::StatefulByNat);
         }
+        self.marks(&input, &mut forward);
+        input.entries.retain(|entry| !matches!(entry.what, What::Do(Verdict::Mark(_))));
         let mut answers = Vec::new();
         if self.found.stateful || nats {
             self.established(&input, Way::Inside);
@@ -293,7 +296,12 @@ impl Emit {
 
     /// Charges a comparison to the budget, by the size of the condition.
     fn tire(&mut self, cond: &Cond) {
-        self.patience = self.patience.saturating_sub(1 + cond.weight());
+        self.tire_by(cond, 1);
+    }
+
+    /// Charges so many comparisons.
+    fn tire_by(&mut self, cond: &Cond, times: usize) {
+        self.patience = self.patience.saturating_sub(times.saturating_mul(1 + cond.weight()));
     }
 
     /// Merges rules that only log into the rule that decides the same packets.

@@ -21,6 +21,7 @@ use expression::items;
 mod dynamic;
 mod expression;
 mod limit;
+mod mangle;
 mod spread;
 mod statement;
 mod translation;

@@ -269,6 +269,8 @@ pub enum NoteKind {
     ChecksumFill,
     /// MSS is clamped on the interface; the source clamps only some of its packets.
     ClampWidened,
+    /// Packets of a connection have its code point in both directions, and so have those of the gateway itself.
+    MarksWidened,
     /// A limit counts packets in the source, but first packets of connections in the policy.
     LimitCountsConnections,
     /// A rule adds to a set without renewing the time of who is in it already; here it renews it.
@@ -462,6 +464,9 @@ impl fmt::Display for NoteKind {
             NoteKind::ChecksumFill => {
                 f.write_str("filling in checksums needs no counterpart: packets leave with theirs, and Linux goes on sending its own")
             }
+            NoteKind::MarksWidened => f.write_str(
+                "the code point is given to all packets of a connection, in both directions, and to packets of the gateway itself",
+            ),
             NoteKind::ClampWidened => f.write_str("the MSS is clamped for all connections of the interface"),
             NoteKind::LimitCountsConnections => {
                 f.write_str("a limit counts packets there, and the first packets of connections here")

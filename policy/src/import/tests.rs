@@ -8,6 +8,7 @@ use crate::model::{
 
 mod argument;
 mod chain;
+mod code_point;
 mod dynamic_set;
 mod idiom;
 mod mac;

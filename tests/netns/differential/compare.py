@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from differential.outcome import answer, canonical
+from differential.outcome import answer, canonical, quoting_no_code_point
 
 DOCUMENTED = json.loads(Path(__file__).with_name("documented.json").read_text())
 
@@ -38,6 +38,14 @@ class Difference:
             forms.append([(interface, blank(data), note) for interface, data, note in sent])
         return forms[0] == forms[1]
 
+    def same_but_quoted_code_point(self):
+        """Whether both sent an answer that differs in the code point alone of the packet that it quotes."""
+        forms = [
+            sorted(quoting_no_code_point(interface, packet) for interface, packet in fate.answered)
+            for fate in (self.kernel, self.wirerate)
+        ]
+        return forms[0] == forms[1]
+
     def is_of_one_first(self):
         """Whether it is a later fragment, of whose datagram's first both made the same."""
         if self.first is None:
@@ -55,6 +63,7 @@ class Difference:
                 and re.search(entry.get("frame", ""), self.step.name)
                 and re.search(entry.get("note", ""), notes)
                 and ("source" not in entry or self.same_but_source())
+                and ("quoted" not in entry or self.same_but_quoted_code_point())
                 and ("datagram" not in entry or self.is_of_one_first())
             )
             if fits:

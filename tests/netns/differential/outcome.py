@@ -163,3 +163,16 @@ def answer(interface, packet):
         elif quoted:
             data[at + 8 + 7] = 0
     return interface, bytes(data), note
+
+
+def quoting_no_code_point(interface, packet):
+    """An answer, but for the code point that the packet had which it quotes."""
+    interface, data, note = answer(interface, packet)
+    if not packet.is_error or not packet.quoted:
+        return interface, data, note
+    data, at = bytearray(data), packet.at + 8
+    if packet.quoted.version == 4:
+        data[at + 1] &= 3
+    else:
+        data[at : at + 2] = bytes([0x60, data[at + 1] & 0x3F])
+    return interface, bytes(data), note

@@ -85,6 +85,7 @@ class Maker:
         self.moving = random.Random(seed ^ 0x5E75)
         self.both = random.Random(seed ^ 0x1C3F)
         self.translated = random.Random(seed ^ 0xD4A7)
+        self.marking = random.Random(seed ^ 0xD5C9)
 
     def often(self, share):
         return self.random.random() < share
@@ -125,6 +126,9 @@ class Maker:
             hooks.append("output")
         for hook in hooks:
             table.chains.append(self.base(hook, place))
+        # Where each packet meets the rules, it has its own code point.
+        if not self.stateful and self.marking.random() < 0.7:
+            self.marks(table, place)
         for index, name in enumerate(self.others):
             chain = Chain(name)
             # Chains lead to later ones only, so that no circle arises.
@@ -224,6 +228,33 @@ class Maker:
             for _ in range(self.translated.randint(1, 2)):
                 chain.rules.insert(self.translated.randint(first, len(chain.rules)), self.of_translated())
         return chain
+
+    def marks(self, table, place):
+        """Rules that give packets code points: among those that decide, or in a chain of their own before or behind them."""
+        draw = self.marking
+        for chain in table.chains:
+            if chain.name in ("forward", "prerouting", "postrouting") and draw.random() < 0.6:
+                for _ in range(draw.randint(1, 3)):
+                    chain.rules.insert(draw.randint(0, len(chain.rules)), self.mark(chain.name))
+        for name, hook, priority in [("early", "forward", -150), ("late", "postrouting", 52)]:
+            if draw.random() < 0.5:
+                chain = Chain(name, f"type filter hook {hook} priority {priority + place}; policy accept;")
+                chain.rules = [self.mark(hook) for _ in range(draw.randint(1, 4))]
+                table.chains.append(chain)
+
+    def mark(self, hook):
+        others, self.random = self.random, self.marking
+        try:
+            self.version = self.one(self.versions)
+            self.protocol = self.one(["tcp", "udp", "icmp", "l4"])
+            matches = dict(self.match((hook,)) for _ in range(self.random.choice([0, 0, 1, 1, 2])))
+            # What a rule changes another one must not ask for, or few rulesets are translated.
+            without = ("vmap", "meta", "dscp") if self.often(0.8) else ("vmap", "meta")
+            words = [text for kind, text in matches.items() if kind not in without]
+            code_point = self.one(["cs0", "cs1", "ef", "af21", "0x0b"])
+            return " ".join([*words, f"{IP[self.version]} dscp set {code_point}", self.one(["", "", "", "accept"])]).strip()
+        finally:
+            self.random = others
 
     def of_both_icmp(self):
         """A rule for the ICMP of either version, or of both, in a chain that both come to."""

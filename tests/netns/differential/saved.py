@@ -81,6 +81,7 @@ class Maker:
         # Draws of its own, so that other rules of a seed stay as they are.
         self.recent = random.Random(f"recent {seed}")
         self.translated = random.Random(f"translated {seed}")
+        self.marking = random.Random(f"marking {seed}")
         self.version = 4 if self.often(0.6) else 6
         self.stateful = self.often(0.85)
         self.names = 0
@@ -102,6 +103,9 @@ class Maker:
             chain = Chain("PREROUTING", "ACCEPT")
             chain.rules = self.list(self.random.randint(1, 3), [], "PREROUTING", plain=True)
             tables.append(Table(self.one(["raw", "mangle"]), [chain]))
+        # Where each packet meets the rules, it has its own code point.
+        if not self.stateful and self.marking.random() < 0.7:
+            self.marks(tables)
         return Saved(self.seed, self.version, tables)
 
     # ---- Tables
@@ -141,6 +145,24 @@ class Maker:
             # Chains lead to later ones only, so that no circle arises.
             table.chains.append(Chain(name, "", self.list(self.random.randint(1, 4), others[index + 1 :], "INPUT")))
         return table
+
+    def marks(self, tables):
+        """Chains that give packets code points, before the rules that decide, or behind them."""
+        mangle = next((table for table in tables if table.name == "mangle"), None)
+        if mangle is None:
+            tables.append(mangle := Table("mangle"))
+        for hook in ("PREROUTING", "FORWARD", "POSTROUTING"):
+            if self.marking.random() < 0.6 and hook not in [chain.name for chain in mangle.chains]:
+                rules = [self.mark(hook) for _ in range(self.marking.randint(1, 3))]
+                mangle.chains.append(Chain(hook, "ACCEPT", rules))
+
+    def mark(self, hook):
+        others, self.random = self.random, self.marking
+        try:
+            where = self.rule([], hook, plain=True)[0].rpartition("-j ")[0]
+            return where + self.one(["-j ACCEPT", *[f"-j DSCP --set-dscp {code}" for code in ("0x00", "0x08", "0x2e", "0x0b")]])
+        finally:
+            self.random = others
 
     def nat(self):
         pre, post = Chain("PREROUTING", "ACCEPT"), Chain("POSTROUTING", "ACCEPT")

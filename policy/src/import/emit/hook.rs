@@ -29,7 +29,8 @@ impl Emit {
         let late: Vec<Base> = std::mem::take(&mut self.found.late);
         let listing = write_out(&self.found.program, &late, None);
         if !is_idle(&listing) {
-            if listing.entries.iter().any(|entry| !matches!(entry.what, What::Do(Verdict::Clamp(_)))) {
+            let refuses = |entry: &Entry| matches!(entry.what, What::Do(Verdict::Drop | Verdict::Reject(_)));
+            if listing.entries.iter().any(refuses) || late.iter().any(|base| base.drops) {
                 self.note(None, NoteKind::OwnPackets { hook: "postrouting".to_owned() });
             }
             self.found.forward.extend(late);
@@ -49,7 +50,7 @@ impl Emit {
             let logs = body.ways.iter().all(|(_, verdict)| *verdict == Verdict::Continue);
             if body.limit.is_some() && !logs {
                 source.body = Err(Why::Limit);
-            } else if moved && (body.log || body.adds.is_some() || !logs) {
+            } else if moved && (body.log || body.has_effects() || !logs) {
                 source.body = Err(Why::Hook("prerouting".to_owned()));
             }
         }

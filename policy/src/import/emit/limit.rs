@@ -23,7 +23,7 @@ pub(super) fn refuse_above_rates(program: &mut Program) {
                 continue;
             };
             let Some(limit @ Limit { bound: Bound::Rate(_), over: false }) = one.limit else { continue };
-            let is_plain = !one.log && one.adds.is_none() && other.limit.is_none() && other.adds.is_none();
+            let is_plain = !one.log && other.limit.is_none() && !one.has_effects() && !other.has_effects();
             if !is_plain || cond != refused {
                 continue;
             }
@@ -70,7 +70,7 @@ fn chains_that_only_log(program: &Program) -> Vec<bool> {
     // Chains behind others first: after as many passes as chains are nested, nothing changes.
     for _ in 0..DEEPEST {
         let logs = |rule: &usize| {
-            let body = program.rules[*rule].body.as_ref().ok().filter(|body| body.adds.is_none());
+            let body = program.rules[*rule].body.as_ref().ok().filter(|body| !body.has_effects());
             body.is_some_and(|body| {
                 body.ways.iter().all(|(_, verdict)| match verdict {
                     Verdict::Jump(to) | Verdict::Goto(to) => only_log.get(*to) == Some(&true),

@@ -191,6 +191,9 @@ impl Emit {
             What::Do(Verdict::Add(_)) => {
                 return Err(Why::Feature("an addition to a set in a nat chain".to_owned()));
             }
+            What::Do(Verdict::Mark(_)) => {
+                return Err(Why::Feature("a change of the DSCP in a nat chain".to_owned()));
+            }
             What::Do(_) if entry.log => return Err(Why::Log),
             What::Do(Verdict::Continue) => return Ok(()),
             What::Do(_) => return Err(Why::Feature("drop in a nat chain".to_owned())),

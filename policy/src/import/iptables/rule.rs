@@ -201,8 +201,12 @@ impl<'a> Reader<'a> {
         if adds.is_some() && limit.is_some() {
             return Err(Why::Limit);
         }
+        let mark = self.target.mark();
+        if mark.is_some() && limit.is_some() {
+            return Err(Why::Limit);
+        }
         let ways = self.ways.iter().map(|way| (way.clone(), verdict.clone())).collect();
-        Ok(Body { ways, limit, log, adds })
+        Ok(Body { ways, limit, log, adds, mark })
     }
 
     fn limit(&self) -> Result<Option<Limit>, Why> {

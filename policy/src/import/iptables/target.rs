@@ -6,7 +6,7 @@ use crate::import::chain::Verdict;
 use crate::import::note::{NoteKind, Why};
 use crate::import::word;
 use crate::model::{AddressRange, Hairpin, Helper, MssClamp, NatAction, PortRange, PortUse, RejectWith};
-use wire::Nanos;
+use wire::{Dscp, Nanos};
 
 /// Target of a rule.
 #[derive(Debug, Default)]
@@ -19,6 +19,7 @@ pub(super) struct Target {
     ports: Option<String>,
     ordered: bool,
     clamp: Option<MssClamp>,
+    mark: Option<Dscp>,
     helper: Option<String>,
     add: Option<Vec<String>>,
     renews: bool,
@@ -62,6 +63,11 @@ impl Target {
                 self.clamp =
                     Some(mss.ok_or_else(|| Why::Value(format!("--set-mss {}", arguments.join(" "))))?);
             }
+            "--set-dscp" | "--set-dscp-class" if self.name() == Some("DSCP") => {
+                let code_point = argument.as_deref().and_then(word::dscp).and_then(Dscp::new);
+                let bad = || Why::Value(format!("{option} {}", arguments.join(" ")));
+                self.mark = Some(code_point.ok_or_else(bad)?);
+            }
             "--checksum-fill" if self.name() == Some("CHECKSUM") => {}
             "--helper" if self.name() == Some("CT") => self.helper = argument,
             "--add-set" if self.name() == Some("SET") => {
@@ -103,6 +109,11 @@ impl Target {
         }
     }
 
+    /// Code point that packets are given.
+    pub(super) fn mark(&self) -> Option<Dscp> {
+        self.mark
+    }
+
     /// Verdict of the rule, and true if the rule logs.
     pub(super) fn verdict(&self, v6: bool, note: &mut dyn FnMut(NoteKind)) -> Result<(Verdict, bool), Why> {
         let Some(name) = &self.name else { return Ok((Verdict::Continue, false)) };
@@ -121,6 +132,7 @@ impl Target {
                 other => return Err(Why::Feature(format!("--helper {}", other.unwrap_or_default()))),
             },
             "SET" if self.add.is_some() => Verdict::Continue,
+            "DSCP" if self.mark.is_some() => Verdict::Continue,
             "NOTRACK" | "CT" => {
                 note(NoteKind::Tracked);
                 Verdict::Continue

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::dynamic::{Dynamic, limits, set_name};
 use super::expression::{Field, address, bare, constant, dnat, ends, field, fields, items, source_macs};
 use super::limit::{connections, per_source, rate};
+use super::mangle::{Change, change};
 use super::translation::has_map;
 use crate::import::IpVersion;
 use crate::import::chain::{Body, Verdict};
@@ -21,7 +22,7 @@ use crate::import::name;
 use crate::import::note::{Note, NoteKind, Origin, Why};
 use crate::import::range::{ByteSet, Ranges};
 use crate::import::word;
-use crate::model::{Helper, MssClamp, Protocol, RejectWith, Set, TcpFlagsMatch};
+use crate::model::{Helper, Protocol, RejectWith, Set, TcpFlagsMatch};
 
 /// Most alternatives of one rule.
 pub(super) const MOST_WAYS: usize = 4096;
@@ -63,6 +64,7 @@ impl Context<'_> {
         let mut limit = None;
         let mut log = false;
         let mut adds = None;
+        let mut mark = None;
         for statement in statements {
             let Some((kind, body)) = statement.as_object().and_then(|map| map.iter().next()) else {
                 let text = statement.as_str().map(|text| Why::Feature(text.to_owned()));
@@ -72,9 +74,14 @@ impl Context<'_> {
             if decided && kind != "counter" {
                 return Err(Why::Feature(format!("{kind} after a verdict")));
             }
-            if adds.is_some() && matches!(kind.as_str(), "match" | "vmap" | "set" | "meter") {
+            let narrows = matches!(kind.as_str(), "match" | "vmap" | "set" | "meter");
+            if adds.is_some() && narrows {
                 // It adds more packets than it decides.
                 return Err(Why::Feature(format!("{kind} after an addition to a set")));
+            }
+            if mark.is_some() && (narrows || matches!(kind.as_str(), "limit" | "ct count" | "mangle")) {
+                // It marks more packets than it decides.
+                return Err(Why::Feature(format!("{kind} after a change of the DSCP")));
             }
             if log && matches!(kind.as_str(), "match" | "vmap") {
                 // It logs more packets than it decides.
@@ -146,9 +153,14 @@ impl Context<'_> {
                     ways = narrow(&ways, &list)?;
                     continue;
                 }
-                "mangle" => match clamping(body) {
-                    Some(mss) => Verdict::Clamp(mss),
-                    None => return Err(change(body)),
+                "mangle" => match change(body)? {
+                    Change::Clamp(mss) => Verdict::Clamp(mss),
+                    Change::Mark(..) if limit.is_some() => return Err(Why::Limit),
+                    Change::Mark(code_point, version) => {
+                        ways = narrow(&ways, &[go_on(Cond::of(version))])?;
+                        mark = Some(code_point);
+                        continue;
+                    }
                 },
                 "ct helper" if log => return Err(Why::Log),
                 "ct helper" => {
@@ -179,7 +191,7 @@ impl Context<'_> {
         if limit.is_some() && ways.len() > 1 {
             return Err(Why::Limit);
         }
-        Ok(Body { ways, limit, log, adds })
+        Ok(Body { ways, limit, log, adds, mark })
     }
 
     pub(super) fn verdict(&mut self, kind: &str, body: &Value) -> Result<Verdict, Why> {
@@ -732,32 +744,5 @@ fn flag_bits(value: &Value) -> Result<u8, Why> {
         Value::Array(list) => list.iter().try_fold(0, |bits, flag| Ok(bits | flag_bits(flag)?)),
         Value::Object(map) => flag_bits(map.get("|").or_else(|| map.get("set")).ok_or_else(bad)?),
         _ => Err(bad()),
-    }
-}
-
-/// Reason for which a mangle statement has no counterpart.
-fn change(body: &Value) -> Why {
-    let word = |kind: &str, name: &str| body.get("key")?.get(kind)?.get(name)?.as_str();
-    match (word("meta", "key").or(word("ct", "key")), word("payload", "protocol"), word("payload", "field")) {
-        (Some("mark"), _, _) => Why::Mark,
-        (Some(key), _, _) => Why::Feature(format!("{key} set")),
-        (None, Some(protocol), Some(field)) => Why::Feature(format!("{protocol} {field} set")),
-        _ => {
-            let option = word("tcp option", "name").map(|name| format!("tcp option {name} set"));
-            Why::Feature(option.unwrap_or_else(|| "mangle".to_owned()))
-        }
-    }
-}
-
-/// Clamping of the MSS by a mangle statement, to the MTU of the route or to a number of bytes.
-fn clamping(body: &Value) -> Option<MssClamp> {
-    let option = body.get("key")?.get("tcp option")?;
-    if option.get("name")? != "maxseg" {
-        return None;
-    }
-    let value = body.get("value")?;
-    match value.as_u64() {
-        Some(bytes) => word::mss(bytes),
-        None => (value.get("rt")?.get("key")? == "mtu").then_some(MssClamp::Mtu),
     }
 }

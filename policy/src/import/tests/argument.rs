@@ -178,8 +178,8 @@ fn marks_are_called_by_what_they_are() {
     };
     assert_eq!(set("{\"meta\":{\"key\":\"mark\"}}"), [(7, Why::Mark)]);
     assert_eq!(set("{\"ct\":{\"key\":\"mark\"}}"), [(7, Why::Mark)]);
-    let dscp = set("{\"payload\":{\"protocol\":\"ip\",\"field\":\"dscp\"}}");
-    assert_eq!(dscp, [(7, Why::Feature("ip dscp set".to_owned()))]);
+    let ttl = set("{\"payload\":{\"protocol\":\"ip\",\"field\":\"ttl\"}}");
+    assert_eq!(ttl, [(7, Why::Feature("ip ttl set".to_owned()))]);
     for rule in
         ["-m mark --mark 0x1 -j ACCEPT", "-j MARK --set-xmark 0x1/0xffffffff", "-j CONNMARK --restore-mark"]
     {
