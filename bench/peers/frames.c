@@ -1,5 +1,5 @@
 /*
- * The load of bench/fast whose packets come as XDP frames, as from a card's driver: no socket buffer is made of them before the router does so.
+ * The load of bench/frames, whose packets come as frames of XDP, as from a card's driver: no socket buffer is made of them before the router does so.
  *
  *     frames send INTERFACE DESTINATION_MAC FLOWS SECONDS       as fast as it goes
  *     frames drop INTERFACE                                     says "ready", drops what comes until SIGTERM, then says how many came
@@ -42,7 +42,7 @@ static void end(int signal)
 enum { NEXT, SENT, COUNTERS };
 static int sender(int next, const uint8_t *head, uint32_t flows, int interface)
 {
-	int32_t words[4];
+	int32_t words[3];
 	memcpy(words, head, sizeof words);
 	/* The sum of the IPv4 header's words but source and destination. */
 	const uint32_t constant = 0x4500 + (LEN - 14) + 0x4000 + IPPROTO_UDP;
@@ -68,7 +68,7 @@ static int sender(int next, const uint8_t *head, uint32_t flows, int interface)
 		STOREI(BPF_H, 6, 14, htons(0x4500)), STOREI(BPF_H, 6, 16, htons(LEN - 14)), STOREI(BPF_W, 6, 18, 0),
 		STOREI(BPF_H, 6, 22, htons(0x4000 + IPPROTO_UDP)), STOREI(BPF_H, 6, 36, htons(443)), STOREI(BPF_H, 6, 38, htons(LEN - 34)),
 		STOREI(BPF_H, 6, 40, 0), STOREI(BPF_W, 6, PAYLOAD, MAGIC),
-		/* r1, r2 = the words of the source; r3, r4 = those of the destination; r5 = their sum with the rest. */
+		/* r1, r2 = the words of the source; r8 = the second one of the destination; r5 = their sum with the rest. */
 		MOV(2, 9), ALUI(BPF_RSH, 2, 4), ALUI(BPF_ADD, 2, 0x0a010000),
 		MOV(1, 2), ALUI(BPF_RSH, 1, 16), ALUI(BPF_AND, 2, 0xffff),
 		ALUI(BPF_MOD, 8, 251), ALUI(BPF_ADD, 8, 0x6401),
