@@ -284,7 +284,8 @@ class Maker:
         return self.one(
             [
                 f"-m limit --limit {rate}/day --limit-burst {burst}",
-                f"-m hashlimit --hashlimit-upto {rate}/day --hashlimit-burst {burst} --hashlimit-mode srcip --hashlimit-name h{self.names}",
+                # A day's credit for a burst of several does not fit the kernel's 64 bits.
+                f"-m hashlimit --hashlimit-upto {rate}/hour --hashlimit-burst {burst} --hashlimit-mode srcip --hashlimit-name h{self.names}",
             ]
         )
 
