@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use wire::ethernet::Mac;
+use wire::tcp::Flags;
 
 use super::IpVersion;
 use super::member::{Members, Side};
@@ -159,6 +160,15 @@ impl Cond {
         let only = |protocol: Protocol| self.protocols == ByteSet::one(protocol.0);
         let (v4, v6) = self.families();
         only(Protocol::ICMP) && !v4 || only(Protocol::ICMPV6) && !v6
+    }
+
+    /// True if it is for segments of TCP alone that open no connection: here, as nothing but a SYN opens one, they are of one or meet no rule.
+    pub(super) fn opens_nothing(&self) -> bool {
+        let of_others = Flags::FIN.and(Flags::RST).and(Flags::ACK).0;
+        self.protocols == ByteSet::one(Protocol::TCP.0)
+            && self.flags.is_some_and(|TcpFlagsMatch { mask, value }| {
+                mask & !value & Flags::SYN.0 != 0 || mask & value & of_others != 0
+            })
     }
 
     /// True if some packet may match both. May be true where none does.

@@ -240,7 +240,11 @@ impl Emit {
                 continue;
             }
             if states & NEW != 0 {
-                entry.cond.states = STATES;
+                let refuses = matches!(verdict, Verdict::Drop | Verdict::Continue);
+                let is_implied =
+                    self.import.policy.mode == Mode::Stateful && refuses && entry.cond.opens_nothing();
+                entry.cond.states = if is_implied { 0 } else { STATES };
+                implied |= is_implied;
                 continue;
             }
             let as_here = match verdict {

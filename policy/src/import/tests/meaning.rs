@@ -1,6 +1,6 @@
 //! Imports that keep the meaning of the rules: each case was once wrong.
 
-use super::{import, iptables, rule, why};
+use super::{has, import, iptables, rule, why};
 use crate::import::{Import, NoteKind, Origin, find};
 use crate::model::{Action, FamilyMatch, Mode, Rule, TcpFlagsMatch};
 
@@ -105,7 +105,8 @@ fn a_set_of_flags_holds_values() {
     let import = import("nft", example!("flags-set.nft.json"));
     assert_eq!(why(&import), []);
     let flags: Vec<_> = import.policy.rules.iter().filter_map(|rule| rule.conditions.tcp_flags).collect();
-    assert_eq!(flags, [TcpFlagsMatch { mask: 255, value: 18 }, TcpFlagsMatch { mask: 255, value: 2 }]);
+    // The other value opens no connection, and needs no rule.
+    assert_eq!(flags, [TcpFlagsMatch { mask: 255, value: 2 }]);
 }
 
 /// Every form of a match on flags against its literal meaning, for every value of the flags.
@@ -190,4 +191,24 @@ fn a_handle_is_called_one() {
     let import = find("nft").unwrap().import(text.as_bytes(), None).unwrap();
     assert_eq!(import.untranslated[0].origin, Origin::Handle(3));
     assert!(import.untranslated[0].to_string().starts_with("handle 3: "), "{}", import.untranslated[0]);
+}
+
+/// As guides have it for scans: segments that belong to no connection meet no rule here, and are dropped.
+#[test]
+fn segments_that_open_nothing_need_no_rule() {
+    let import = iptables(
+        "-A INPUT -m state --state ESTABLISHED -j ACCEPT\n\
+         -A INPUT -p tcp -m tcp ! --tcp-flags FIN,SYN,RST,ACK SYN -m state --state NEW -j LOG --log-prefix \"New not syn:\"\n\
+         -A INPUT -p tcp -m tcp ! --tcp-flags FIN,SYN,RST,ACK SYN -m state --state NEW -j DROP\n\
+         -A INPUT -p tcp -m tcp --tcp-flags FIN,SYN,RST,PSH,ACK,URG NONE -j DROP\n\
+         -A INPUT -p tcp -m tcp --tcp-flags SYN,RST SYN -m tcp --dport 25 -j DROP\n\
+         -A INPUT -p tcp -j ACCEPT",
+    );
+    assert_eq!(why(&import), []);
+    assert_eq!(names(&import), ["input-5", "input-6", "input-policy", "input-policy-2"]);
+    assert!(has(&import, &NoteKind::StateImplied));
+    assert_eq!((import.count.translated, import.count.implied), (2, 4));
+    // Without connections each segment meets the rules.
+    let each = iptables("-A INPUT -p tcp -m tcp ! --syn -j DROP\n-A INPUT -j ACCEPT");
+    assert_eq!(each.policy.rules[0].action, Action::Drop);
 }
