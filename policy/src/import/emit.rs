@@ -378,19 +378,13 @@ impl Emit {
         if to_self && cond.outward.is_some() {
             return;
         }
-        let (v4, v6) = families(cond);
-        let (source, destination) = match self.ends(cond, v4, v6) {
-            Ok(ends) => ends,
+        let conditions = match self.conditions(cond, to) {
+            Ok(conditions) => conditions,
             Err(why) => return self.miss(entry.rule, why),
         };
         let (add_source, add_for) = match self.addition(entry) {
             Ok(addition) => addition,
             Err(why) => return self.miss(entry.rule, why),
-        };
-        let conditions = Conditions {
-            to,
-            from: self.zones(&cond.inward),
-            ..conditions::conditions(cond, source, destination)
         };
         let (rate, connections) = match entry.limit.map(|limit| limit.bound) {
             Some(Bound::Rate(rate)) => (Some(rate), None),
@@ -415,6 +409,14 @@ impl Emit {
         };
         self.translated(entry.rule);
         self.import.policy.rules.push(rule);
+    }
+
+    /// Returns the policy's words for a condition on packets to zones.
+    fn conditions(&mut self, cond: &Cond, to: Vec<String>) -> Result<Conditions, Why> {
+        let (v4, v6) = families(cond);
+        let (source, destination) = self.ends(cond, v4, v6)?;
+        let from = self.zones(&cond.inward);
+        Ok(Conditions { from, to, ..conditions::conditions(cond, source, destination) })
     }
 
     /// Returns the addresses of `place` that are of the IP versions wanted, by the name of a set if they have one.

@@ -9,11 +9,11 @@ use wire::Dscp;
 use super::Emit;
 use crate::import::chain::{Entry, Listing, Verdict, What};
 use crate::import::cond::{Cond, ESTABLISHED, STATES};
-use crate::import::conditions::{self, families, sound};
+use crate::import::conditions::sound;
 use crate::import::note::{NoteKind, Why};
 use crate::import::range::ByteSet;
 use crate::import::{MOST_RULES, name::Unique};
-use crate::model::{Class, Conditions, Mode};
+use crate::model::{Class, Mode};
 
 /// Reason for which a mark has no class: classes do not change what rules see.
 const ASKED: &str = "a change of the DSCP in front of a rule that asks for it";
@@ -261,19 +261,12 @@ impl Emit {
             if sound(&part.cond).is_err() || self.patience > 0 && part.is_idle(earlier, later) {
                 continue;
             }
-            let cond = &part.cond;
-            let (v4, v6) = families(cond);
-            let (source, destination) = match self.ends(cond, v4, v6) {
-                Ok(ends) => ends,
+            let conditions = match self.conditions(&part.cond, self.zones(&part.cond.outward)) {
+                Ok(conditions) => conditions,
                 Err(why) => {
                     self.miss(part.rule, why);
                     continue;
                 }
-            };
-            let conditions = Conditions {
-                from: self.zones(&cond.inward),
-                to: self.zones(&cond.outward),
-                ..conditions::conditions(cond, source, destination)
             };
             let label = part.rule.map_or("unmarked", |rule| &self.found.program.rules[rule].label);
             let name = names.name(label);
